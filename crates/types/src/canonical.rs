@@ -1,0 +1,118 @@
+//! One byte form per JSON value, so that equal values hash equally in every process.
+//!
+//! Objects are written with their keys sorted by code point and without white space; numbers and
+//! strings as `serde_json` writes them. This is the idea of RFC 8785, without its rules for
+//! floating point numbers beyond what `serde_json` does.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of a canonical JSON text, as 64 hex digits when printed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash(pub [u8; 32]);
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hash({self})")
+    }
+}
+
+impl serde::Serialize for Hash {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Hash {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(d)?;
+        let bad = || serde::de::Error::custom("a hash is 64 hex digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad());
+        }
+        let mut out = [0u8; 32];
+        for (i, byte) in out.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| bad())?;
+        }
+        Ok(Self(out))
+    }
+}
+
+/// Writes a value in its canonical form.
+#[must_use]
+pub fn to_string(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+/// Hashes the canonical form of a value.
+#[must_use]
+pub fn hash(value: &Value) -> Hash {
+    hash_bytes(to_string(value).as_bytes())
+}
+
+/// Hashes bytes.
+#[must_use]
+pub fn hash_bytes(bytes: &[u8]) -> Hash {
+    Hash(Sha256::digest(bytes).into())
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            out.push('{');
+            for (i, (key, item)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::String(key.clone()).to_string());
+                out.push(':');
+                write(item, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn key_order_and_white_space_do_not_matter() {
+        let a: Value = serde_json::from_str(r#"{"b": [1, {"y": 1, "x": "\u0041"}], "a": null}"#)
+            .expect("json");
+        assert_eq!(to_string(&a), r#"{"a":null,"b":[1,{"x":"A","y":1}]}"#);
+        assert_eq!(hash(&a), hash(&json!({"a": null, "b": [1, {"x": "A", "y": 1}]})));
+    }
+
+    #[test]
+    fn a_hash_reads_back_what_it_writes_and_refuses_the_rest() {
+        let h = hash(&json!({"a": 1}));
+        let text = serde_json::to_string(&h).expect("serialises");
+        assert_eq!(serde_json::from_str::<Hash>(&text).expect("reads back"), h);
+        assert!(serde_json::from_str::<Hash>("\"zz\"").is_err());
+        assert!(serde_json::from_str::<Hash>(&format!("\"{}\"", "ü".repeat(32))).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! What a run tells while it goes: one stream, from which every protocol's stream is made.
+
+use crate::interrupt::{Ask, Interrupt};
+use crate::message::Message;
+use crate::run::RunStatus;
+use crate::usage::UsageFact;
+use crate::{InterruptId, ToolCallId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An event of a run.
+///
+/// `text_delta`, `tool_call_start`, `tool_call_result`, `usage_report`, `human_input_required` and
+/// `done` are the core; the others are extensions. Every run has exactly one `done`, its last
+/// event, whatever fails.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AiEvent {
+    /// The run began.
+    RunStarted {
+        /// The graph's id.
+        graph: String,
+    },
+    /// A piece of a model's answer. Live only; the durable log keeps the final message.
+    TextDelta {
+        /// The piece.
+        delta: String,
+    },
+    /// A piece of a model's thinking. Live only.
+    ReasoningDelta {
+        /// The piece.
+        delta: String,
+    },
+    /// An attempt died after it had shown something; what it showed is void.
+    AttemptReset {
+        /// The node whose attempt died.
+        node: String,
+    },
+    /// A whole message was added to the thread.
+    MessageFinal {
+        /// The message.
+        message: Message,
+    },
+    /// A tool call was accepted.
+    ToolCallStart {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The tool's wire name.
+        tool_name: String,
+        /// Its arguments.
+        args: Value,
+    },
+    /// A tool call ended.
+    ToolCallResult {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The members of the result that may be shown, or an error object.
+        result: Value,
+        /// Whether it failed.
+        #[serde(default)]
+        is_error: bool,
+    },
+    /// What one attempt of a model call used.
+    UsageReport {
+        /// The fact.
+        fact: UsageFact,
+    },
+    /// A recorded call was used again instead of being made a second time.
+    CallReused {
+        /// `model` or `tool`.
+        kind: String,
+        /// The model or tool.
+        name: String,
+    },
+    /// A question is open; the run ends here and an answer starts the next.
+    HumanInputRequired {
+        /// The question's id.
+        interrupt_id: InterruptId,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// A superstep was committed.
+    Step {
+        /// Its number within the thread.
+        step: i64,
+        /// The nodes that ran in it, in task order.
+        nodes: Vec<String>,
+    },
+    /// Whatever a node chose to tell.
+    Custom {
+        /// What it told.
+        value: Value,
+    },
+    /// The run ended.
+    Done {
+        /// How.
+        outcome: RunStatus,
+    },
+}
+
+impl AiEvent {
+    /// Whether the durable log keeps this event. Deltas are live only.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        !matches!(self, Self::TextDelta { .. } | Self::ReasoningDelta { .. })
+    }
+
+    /// The event for an open question.
+    #[must_use]
+    pub fn asked(interrupt: &Interrupt) -> Self {
+        Self::HumanInputRequired { interrupt_id: interrupt.id, ask: interrupt.ask.clone() }
+    }
+}
+
+/// An event with its place in the run's log. Live-only events carry no sequence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEvent {
+    /// Its place in the durable log, from 1 without gaps; `None` for live-only events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// The event.
+    #[serde(flatten)]
+    pub event: AiEvent,
+}

@@ -1,0 +1,189 @@
+//! Ids as types, so that one cannot be passed where another is meant.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not a valid id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{kind} `{found}` is not valid: expected 1 to {max_chars} characters from letters, digits, `_`, `-`, `.`, `:`"
+)]
+pub struct InvalidId {
+    /// What the id names, such as `thread id`.
+    pub kind: &'static str,
+    /// What was given, cut to 80 characters.
+    pub found: String,
+    /// The longest id allowed, in characters.
+    pub max_chars: usize,
+}
+
+/// The longest text id, in characters.
+pub const ID_CHARS_MAX: usize = 128;
+
+fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
+    let ok = !text.is_empty()
+        && text.len() <= ID_CHARS_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b));
+    if ok {
+        return Ok(());
+    }
+    Err(InvalidId { kind, found: text.chars().take(80).collect(), max_chars: ID_CHARS_MAX })
+}
+
+macro_rules! text_id {
+    ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// Checks a text and makes an id of it.
+            ///
+            /// # Errors
+            /// [`InvalidId`] when it is empty, longer than [`ID_CHARS_MAX`], or holds a character
+            /// other than ASCII letters, digits, `_`, `-`, `.`, `:`.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
+                check($kind, text.as_ref())?;
+                Ok(Self(text.as_ref().into()))
+            }
+
+            /// A new id from a UUID; the caller chooses where its bits come from.
+            #[must_use]
+            pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+                Self(uuid.to_string().into())
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0.as_ref().to_owned()
+            }
+        }
+    )*};
+}
+
+text_id! {
+    /// An organisation: the first column of every key in every store.
+    OrgId, "organisation id";
+    /// A conversation: the unit of state that runs share.
+    ThreadId, "thread id";
+    /// One execution of a graph on a thread.
+    RunId, "run id";
+    /// A message in a thread.
+    MessageId, "message id";
+    /// One tool call; the model's own id where it gave one.
+    ToolCallId, "tool call id";
+    /// One attempt of a model call: the unit of telemetry.
+    InvocationId, "invocation id";
+    /// One inbound request.
+    RequestId, "request id";
+    /// One distributed trace.
+    TraceId, "trace id";
+    /// The account that pays.
+    BillingAccountId, "billing account id";
+    /// The key under which a call was made.
+    VirtualKeyId, "virtual key id";
+    /// One process that executes runs.
+    WorkerId, "worker id";
+}
+
+macro_rules! bits_id {
+    ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(pub u128);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{:032x}", self.0)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({:032x})"), self.0)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let bad = || InvalidId { kind: $kind, found: text.chars().take(80).collect(), max_chars: 32 };
+                if text.len() != 32 {
+                    return Err(bad());
+                }
+                u128::from_str_radix(text, 16).map(Self).map_err(|_| bad())
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.to_string()
+            }
+        }
+    )*};
+}
+
+bits_id! {
+    /// A checkpoint. Ids of one thread sort by the order in which they were made.
+    CheckpointId, "checkpoint id";
+    /// One task of one superstep: a function of checkpoint, node and path.
+    TaskId, "task id";
+    /// One open question: a function of the task and the number of its answers so far.
+    InterruptId, "interrupt id";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_ids_refuse_what_could_escape_a_key_or_a_path() {
+        for bad in ["", "a/b", "a b", "a%2Fb", "ü", "..\u{0}", &"x".repeat(129)] {
+            assert!(ThreadId::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(ThreadId::new("t-1.a:b_c").expect("valid").as_str(), "t-1.a:b_c");
+    }
+
+    #[test]
+    fn bit_ids_round_trip_as_32_hex_digits() {
+        let id = InterruptId(0xabc);
+        assert_eq!(id.to_string().len(), 32);
+        assert_eq!(id.to_string().parse::<InterruptId>(), Ok(id));
+        assert!("abc".parse::<InterruptId>().is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! The words every other crate speaks: ids, messages, tools, events, errors, and the ports.
+//!
+//! This crate is passive. It opens nothing, reads no clock and spawns nothing; it holds the
+//! records that are stored or sent, and the traits ([`port`]) through which the rest of the house
+//! reaches the outside.
+
+pub mod approval;
+pub mod caller;
+pub mod canonical;
+pub mod code;
+pub mod event;
+pub mod id;
+pub mod interrupt;
+pub mod message;
+pub mod port;
+pub mod principal;
+pub mod run;
+pub mod time;
+pub mod tool;
+pub mod usage;
+
+pub use code::ErrorCode;
+pub use id::{
+    BillingAccountId, CheckpointId, InterruptId, InvocationId, MessageId, OrgId, RequestId, RunId,
+    TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
+};
+pub use principal::Principal;
+pub use time::Timestamp;
+
+/// A future that can be stored behind a trait object.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A stream that can be stored behind a trait object.
+pub type BoxStream<'a, T> = std::pin::Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

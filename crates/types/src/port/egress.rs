@@ -1,0 +1,163 @@
+use crate::{BoxFuture, BoxStream, ErrorCode};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The one way to speak HTTP to anything outside the process.
+///
+/// An implementation refuses private, loopback, link-local and metadata addresses unless they are
+/// allowed by configuration, whatever the name resolved to, and checks every redirect again.
+pub trait Egress: Send + Sync + std::fmt::Debug {
+    /// Sends a request and waits for the head of the response; the body is a stream.
+    ///
+    /// # Cancel safety
+    /// Dropping the future or the body closes the connection; the other side may have acted.
+    fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>>;
+}
+
+/// An HTTP method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `POST`
+    Post,
+}
+
+/// An outgoing request.
+#[derive(Clone)]
+pub struct EgressRequest {
+    /// The method.
+    pub method: Method,
+    /// The absolute URL, `http` or `https`.
+    pub url: String,
+    /// Headers, in order. Values may be secret and are never printed.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+    /// How long to wait for the head of the response.
+    pub head_timeout: Duration,
+    /// How long to wait between two pieces of the body.
+    pub idle_timeout: Duration,
+}
+
+impl EgressRequest {
+    /// A request without headers or body, with timeouts of 30 seconds.
+    #[must_use]
+    pub fn new(method: Method, url: impl Into<String>) -> Self {
+        Self {
+            method,
+            url: url.into(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+            head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl std::fmt::Debug for EgressRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EgressRequest")
+            .field("method", &self.method)
+            .field("url", &self.url)
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The head of a response and its body.
+pub struct EgressResponse {
+    /// The status code.
+    pub status: u16,
+    /// Headers with lower-case names, in order.
+    pub headers: Vec<(String, String)>,
+    /// The body in pieces.
+    pub body: BoxStream<'static, Result<Bytes, EgressError>>,
+}
+
+impl EgressResponse {
+    /// The first header of that (lower-case) name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+impl std::fmt::Debug for EgressResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EgressResponse").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Why nothing, or not all of it, came back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EgressError {
+    /// The address is one that must not be reached.
+    #[error(
+        "address {address} of `{host}` is {class} and not allowed; allow the host in the configuration (`egress.allow`) if you trust it"
+    )]
+    Refused {
+        /// The host as named.
+        host: String,
+        /// The address it led to.
+        address: String,
+        /// What kind of address that is, such as `loopback`.
+        class: &'static str,
+    },
+    /// The URL is not one this client speaks.
+    #[error("url `{url}` cannot be used: {reason}")]
+    BadUrl {
+        /// The URL, without user name, password or query.
+        url: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Nobody answered there.
+    #[error("cannot connect to `{host}`: {reason}")]
+    Connect {
+        /// The host.
+        host: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("`{host}` did not {what} within {after_ms} ms")]
+    Timeout {
+        /// The host.
+        host: String,
+        /// What was waited for: `answer` or `send more`.
+        what: &'static str,
+        /// How long was waited, in milliseconds.
+        after_ms: u64,
+    },
+    /// The connection broke in the middle.
+    #[error("the connection to `{host}` broke: {reason}")]
+    Broken {
+        /// The host.
+        host: String,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl EgressError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode(match self {
+            Self::Refused { .. } => "W0801",
+            Self::BadUrl { .. } => "W0802",
+            Self::Connect { .. } => "W0803",
+            Self::Timeout { .. } => "W0804",
+            Self::Broken { .. } => "W0805",
+        })
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::Timeout { .. } | Self::Broken { .. })
+    }
+}

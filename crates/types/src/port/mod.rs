@@ -1,0 +1,20 @@
+//! The ports: how the house reaches time, network, budget, ledger, journal, and runs.
+
+mod budget;
+mod clock;
+mod context;
+mod egress;
+mod executor;
+mod journal;
+mod ledger;
+
+pub use budget::{Budget, BudgetExceeded, Unlimited};
+pub use clock::Clock;
+pub use context::{CallContext, Emit, NoJournal, Silent};
+pub use egress::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+pub use executor::{ExecuteError, GraphExecutor, RunHandle};
+pub use journal::{
+    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent, Journal, JournalError,
+    Opened,
+};
+pub use ledger::{Ledger, LedgerError};

@@ -1,0 +1,133 @@
+//! How a run is asked for, and how it ends.
+
+use crate::caller::Caller;
+use crate::code::Fault;
+use crate::{InterruptId, Principal, RunId, ThreadId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A request to run a graph on a thread.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// Who pays.
+    pub caller: Caller,
+    /// The graph's id, `provider:name`.
+    pub graph: String,
+    /// The thread; made when it does not exist.
+    pub thread: ThreadId,
+    /// What to do on it.
+    pub input: RunInput,
+    /// How.
+    pub options: RunOptions,
+}
+
+/// What a run starts from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RunInput {
+    /// New input: an object of channel writes.
+    Start {
+        /// Writes by channel name.
+        input: Value,
+    },
+    /// Answers to open questions, by interrupt id.
+    Resume {
+        /// The answers.
+        answers: BTreeMap<InterruptId, Value>,
+    },
+    /// Nothing new: go on where the thread stands, after a crash or a failure.
+    Continue,
+}
+
+/// Options of one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// The most supersteps this run may take; `None` takes the graph's own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_limit: Option<u32>,
+    /// A key under which a repeated request returns the first one's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Accepted, not yet begun.
+    Pending,
+    /// A worker has it.
+    Running,
+    /// It ended well.
+    Completed,
+    /// It ended at open questions.
+    Interrupted,
+    /// It ended at its step limit.
+    LimitReached,
+    /// It was cancelled.
+    Cancelled,
+    /// It failed.
+    Failed,
+}
+
+impl RunStatus {
+    /// Whether nothing more will happen in this run.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+/// How a run ended. Interrupts and limits are outcomes, not errors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum RunFinal {
+    /// Nothing is left to do.
+    Completed {
+        /// The state at the end, as an object of channel values.
+        output: Value,
+    },
+    /// Questions are open; an answer is a new run on the thread.
+    Interrupted {
+        /// The questions.
+        interrupts: Vec<InterruptId>,
+    },
+    /// The step limit was reached with work left to do.
+    LimitReached {
+        /// The limit.
+        step_limit: u32,
+    },
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It failed; what was finished is kept.
+    Failed {
+        /// Why.
+        fault: Fault,
+    },
+}
+
+impl RunFinal {
+    /// The status that stays on record.
+    #[must_use]
+    pub fn status(&self) -> RunStatus {
+        match self {
+            Self::Completed { .. } => RunStatus::Completed,
+            Self::Interrupted { .. } => RunStatus::Interrupted,
+            Self::LimitReached { .. } => RunStatus::LimitReached,
+            Self::Cancelled => RunStatus::Cancelled,
+            Self::Failed { .. } => RunStatus::Failed,
+        }
+    }
+}
+
+/// A run and its thread, as named to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRef {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The run.
+    pub run: RunId,
+}

@@ -1,0 +1,75 @@
+//! The workshop of the house: its checks, figures and chores, run as `cargo xtask <job>`.
+
+#![expect(clippy::print_stdout, reason = "a command line tool answers on stdout")]
+
+mod features;
+mod figures;
+mod markdown;
+mod metrics;
+mod readme;
+mod scaffold;
+mod source;
+mod suite;
+mod tidy;
+mod tree;
+mod workspace;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+cargo xtask <job>
+
+  tidy [--tighten]                 check the house rules; --tighten lowers xtask/ratchet.toml
+  metrics                          print sizes, test and doc shares, and dependencies per crate
+  new error <CODE> <title…>        make docs/errors/<CODE>.md
+  new adr <title…>                 make the next docs/adr/NNNN-<title>.md
+  new crate <name> <description…>  make crates/<name> with a first test to fill in
+  suite [--tier fast|full] [--only a,b] [--list]
+                                   run the stages of xtask/suite.toml in order
+  features                         check each crate with each of its features alone
+  readme [FILE]                    run the `sh run` blocks of README.md in order
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one job; false means that the job ran and found the house wanting.
+fn run(args: &[String]) -> Result<bool> {
+    let root = root()?;
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["tidy"] => tidy::run(&root),
+        ["tidy", "--tighten"] => tidy::tighten(&root),
+        ["metrics"] => metrics::run(&root),
+        ["new", rest @ ..] => scaffold::run(&root, rest),
+        ["suite", rest @ ..] => suite::run(&root, rest),
+        ["features"] => features::run(&root),
+        ["readme"] => readme::run(&root, "README.md"),
+        ["readme", file] => readme::run(&root, file),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        _ => bail!("unknown job `{}`\n\n{USAGE}", args.join(" ")),
+    }
+}
+
+/// The repository: the parent of this package, wherever cargo was called from.
+fn root() -> Result<PathBuf> {
+    let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
+        .context("CARGO_MANIFEST_DIR is not set; start this with `cargo xtask`")?;
+    let parent = Path::new(&manifest_dir).parent().context("the xtask package has no parent")?;
+    Ok(parent.to_owned())
+}
