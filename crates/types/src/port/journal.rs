@@ -108,8 +108,6 @@ pub enum CallState {
     Intent,
     /// Ended.
     Settled,
-    /// A process died inside it: it may have been paid without leaving a result.
-    PossiblyPaid,
 }
 
 /// A call as the journal keeps it.
@@ -132,8 +130,11 @@ pub struct CallRecord {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
-    /// How often it was really made.
+    /// How often it was begun, as far as is known.
     pub made: u32,
+    /// How often a process died inside it: it may have been paid without leaving a result.
+    #[serde(default)]
+    pub possibly_paid: u32,
     /// How often its result was used again.
     pub reused: u32,
     /// When it was announced.

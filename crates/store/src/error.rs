@@ -1,0 +1,141 @@
+//! How stores fail, split by what the caller can do.
+
+use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Answer;
+
+/// A store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such thing, or it belongs to another organisation.
+    #[error("{kind} `{id}` does not exist")]
+    NotFound {
+        /// What kind of thing: `thread`, `run`, `interrupt`, `call`.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The thread already has a run that is not finished.
+    #[error("thread `{thread}` is busy: run `{run}` has not ended; wait for it or cancel it")]
+    Busy {
+        /// The thread.
+        thread: String,
+        /// The run that holds it.
+        run: String,
+    },
+    /// Another worker took the run over; whatever this one still writes is refused.
+    #[error("run `{run}` was taken over by another worker (fence {newest}, ours is {ours})")]
+    Fenced {
+        /// The run.
+        run: String,
+        /// The fence in the store.
+        newest: u64,
+        /// The fence of the refused write.
+        ours: u64,
+    },
+    /// The question was answered before; the first answer counts.
+    #[error("interrupt `{interrupt}` was already answered by {}", first.answered_by)]
+    Answered {
+        /// The question.
+        interrupt: String,
+        /// The first answer.
+        first: Box<Answer>,
+    },
+    /// The same idempotency key came with another request.
+    #[error("idempotency key `{key}` was used before with a different request")]
+    KeyReused {
+        /// The key.
+        key: String,
+    },
+    /// Another process holds the database and did not let go in time.
+    #[error("store `{place}` is locked by another process; waited {waited_ms} ms")]
+    Locked {
+        /// Which store.
+        place: String,
+        /// How long was waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// There is no room left to write. Nothing was changed.
+    #[error("store `{place}` is full: {reason}; free some space and run again")]
+    Full {
+        /// Which store.
+        place: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The store may be read but not written.
+    #[error("store `{place}` is read-only: {reason}")]
+    ReadOnly {
+        /// Which store.
+        place: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The store was written by a newer version of this program.
+    #[error(
+        "store `{place}` has format {found}, this program knows up to {known}; use a newer program"
+    )]
+    Newer {
+        /// Which store.
+        place: String,
+        /// The format found.
+        found: u32,
+        /// The newest format this program knows.
+        known: u32,
+    },
+    /// What is stored cannot be read. It is never replaced by something fresh.
+    #[error("store is damaged at {place}: {what}; restore it from a backup")]
+    Corrupt {
+        /// Where: table and key.
+        place: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The store could not be opened or used, for a reason of the system.
+    #[error("store `{place}` cannot be used: {reason}")]
+    Unavailable {
+        /// Which store.
+        place: String,
+        /// What the system said.
+        reason: String,
+        /// Whether the same call may succeed later.
+        retriable: bool,
+    },
+}
+
+impl StoreError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode(match self {
+            Self::NotFound { .. } => "W0201",
+            Self::Busy { .. } => "W0202",
+            Self::Fenced { .. } => "W0203",
+            Self::Answered { .. } => "W0204",
+            Self::KeyReused { .. } => "W0205",
+            Self::Locked { .. } => "W0206",
+            Self::Full { .. } => "W0207",
+            Self::ReadOnly { .. } => "W0208",
+            Self::Newer { .. } => "W0209",
+            Self::Corrupt { .. } => "W0210",
+            Self::Unavailable { .. } => "W0211",
+        })
+    }
+
+    /// Whether the same call may succeed later without a change.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::Locked { .. } | Self::Full { .. } => true,
+            Self::Unavailable { retriable, .. } => *retriable,
+            _ => false,
+        }
+    }
+
+    /// The error as it is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
+    }
+}

@@ -1,0 +1,23 @@
+//! What a store must do.
+//!
+//! One small trait per table, split into reading and writing, so that a function states in its
+//! bounds what it touches. [`Store`] is all of them together. A run exists if and only if it is
+//! committed here; every write of a worker carries its [`Claim`], and a store refuses a claim that
+//! is no longer the newest.
+//!
+//! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
+//! column of every key, and what belongs to another organisation is reported as missing.
+
+pub mod error;
+pub mod record;
+pub mod table;
+
+pub use error::StoreError;
+pub use record::{
+    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, Source,
+    StepRow, StoredEvent, TaskWrites, ThreadRow, WorkerRow,
+};
+pub use table::{
+    JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads,
+    Result, Store, Workers, WriteRuns, WriteThreads,
+};

@@ -1,0 +1,224 @@
+//! The rows.
+
+use serde::{Deserialize, Serialize};
+use weftwork_types::caller::Caller;
+use weftwork_types::canonical::Hash;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::port::{CallKey, CallKind, CallRecord};
+use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, TaskId, ThreadId, Timestamp, WorkerId};
+
+/// A thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRow {
+    /// The thread.
+    pub id: ThreadId,
+    /// The graph that last ran on it.
+    pub graph: String,
+    /// How its last run stands.
+    pub status: RunStatus,
+    /// Its newest checkpoint.
+    pub head: Option<CheckpointId>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A run about to be made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewRun {
+    /// Its thread and id.
+    pub at: RunRef,
+    /// The graph.
+    pub graph: String,
+    /// Who pays.
+    pub caller: Caller,
+    /// What it starts from.
+    pub input: RunInput,
+    /// How.
+    pub options: RunOptions,
+    /// When it is made.
+    pub created_at: Timestamp,
+}
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// How it was made.
+    pub new: NewRun,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// The worker that has it, or had it last.
+    pub worker: Option<WorkerId>,
+    /// How often it was claimed; the newest claim's fence.
+    pub fence: u64,
+    /// How it ended.
+    pub outcome: Option<RunFinal>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Whether somebody asked it to stop.
+    pub cancel_requested: bool,
+}
+
+/// A worker's right to write for a run. The newest claim wins; older ones are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The run.
+    pub at: RunRef,
+    /// The worker.
+    pub worker: WorkerId,
+    /// The number of the claim, from 1.
+    pub fence: u64,
+}
+
+/// What made a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// New input.
+    Input,
+    /// A superstep.
+    Loop,
+    /// A change from outside.
+    Update,
+    /// A branch from an older checkpoint.
+    Fork,
+}
+
+/// A superstep, as one packed row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// The checkpoint it made.
+    pub id: CheckpointId,
+    /// The checkpoint it started from.
+    pub parent: Option<CheckpointId>,
+    /// Which subgraph's; empty at the root.
+    pub ns: String,
+    /// Its number within the thread.
+    pub step: i64,
+    /// What made it.
+    pub source: Source,
+    /// Fingerprint of the graph that made it.
+    pub fingerprint: Hash,
+    /// What changed, as a versioned record that only the graph crate reads.
+    pub body: Vec<u8>,
+}
+
+/// What a finished or waiting task of an open superstep left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskWrites {
+    /// The checkpoint from which the superstep started.
+    pub of: CheckpointId,
+    /// The task.
+    pub task: TaskId,
+    /// Its writes, or its answers so far, as a versioned record that only the graph crate reads.
+    pub body: Vec<u8>,
+}
+
+/// A question and, once given, its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InterruptRow {
+    /// The question.
+    pub interrupt: Interrupt,
+    /// The run that ended at it.
+    pub run: weftwork_types::RunId,
+    /// The answer. The first one stays.
+    pub answer: Option<Answer>,
+    /// Whether the question is void, because its superstep was left without it.
+    pub closed: bool,
+}
+
+/// Everything one commit of a run writes: all of it or nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Commit {
+    /// New checkpoints, in order. The last one becomes the thread's head.
+    pub steps: Vec<StepRow>,
+    /// What tasks of the open superstep left behind. Replaces what the same task left before.
+    pub writes: Vec<TaskWrites>,
+    /// Questions that are open now. All other open questions of the thread are closed when this
+    /// commit also ends the run or adds a step.
+    pub interrupts: Vec<Interrupt>,
+    /// Events, in order. The store numbers them.
+    pub events: Vec<AiEvent>,
+    /// How the run ended, in its last commit.
+    pub finish: Option<RunFinal>,
+    /// The time of the commit.
+    pub at: Timestamp,
+}
+
+/// What a commit gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// The sequence number of the first event of the commit; the others follow without gaps.
+    pub first_seq: u64,
+    /// Whether somebody asked the run to stop.
+    pub cancel_requested: bool,
+}
+
+/// The newest checkpoint of a thread, with all that is needed to rebuild its state.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Head {
+    /// The steps from the root of the branch to the head, oldest first.
+    pub steps: Vec<StepRow>,
+    /// What tasks of the open superstep left behind.
+    pub pending: Vec<TaskWrites>,
+}
+
+/// A durable event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredEvent {
+    /// Its place in the run's log, from 1 without gaps.
+    pub seq: u64,
+    /// When it was committed.
+    pub at: Timestamp,
+    /// The event.
+    pub event: AiEvent,
+}
+
+/// A call about to be announced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCall {
+    /// Its key.
+    pub key: CallKey,
+    /// What kind of call.
+    pub kind: CallKind,
+    /// The model or tool.
+    pub name: String,
+    /// The node that makes it.
+    pub node: String,
+    /// The superstep in which it is made.
+    pub step: i64,
+    /// What it changes.
+    pub effect: Effect,
+    /// When it is announced.
+    pub at: Timestamp,
+}
+
+/// What the journal knew of an announced call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenedCall {
+    /// Nothing: the intent is written now.
+    New,
+    /// It only reads and was begun before without a result: it may be made again. `possibly_paid`
+    /// was counted up.
+    Again,
+    /// It ended before; `reused` was counted up.
+    Settled(CallRecord),
+    /// It changes something, was begun before, and nobody knows what came of it. `possibly_paid`
+    /// was counted up.
+    Unknown(CallRecord),
+}
+
+/// A process that executes runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    /// The worker.
+    pub id: WorkerId,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Until when it is taken to be alive.
+    pub expires_at: Timestamp,
+}

@@ -1,0 +1,254 @@
+//! The tables, as traits.
+
+use crate::error::StoreError;
+use crate::record::{
+    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
+    ThreadRow, WorkerRow,
+};
+use std::collections::BTreeMap;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{CallKey, CallRecord, CallResult};
+use weftwork_types::run::RunRef;
+use weftwork_types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp, WorkerId};
+
+/// The result of a store call.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Reads threads.
+pub trait ReadThreads: Send + Sync {
+    /// One thread.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is none.
+    fn thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ThreadRow>>;
+
+    /// Threads, the last changed first, at most `limit`, after skipping `offset`.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>>;
+}
+
+/// Removes threads.
+pub trait WriteThreads: Send + Sync {
+    /// Removes a thread with its runs, checkpoints, events, questions and journal.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is none, [`StoreError::Busy`] while a run of it goes.
+    fn delete_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Reads runs.
+pub trait ReadRuns: Send + Sync {
+    /// One run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is none.
+    fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>>;
+
+    /// The runs of a thread, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread.
+    fn runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
+
+    /// Runs of any organisation that are pending or running and that no living worker has: those
+    /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`.
+    /// For workers only.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn orphans(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+}
+
+/// Makes runs and writes for them.
+pub trait WriteRuns: Send + Sync {
+    /// Makes a run, and its thread when there is none, and gives the given answers to the open
+    /// questions: all in one transaction. A repeated idempotency key (within the organisation)
+    /// returns the first request's run and changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] while the thread has an unfinished run, [`StoreError::NotFound`] for a
+    /// question that is not open, [`StoreError::Answered`] for one that was answered before,
+    /// [`StoreError::KeyReused`] when the key came with another request.
+    fn create_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+    ) -> BoxFuture<'a, Result<RunRow>>;
+
+    /// Takes a pending run, or a running one whose worker is dead at `now`. The fence goes up.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when a living worker has it, [`StoreError::NotFound`] when it does not
+    /// exist or has ended.
+    fn claim<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        worker: &'a WorkerId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(Claim, RunRow)>>;
+
+    /// Writes everything in `commit` in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended.
+    fn commit<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        commit: Commit,
+    ) -> BoxFuture<'a, Result<Committed>>;
+
+    /// Asks a run to stop.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run or it has ended.
+    fn request_cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+    ) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Reads checkpoints.
+pub trait ReadSteps: Send + Sync {
+    /// The newest checkpoint of a thread's root graph with all that leads to it; `None` when the
+    /// thread has none.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread, [`StoreError::Corrupt`] when a row
+    /// is missing or damaged.
+    fn head<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<Head>>>;
+}
+
+/// Reads events.
+pub trait ReadEvents: Send + Sync {
+    /// Events of a run with a sequence above `after`, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run.
+    fn events<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StoredEvent>>>;
+}
+
+/// Reads questions.
+pub trait ReadInterrupts: Send + Sync {
+    /// The questions of a thread in the order in which they were asked, answered and closed ones
+    /// included.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread.
+    fn interrupts<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>>;
+}
+
+/// Reads the journal.
+pub trait JournalRead: Send + Sync {
+    /// The recorded calls of a thread, in the order in which they were first announced.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread.
+    fn calls<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<CallRecord>>>;
+}
+
+/// Writes the journal.
+pub trait JournalWrite: Send + Sync {
+    /// Announces a call; see [`OpenedCall`] for what it may learn. On disk when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the claim is not the newest.
+    fn open_call<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        call: NewCall,
+    ) -> BoxFuture<'a, Result<OpenedCall>>;
+
+    /// Records how a call ended. On disk when this returns. A call that is already settled keeps
+    /// its first result.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the claim is not the newest, [`StoreError::NotFound`] when the
+    /// call was never announced.
+    fn settle_call<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        key: CallKey,
+        result: CallResult,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Who is alive.
+pub trait Workers: Send + Sync {
+    /// Registers a worker, or prolongs its life.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>>;
+
+    /// Ends a worker's life at once, so that others may take its runs.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>>;
+}
+
+/// All tables.
+pub trait Store:
+    ReadThreads
+    + WriteThreads
+    + ReadRuns
+    + WriteRuns
+    + ReadSteps
+    + ReadEvents
+    + ReadInterrupts
+    + JournalRead
+    + JournalWrite
+    + Workers
+    + std::fmt::Debug
+{
+    /// Where the store is, for messages: a file, a URL without secrets, or `memory`.
+    fn place(&self) -> &str;
+}
