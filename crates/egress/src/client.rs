@@ -1,0 +1,205 @@
+//! The guarded client.
+
+use crate::allow::AllowedHost;
+use crate::redirect::{Hop, Step};
+use crate::resolver::{GuardedResolver, Lookup, SystemLookup};
+use crate::target::{Target, Trust};
+use crate::{ConfigError, failure, tls};
+use bytes::Bytes;
+use futures_util::stream;
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Client, Proxy, Response, redirect};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
+use weftwork_types::{BoxFuture, BoxStream};
+
+/// How the client is set up.
+#[derive(Debug, Clone)]
+pub struct EgressConfig {
+    /// Hosts that may lead to loopback and private addresses.
+    pub allow: Vec<AllowedHost>,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+    /// An HTTP proxy, `http://host:port`. Only this one is used: the environment's proxy
+    /// variables are not read. A proxy resolves names itself, so behind one only hosts written
+    /// as addresses are checked here; hosts on the allow list are reached without it.
+    pub proxy: Option<String>,
+}
+
+impl Default for EgressConfig {
+    fn default() -> Self {
+        Self { allow: Vec::new(), connect_timeout: Duration::from_secs(10), proxy: None }
+    }
+}
+
+/// An HTTP client that goes only where it may.
+///
+/// Each request is sent at most once per redirect: nothing below this client retries.
+pub struct GuardedClient {
+    allow: Vec<AllowedHost>,
+    /// For hosts that are not on the allow list. The pools are apart, so that a connection made
+    /// under one rule is never used under the other.
+    public: Client,
+    /// For hosts on the allow list.
+    allowed: Client,
+}
+
+impl fmt::Debug for GuardedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardedClient").field("allow", &self.allow).finish_non_exhaustive()
+    }
+}
+
+impl GuardedClient {
+    /// A client that looks names up with the system's resolver.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the proxy or the trusted certificates cannot be used.
+    pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
+        Self::with_lookup(config, Arc::new(SystemLookup))
+    }
+
+    /// A client that looks names up elsewhere.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the proxy or the trusted certificates cannot be used.
+    pub fn with_lookup(config: EgressConfig, lookup: Arc<dyn Lookup>) -> Result<Self, ConfigError> {
+        let tls = tls::config()?;
+        let build = |trust, proxy: Option<Proxy>| {
+            // The proxy is the operator's word, wherever it stands.
+            let trust = if proxy.is_some() { Trust::Allowed } else { trust };
+            let builder = Client::builder()
+                .no_proxy()
+                .tls_backend_preconfigured(tls.clone())
+                .dns_resolver(GuardedResolver::new(Arc::clone(&lookup), trust))
+                .redirect(redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .connect_timeout(config.connect_timeout)
+                .user_agent(concat!("weftwork/", env!("CARGO_PKG_VERSION")));
+            let builder = proxy.into_iter().fold(builder, reqwest::ClientBuilder::proxy);
+            builder.build().map_err(|error| ConfigError::Tls { reason: error.to_string() })
+        };
+        let proxy = config.proxy.as_deref().map(read_proxy).transpose()?;
+        let public = build(Trust::Public, proxy)?;
+        let allowed = build(Trust::Allowed, None)?;
+        Ok(Self { allow: config.allow, public, allowed })
+    }
+
+    async fn fetch(&self, request: EgressRequest) -> Result<EgressResponse, EgressError> {
+        let target = Target::parse(&request.url, &self.allow)?;
+        let wait = request.head_timeout;
+        let mut asked = target.name.clone();
+        let hop = Hop::first(target, request.method, request.headers, request.body);
+        let arrived = timeout(wait, self.follow(hop, &mut asked)).await;
+        let (response, host) = arrived.unwrap_or_else(|_| {
+            Err(EgressError::Timeout { host: asked, what: "answer", after_ms: millis(wait) })
+        })?;
+        Ok(EgressResponse {
+            status: response.status().as_u16(),
+            headers: shown_headers(&response),
+            body: body(response, host, request.idle_timeout),
+        })
+    }
+
+    /// Sends a request, and those that its redirects ask for.
+    async fn follow(
+        &self,
+        mut hop: Hop,
+        asked: &mut String,
+    ) -> Result<(Response, String), EgressError> {
+        loop {
+            asked.clone_from(&hop.target.name);
+            let response = self.send_once(&hop).await?;
+            let host = hop.target.name.clone();
+            match hop.next(&response, &self.allow)? {
+                Step::Arrived => return Ok((response, host)),
+                Step::Again(next) => hop = next,
+            }
+        }
+    }
+
+    async fn send_once(&self, hop: &Hop) -> Result<Response, EgressError> {
+        let host = &hop.target.name;
+        let client = match hop.target.trust {
+            Trust::Public => &self.public,
+            Trust::Allowed => &self.allowed,
+        };
+        let url = hop.target.url.clone();
+        let mut request = match hop.method {
+            Method::Get => client.get(url),
+            Method::Post => client.post(url).body(hop.body.clone()),
+        };
+        for (name, value) in &hop.headers {
+            let (name, value) = read_header(host, name, value)?;
+            request = request.header(name, value);
+        }
+        request.send().await.map_err(|error| failure::sending(host, &error))
+    }
+}
+
+impl Egress for GuardedClient {
+    fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
+        Box::pin(self.fetch(request))
+    }
+}
+
+/// The body, read only as it is asked for.
+fn body(
+    response: Response,
+    host: String,
+    idle: Duration,
+) -> BoxStream<'static, Result<Bytes, EgressError>> {
+    Box::pin(stream::unfold(Some((response, host)), move |state| async move {
+        let (mut response, host) = state?;
+        let failed = match timeout(idle, response.chunk()).await {
+            Ok(Ok(Some(piece))) => return Some((Ok(piece), Some((response, host)))),
+            Ok(Ok(None)) => return None,
+            Ok(Err(error)) => failure::reading(&host, &error),
+            Err(_) => EgressError::Timeout { host, what: "send more", after_ms: millis(idle) },
+        };
+        Some((Err(failed), None))
+    }))
+}
+
+fn shown_headers(response: &Response) -> Vec<(String, String)> {
+    let headers = response.headers().iter();
+    headers
+        .map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+        .collect()
+}
+
+fn read_header(
+    host: &str,
+    name: &str,
+    value: &str,
+) -> Result<(HeaderName, HeaderValue), EgressError> {
+    // The value is not named: it may be a key with a line break pasted along.
+    let bad = || EgressError::BadUrl {
+        url: host.to_owned(),
+        reason: "a header for it holds characters that headers cannot hold",
+    };
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn read_proxy(text: &str) -> Result<Proxy, ConfigError> {
+    let shown = || text.rsplit('@').next().unwrap_or_default().to_owned();
+    let bad = |reason: &str| ConfigError::Proxy { found: shown(), reason: reason.to_owned() };
+    let url = url::Url::parse(text).map_err(|_| bad("it is not an absolute URL"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(bad("only http and https proxies are spoken to"));
+    }
+    Proxy::all(url).map_err(|_| bad("the HTTP library does not accept it"))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,40 @@
+//! What the HTTP library reports, in the words of the port.
+
+use std::error::Error;
+use weftwork_types::port::EgressError;
+
+/// Names a failure before the head of a response.
+pub(crate) fn sending(host: &str, error: &reqwest::Error) -> EgressError {
+    if let Some(refusal) = refusal(error) {
+        return refusal;
+    }
+    let (host, reason) = (host.to_owned(), reason(error));
+    if error.is_connect() {
+        EgressError::Connect { host, reason }
+    } else {
+        EgressError::Broken { host, reason }
+    }
+}
+
+/// Names a failure inside a body.
+pub(crate) fn reading(host: &str, error: &reqwest::Error) -> EgressError {
+    EgressError::Broken { host: host.to_owned(), reason: reason(error) }
+}
+
+/// The guard's own refusal, which the library carries inside its error.
+fn refusal(error: &reqwest::Error) -> Option<EgressError> {
+    causes(error).find_map(|cause| cause.downcast_ref::<EgressError>().cloned())
+}
+
+/// The innermost cause: the outer ones only say that something went wrong, and may name the URL.
+fn reason(error: &reqwest::Error) -> String {
+    match causes(error).last() {
+        Some(cause) => cause.to_string(),
+        None if error.is_timeout() => "it took too long".to_owned(),
+        None => "the request could not be made".to_owned(),
+    }
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (**cause).source())
+}

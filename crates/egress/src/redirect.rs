@@ -1,0 +1,83 @@
+//! Where a response sends us next.
+
+use crate::allow::AllowedHost;
+use crate::target::{Target, bad_url};
+use bytes::Bytes;
+use reqwest::header::LOCATION;
+use reqwest::{Response, StatusCode};
+use weftwork_types::port::{EgressError, Method};
+
+/// The most redirects that are followed.
+const REDIRECTS_MAX: u32 = 5;
+
+/// Headers that go along to another host. Everything else may be a secret under any name
+/// (`authorization`, `x-api-key`, `cookie`), so it stays behind.
+const HARMLESS: [&str; 5] = ["accept", "accept-language", "content-type", "range", "user-agent"];
+
+/// A request as it changes along its redirects.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    pub(crate) target: Target,
+    pub(crate) method: Method,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Bytes,
+    followed: u32,
+}
+
+impl Hop {
+    pub(crate) fn first(
+        target: Target,
+        method: Method,
+        headers: Vec<(String, String)>,
+        body: Bytes,
+    ) -> Self {
+        Self { target, method, headers, body, followed: 0 }
+    }
+
+    /// The next request, when the response is a redirect.
+    pub(crate) fn next(
+        self,
+        response: &Response,
+        allow: &[AllowedHost],
+    ) -> Result<Step, EgressError> {
+        let status = response.status();
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let (true, Some(location)) = (is_redirect(status), location) else {
+            return Ok(Step::Arrived);
+        };
+        let url = self.target.url.join(location);
+        let url = url.map_err(|_| bad_url(location, "a redirect leads to what is not a URL"))?;
+        if self.followed == REDIRECTS_MAX {
+            return Err(bad_url(url.as_str(), "it is the sixth redirect in a row"));
+        }
+        if self.target.url.scheme() == "https" && url.scheme() == "http" {
+            return Err(bad_url(url.as_str(), "a redirect leads from https to http"));
+        }
+        let target = Target::check(url, allow)?;
+        let mut headers = self.headers;
+        if !self.target.same_origin(&target) {
+            headers.retain(|(name, _)| HARMLESS.iter().any(|ok| name.eq_ignore_ascii_case(ok)));
+        }
+        let (mut method, mut body) = (self.method, self.body);
+        // As browsers do, and RFC 9110 allows: only 307 and 308 repeat a POST.
+        if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+            method = Method::Get;
+            body = Bytes::new();
+            headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+        }
+        Ok(Step::Again(Self { target, method, headers, body, followed: self.followed + 1 }))
+    }
+}
+
+/// What follows from a response.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// It is the answer.
+    Arrived,
+    /// Another request has to be made.
+    Again(Hop),
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}

@@ -1,0 +1,49 @@
+//! Secure connections: rustls on ring, with the system's trusted certificates.
+
+use crate::ConfigError;
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+
+/// The TLS configuration of every connection. The crypto provider is passed along here and never
+/// installed for the whole process, which belongs to the program that uses this library.
+pub(crate) fn config() -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConfigError::Tls { reason: error.to_string() })?
+        .with_root_certificates(roots()?)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// The system's certificates, `SSL_CERT_FILE` and `SSL_CERT_DIR` included; Mozilla's where the
+/// system has none, as on a machine without the `ca-certificates` package.
+fn roots() -> Result<RootCertStore, ConfigError> {
+    let mut store = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    store.add_parsable_certificates(found.certs);
+    if !store.is_empty() {
+        return Ok(store);
+    }
+    // A file that somebody named on purpose must not be replaced by other certificates.
+    if std::env::var_os("SSL_CERT_FILE").is_some_and(|file| !file.is_empty()) {
+        let reason = found
+            .errors
+            .first()
+            .map_or_else(|| "it holds no certificate".to_owned(), |error| error.to_string());
+        return Err(ConfigError::Tls { reason: format!("`SSL_CERT_FILE`: {reason}") });
+    }
+    store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn certificates_are_found_and_no_provider_is_installed() {
+        let config = super::config().expect("a configuration");
+        assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
+}

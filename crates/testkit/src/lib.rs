@@ -1,0 +1,7 @@
+//! What tests of the house, and of programs built on it, share.
+
+pub mod clock;
+pub mod loopback;
+
+pub use clock::ManualClock;
+pub use loopback::{LoopbackServer, Received, Reply};
