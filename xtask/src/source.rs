@@ -74,7 +74,7 @@ impl Source {
         let file = syn::parse_file(text)?;
         let mut tokens = TokenScan { text_lines: text.lines().collect(), ..TokenScan::default() };
         tokens.scan(text.parse::<TokenStream>()?);
-        let mut items = ItemScan { code: &tokens.code, ..ItemScan::new(&tokens.code) };
+        let mut items = ItemScan::new(&tokens.code);
         items.visit_file(&file);
         let (functions, modules, tests) = (items.functions, items.modules, items.tests);
         Ok(Self {
@@ -367,8 +367,11 @@ mod tests {
     #[test]
     fn measures_functions_without_blank_and_comment_lines() {
         let source = Source::parse(FILE).unwrap();
-        let found: Vec<_> =
-            source.functions.iter().map(|f| (f.name.as_str(), f.line, f.lines, f.in_test)).collect();
+        let found: Vec<_> = source
+            .functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.line, f.lines, f.in_test))
+            .collect();
         assert_eq!(found, [("long", 8, 6, false), ("works", 20, 1, true)]);
     }
 

@@ -67,7 +67,7 @@ fn ratchet_history(root: &Path) -> Result<Vec<String>> {
     if git(root, &["rev-parse", "--quiet", "--verify", "HEAD"]).is_err() {
         return Ok(Vec::new()); // No commit yet: nothing to compare with.
     }
-    let commits = git(root, &["log", "--diff-filter=d", "--format=%H", "--", RATCHET])?;
+    let commits = git(root, &["log", "--diff-filter=AM", "--format=%H", "--", RATCHET])?;
     commits.lines().map(|commit| git(root, &["show", &format!("{commit}:{RATCHET}")])).collect()
 }
 

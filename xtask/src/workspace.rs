@@ -17,48 +17,13 @@ pub(crate) struct Crate {
     pub(crate) manifest: Table,
 }
 
-/// All packages under `crates/`, and the manifests that could not be read, with why.
-#[derive(Debug, Default)]
-pub(crate) struct Crates {
-    pub(crate) all: Vec<Crate>,
-    pub(crate) broken: Vec<(String, String)>,
-}
-
-impl Crates {
-    /// Reads every `crates/<name>/Cargo.toml`.
-    pub(crate) fn of(tree: &Tree) -> Self {
-        let mut crates = Self::default();
-        for (path, text) in tree.files() {
-            let parts: Vec<&str> = path.split('/').collect();
-            let ["crates", name, "Cargo.toml"] = parts.as_slice() else { continue };
-            match text.parse::<Table>() {
-                Ok(manifest) => crates.all.push(Crate {
-                    name: (*name).to_owned(),
-                    manifest_path: path.to_owned(),
-                    manifest,
-                }),
-                Err(error) => crates.broken.push((path.to_owned(), error.message().to_owned())),
-            }
-        }
-        crates
-    }
-
-    /// Our normal dependencies of each crate.
-    pub(crate) fn arrows(&self) -> BTreeMap<&str, BTreeSet<String>> {
-        self.all.iter().map(|one| (one.name.as_str(), one.ours(Kind::Normal))).collect()
-    }
-}
-
-/// Which tables of a manifest to look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// What the crate needs to be built: `dependencies` and `build-dependencies`.
-    Normal,
-    /// What only its tests need.
-    Dev,
-}
-
 impl Crate {
+    /// A package from the text of its manifest; the error says why it is not TOML.
+    pub(crate) fn parse(name: &str, path: &str, text: &str) -> Result<Self, String> {
+        let manifest = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        Ok(Self { name: name.to_owned(), manifest_path: path.to_owned(), manifest })
+    }
+
     /// The package name that the folder asks for.
     pub(crate) fn expected_package(&self) -> String {
         if self.name == PREFIX { self.name.clone() } else { format!("{PREFIX}-{}", self.name) }
@@ -97,6 +62,43 @@ impl Crate {
         let names = table.into_iter().flat_map(|table| table.keys().map(String::as_str));
         names.filter(|name| *name != "default").collect()
     }
+}
+
+/// All packages under `crates/`, and the manifests that could not be read, with why.
+#[derive(Debug, Default)]
+pub(crate) struct Crates {
+    pub(crate) all: Vec<Crate>,
+    pub(crate) broken: Vec<(String, String)>,
+}
+
+impl Crates {
+    /// Reads every `crates/<name>/Cargo.toml`.
+    pub(crate) fn of(tree: &Tree) -> Self {
+        let mut crates = Self::default();
+        for (path, text) in tree.files() {
+            let parts: Vec<&str> = path.split('/').collect();
+            let ["crates", name, "Cargo.toml"] = parts.as_slice() else { continue };
+            match Crate::parse(name, path, text) {
+                Ok(one) => crates.all.push(one),
+                Err(error) => crates.broken.push((path.to_owned(), error)),
+            }
+        }
+        crates
+    }
+
+    /// Our normal dependencies of each crate.
+    pub(crate) fn arrows(&self) -> BTreeMap<&str, BTreeSet<String>> {
+        self.all.iter().map(|one| (one.name.as_str(), one.ours(Kind::Normal))).collect()
+    }
+}
+
+/// Which tables of a manifest to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What the crate needs to be built: `dependencies` and `build-dependencies`.
+    Normal,
+    /// What only its tests need.
+    Dev,
 }
 
 /// The folder name of one of our packages; nothing for a package of the world.

@@ -1,0 +1,43 @@
+# Every chore of the project. `make` alone lists them. CARGO_TARGET_DIR is respected.
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+SHELL := /bin/bash
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## build weft and play the whole story on the embedded model, without a keyboard
+	$(CARGO) build --release --locked -p weftwork-cli --bin weft
+	$(CARGO) run --release --locked --quiet -p weftwork-cli --bin weft -- demo
+
+.PHONY: test
+test: ## what every change must pass; prints seconds per stage and every skip
+	scripts/bootstrap.sh
+	$(CARGO) xtask suite --tier fast
+
+.PHONY: test-full
+test-full: ## the same, and the long figures
+	scripts/bootstrap.sh --full
+	$(CARGO) xtask suite --tier full
+
+.PHONY: test-live
+test-live: ## the story against a real OpenAI-compatible server with the same weights
+	scripts/test-live.sh
+
+.PHONY: eval
+eval: ## twenty prompts on the embedded model: valid calls, right tools, right arguments
+	$(CARGO) run --release --locked -p weftwork-local --example eval
+
+.PHONY: bench
+bench: ## benchmarks of every crate
+	$(CARGO) bench --locked --workspace
+
+.PHONY: lint
+lint: ## formatting, house rules and lints, without the tests
+	$(CARGO) xtask suite --only format,tidy,clippy
+
+.PHONY: fmt
+fmt: ## format all sources
+	$(CARGO) fmt --all

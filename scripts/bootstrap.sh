@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Installs what the project needs on a fresh Debian machine that has a Rust toolchain.
+# Says nothing and changes nothing where all is there.
+#
+#   scripts/bootstrap.sh           what `make test` and `make demo` need
+#   scripts/bootstrap.sh --full    also what `make test-full` needs
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'bootstrap: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# at_least FOUND WANTED: whether one version is not older than another.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# value KEY FILE: a string from a TOML file.
+value() { sed -n "s/^$1 *= *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
+
+# packages NAME...: Debian packages, if we may install them.
+packages() {
+  local run=()
+  if ! have apt-get; then
+    die "missing: $*; install the like of these with your system's package manager"
+  elif [ "$(id -u)" -ne 0 ]; then
+    if have sudo && sudo -n true 2>/dev/null; then
+      run=(sudo)
+    else
+      die "missing: $*; run: sudo apt-get update && sudo apt-get install -y $*"
+    fi
+  fi
+  say "installing Debian packages: $*"
+  "${run[@]}" apt-get update -qq
+  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+system() {
+  local missing=()
+  have cc || missing+=(gcc libc6-dev)
+  have make || missing+=(make)
+  have git || missing+=(git)
+  [ "${#missing[@]}" -eq 0 ] || packages "${missing[@]}"
+}
+
+rust() {
+  local wanted found
+  wanted=$(value rust-version Cargo.toml)
+  have cargo && have rustc || die "no Rust toolchain; install Rust $wanted or newer from https://rustup.rs"
+  found=$(rustc --version | cut -d ' ' -f 2)
+  at_least "$found" "$wanted" || die "rustc $found is too old; install $wanted or newer: rustup update stable"
+  for part in fmt clippy; do
+    cargo "$part" --version >/dev/null 2>&1 && continue
+    have rustup || die "cargo $part is missing; install it beside your Rust toolchain"
+    say "adding cargo $part"
+    rustup component add "${part/#fmt/rustfmt}"
+  done
+}
+
+# tool NAME ARG...: a cargo subcommand in its pinned version, built with these arguments.
+tool() {
+  local name=$1 wanted found
+  shift
+  wanted=$(value "$name" tools.toml)
+  found=$(cargo "${name#cargo-}" --version 2>/dev/null | sed -n '1s/^[^ ]* \([0-9.]*\).*/\1/p' || true)
+  if [ -n "$found" ] && at_least "$found" "$wanted"; then
+    return
+  fi
+  say "installing $name $wanted${found:+ in place of $found}; this takes some minutes"
+  # Outside the repository, so that its compiler flags and target folder stay out of it.
+  (cd / && env -u CARGO_TARGET_DIR cargo install --quiet --locked --force "$name" --version "$wanted" "$@")
+}
+
+system
+rust
+tool cargo-nextest --no-default-features --features default-no-update
+case "${1:-}" in
+  "") ;;
+  --full) tool cargo-deny --no-default-features ;;
+  *) die "unknown option $1; the only one is --full" ;;
+esac

@@ -1,0 +1,163 @@
+//! The stages and the allowed skips, as the tables in `xtask/` state them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+
+/// How much is tested.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Tier {
+    /// What every change must pass.
+    #[default]
+    Fast,
+    /// The long figures too.
+    Full,
+}
+
+impl Tier {
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "full" => Ok(Self::Full),
+            _ => bail!("unknown tier `{text}`; expected fast or full"),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// One named command.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stage {
+    pub(super) name: String,
+    /// The smallest tier that runs the stage.
+    pub(super) tier: Tier,
+    /// A line for bash.
+    pub(super) run: String,
+    pub(super) timeout_s: u64,
+    /// Whether the stage fails if no test ran.
+    #[serde(default)]
+    pub(super) tests: bool,
+}
+
+/// All stages in order.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    stage: Vec<Stage>,
+}
+
+/// Which stages to run.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    pub(super) tier: Tier,
+    /// Names of stages; then the tier of a stage does not matter.
+    pub(super) only: Option<Vec<String>>,
+}
+
+impl Plan {
+    /// The selected stages in the order of the plan.
+    pub(super) fn select(&self, selection: &Selection) -> Result<Vec<&Stage>> {
+        for (index, stage) in self.stage.iter().enumerate() {
+            let twice = self.stage[..index].iter().any(|other| other.name == stage.name);
+            ensure!(!twice, "two stages are named `{}`", stage.name);
+        }
+        let names: Vec<&str> = self.stage.iter().map(|stage| stage.name.as_str()).collect();
+        for name in selection.only.iter().flatten() {
+            let known = names.contains(&name.as_str());
+            ensure!(known, "no stage is named `{name}`; there are {}", names.join(", "));
+        }
+        let selected = self.stage.iter().filter(|stage| match &selection.only {
+            Some(only) => only.contains(&stage.name),
+            None => stage.tier <= selection.tier,
+        });
+        Ok(selected.collect())
+    }
+}
+
+/// Why a reason to skip is allowed, and where.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Allowed {
+    pub(super) why: String,
+    /// The tiers that may skip for this reason; all if it is left out.
+    tiers: Option<Vec<Tier>>,
+}
+
+/// The allowed skips by reason.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Skips {
+    #[serde(default)]
+    skips: BTreeMap<String, Allowed>,
+}
+
+impl Skips {
+    /// The entry that allows this reason in this tier.
+    pub(super) fn allows(&self, reason: &str, tier: Tier) -> Option<&Allowed> {
+        let entry = self.skips.get(reason)?;
+        entry.tiers.as_ref().is_none_or(|tiers| tiers.contains(&tier)).then_some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Plan, Selection, Skips, Tier};
+
+    const PLAN: &str = "\
+[[stage]]
+name = \"a\"
+tier = \"fast\"
+run = \"true\"
+timeout_s = 1
+[[stage]]
+name = \"b\"
+tier = \"full\"
+run = \"true\"
+timeout_s = 1
+";
+
+    fn names(selection: &Selection) -> Vec<String> {
+        let plan: Plan = toml::from_str(PLAN).unwrap();
+        plan.select(selection).unwrap().iter().map(|stage| stage.name.clone()).collect()
+    }
+
+    #[test]
+    fn the_full_tier_holds_the_fast_one() {
+        assert_eq!(names(&Selection::default()), ["a"]);
+        assert_eq!(names(&Selection { tier: Tier::Full, only: None }), ["a", "b"]);
+    }
+
+    #[test]
+    fn named_stages_run_in_any_tier() {
+        let only = Some(vec!["b".to_owned()]);
+        assert_eq!(names(&Selection { tier: Tier::Fast, only }), ["b"]);
+    }
+
+    #[test]
+    fn unknown_and_double_names_are_refused() {
+        let plan: Plan = toml::from_str(PLAN).unwrap();
+        let only = Some(vec!["c".to_owned()]);
+        assert!(plan.select(&Selection { tier: Tier::Fast, only }).is_err());
+        let double: Plan = toml::from_str(&PLAN.replace("\"b\"", "\"a\"")).unwrap();
+        assert!(double.select(&Selection::default()).is_err());
+    }
+
+    #[test]
+    fn a_skip_may_be_allowed_in_one_tier_only() {
+        let text = "[skips.x]\nwhy = \"w\"\ntiers = [\"fast\"]\n[skips.y]\nwhy = \"w\"\n";
+        let skips: Skips = toml::from_str(text).unwrap();
+        assert!(skips.allows("x", Tier::Fast).is_some());
+        assert!(skips.allows("x", Tier::Full).is_none());
+        assert!(skips.allows("y", Tier::Full).is_some());
+        assert!(skips.allows("z", Tier::Fast).is_none());
+    }
+}
