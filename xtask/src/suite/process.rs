@@ -1,7 +1,6 @@
 //! One child process: its output in a file, its time bounded, its children ended with it.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,9 +19,9 @@ pub(super) enum Ended {
 /// Runs the command without standard input; its output goes to `log`.
 pub(super) fn run(command: &mut Command, log: &Path, timeout: Duration) -> Result<Ended> {
     let file = File::create(log).with_context(|| format!("{} not writable", log.display()))?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let child = command.spawn().context("the process could not be started")?;
-    let group = child.id();
+    let id = child.id();
     let (sender, receiver) = mpsc::channel();
     let waiter = std::thread::spawn(move || wait(child, &sender));
     let ended = match receiver.recv_timeout(timeout) {
@@ -30,10 +29,10 @@ pub(super) fn run(command: &mut Command, log: &Path, timeout: Duration) -> Resul
             true => Ended::Success,
             false => Ended::Failure(status),
         }),
-        Err(RecvTimeoutError::Timeout) => end_group(group).map(|()| Ended::TimedOut),
+        Err(RecvTimeoutError::Timeout) => end(id).map(|()| Ended::TimedOut),
         Err(RecvTimeoutError::Disconnected) => Err(std::io::Error::other("the waiter is gone")),
     };
-    // The group has ended or been killed, so the waiter is done as well.
+    // The process has ended or been killed, so the waiter is done as well.
     waiter.join().map_err(|_| anyhow::anyhow!("the thread that waits for the process panicked"))?;
     ended.context("the process could not be waited for")
 }
@@ -43,9 +42,35 @@ fn wait(mut child: Child, sender: &mpsc::Sender<std::io::Result<ExitStatus>>) {
     drop(sender.send(child.wait()));
 }
 
-/// Kills the process and all that it started.
-fn end_group(group: u32) -> std::io::Result<()> {
-    Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).status().map(drop)
+/// Kills the process and all that descends from it. Its process group would not do: test runners
+/// give each test a group of its own, and a group of ours would not hear Ctrl-C.
+fn end(id: u32) -> std::io::Result<()> {
+    let family = family(id, &parents()).into_iter().map(|id| id.to_string());
+    Command::new("kill").args(["-KILL", "--"]).args(family).status().map(drop)
+}
+
+/// The parent of each process, as `/proc` tells it; nothing where there is no `/proc`.
+fn parents() -> Vec<(u32, u32)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter_map(|id| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in parentheses may hold anything; state and parent follow it.
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        Some((id, parent))
+    })
+    .collect()
+}
+
+/// The process and its descendants.
+fn family(id: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let mut family = vec![id];
+    let mut next = 0;
+    while let Some(&member) = family.get(next) {
+        family.extend(parents.iter().filter(|(_, parent)| *parent == member).map(|(id, _)| id));
+        next += 1;
+    }
+    family
 }
 
 #[cfg(test)]
@@ -53,7 +78,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    use super::{Ended, run};
+    use super::{Ended, family, run};
 
     fn bash(script: &str) -> Command {
         let mut command = Command::new("bash");
@@ -83,8 +108,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let script = format!("cat {} & wait", fifo.display());
-        let ended = run(&mut bash(&script), &dir.path().join("log"), Duration::from_millis(50));
+        let script = format!("exec 3> {}; setsid tail -f /dev/null & wait", fifo.display());
+        // Reading ends when the last process that holds the pipe is gone.
+        let reader = std::thread::spawn(move || std::fs::read(fifo));
+
+        let ended = run(&mut bash(&script), &dir.path().join("log"), Duration::from_secs(1));
+
         assert_eq!(ended.unwrap(), Ended::TimedOut);
+        assert_eq!(reader.join().unwrap().unwrap(), b"");
+    }
+
+    #[test]
+    fn a_family_is_found_by_its_parents() {
+        let parents = [(2, 1), (3, 2), (4, 9), (5, 3), (6, 2)];
+        assert_eq!(family(2, &parents), [2, 3, 6, 5]);
     }
 }

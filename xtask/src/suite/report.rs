@@ -81,7 +81,9 @@ pub(super) fn summary(outcomes: &[Outcome], skips: &Skips, tier: Tier) -> (Strin
     let stages_good = outcomes.iter().all(|outcome| outcome.verdict == Verdict::Ok);
     let skips_good = skipped(outcomes, skips, tier, &mut text);
     let Count { passed, failed, skipped } = count;
-    text.push_str(&format!("\ntotal: {passed} passed, {failed} failed, {skipped} skipped\n"));
+    if count != Count::default() {
+        text.push_str(&format!("\ntotal: {passed} passed, {failed} failed, {skipped} skipped\n"));
+    }
     (text, stages_good && skips_good)
 }
 
