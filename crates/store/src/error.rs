@@ -24,8 +24,10 @@ pub enum StoreError {
         /// The run that holds it.
         run: String,
     },
-    /// Another worker took the run over; whatever this one still writes is refused.
-    #[error("run `{run}` was taken over by another worker (fence {newest}, ours is {ours})")]
+    /// The run has ended or another worker took it over; whatever this one still writes is refused.
+    #[error(
+        "run `{run}` takes no more writes of this worker: it has ended or was taken over (its fence is {newest}, ours is {ours})"
+    )]
     Fenced {
         /// The run.
         run: String,
@@ -47,6 +49,16 @@ pub enum StoreError {
     KeyReused {
         /// The key.
         key: String,
+    },
+    /// What was to be written does not fit what is stored. Nothing was changed.
+    #[error("{place} cannot be written: expected {expected}, found {found}")]
+    Conflict {
+        /// What was to be written: kind and id.
+        place: String,
+        /// What it needs.
+        expected: String,
+        /// What is there.
+        found: String,
     },
     /// Another process holds the database and did not let go in time.
     #[error("store `{place}` is locked by another process; waited {waited_ms} ms")]
@@ -120,6 +132,7 @@ impl StoreError {
             Self::Newer { .. } => "W0209",
             Self::Corrupt { .. } => "W0210",
             Self::Unavailable { .. } => "W0211",
+            Self::Conflict { .. } => "W0212",
         })
     }
 

@@ -8,16 +8,22 @@
 //! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
 //! column of every key, and what belongs to another organisation is reported as missing.
 
+pub mod conformance;
 pub mod error;
+pub mod ledger;
+pub mod memory;
 pub mod record;
+pub mod rule;
 pub mod table;
 
 pub use error::StoreError;
+pub use ledger::StoreLedger;
+pub use memory::MemoryStore;
 pub use record::{
     Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, Source,
-    StepRow, StoredEvent, TaskWrites, ThreadRow, WorkerRow,
+    StepRow, StoredEvent, TaskWrites, ThreadRow, UsageRow, WorkerRow,
 };
 pub use table::{
     JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads,
-    Result, Store, Workers, WriteRuns, WriteThreads,
+    ReadUsage, Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,
 };

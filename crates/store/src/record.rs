@@ -1,13 +1,14 @@
 //! The rows.
 
 use serde::{Deserialize, Serialize};
-use weftwork_types::caller::Caller;
+use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::Hash;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
+use weftwork_types::usage::UsageFact;
 use weftwork_types::{CheckpointId, TaskId, ThreadId, Timestamp, WorkerId};
 
 /// A thread.
@@ -132,14 +133,19 @@ pub struct InterruptRow {
 }
 
 /// Everything one commit of a run writes: all of it or nothing.
+///
+/// The parts take effect in the order of the fields. A step deletes what the tasks of its parent
+/// left behind, and a root step also what those of the old head left. The thread's status follows
+/// the run's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
-    /// New checkpoints, in order. The last one becomes the thread's head.
+    /// New checkpoints, in order. The last one of the root graph becomes the thread's head. Each
+    /// has a new id, and a parent that is stored or stands before it.
     pub steps: Vec<StepRow>,
     /// What tasks of the open superstep left behind. Replaces what the same task left before.
     pub writes: Vec<TaskWrites>,
-    /// Questions that are open now. All other open questions of the thread are closed when this
-    /// commit also ends the run or adds a step.
+    /// Questions that are open now. One that was answered before stays answered. All other open
+    /// questions of the thread are closed when this commit also ends the run or adds a step.
     pub interrupts: Vec<Interrupt>,
     /// Events, in order. The store numbers them.
     pub events: Vec<AiEvent>,
@@ -152,7 +158,8 @@ pub struct Commit {
 /// What a commit gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The sequence number of the first event of the commit; the others follow without gaps.
+    /// The sequence number of the first event of the commit; the others follow without gaps. For
+    /// a commit without events, the number that the next event will get.
     pub first_seq: u64,
     /// Whether somebody asked the run to stop.
     pub cancel_requested: bool,
@@ -163,7 +170,7 @@ pub struct Committed {
 pub struct Head {
     /// The steps from the root of the branch to the head, oldest first.
     pub steps: Vec<StepRow>,
-    /// What tasks of the open superstep left behind.
+    /// What tasks of the open superstep left behind, by task id.
     pub pending: Vec<TaskWrites>,
 }
 
@@ -202,8 +209,8 @@ pub struct NewCall {
 pub enum OpenedCall {
     /// Nothing: the intent is written now.
     New,
-    /// It only reads and was begun before without a result: it may be made again. `possibly_paid`
-    /// was counted up.
+    /// It only reads and was begun before without a result: it may be made again. `made` and
+    /// `possibly_paid` were counted up.
     Again,
     /// It ended before; `reused` was counted up.
     Settled(CallRecord),
@@ -221,4 +228,13 @@ pub struct WorkerRow {
     pub started_at: Timestamp,
     /// Until when it is taken to be alive.
     pub expires_at: Timestamp,
+}
+
+/// What one attempt of a model call used, and who pays for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// Who pays, and for which run.
+    pub caller: GraphCaller,
+    /// The fact.
+    pub fact: UsageFact,
 }

@@ -1,15 +1,19 @@
 //! The tables, as traits.
+//!
+//! # Cancel safety
+//! Nothing happens before a future is first polled. A future that is dropped after that may still
+//! take effect: who drops a write must read before it decides what to do next.
 
 use crate::error::StoreError;
 use crate::record::{
     Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
-    ThreadRow, WorkerRow,
+    ThreadRow, UsageRow, WorkerRow,
 };
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallResult};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -26,7 +30,8 @@ pub trait ReadThreads: Send + Sync {
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>>;
 
-    /// Threads, the last changed first, at most `limit`, after skipping `offset`.
+    /// Threads, the last changed first (of two changed at the same time, the greater id first), at
+    /// most `limit`, after skipping `offset`.
     ///
     /// # Errors
     /// Only those of the system.
@@ -40,7 +45,8 @@ pub trait ReadThreads: Send + Sync {
 
 /// Removes threads.
 pub trait WriteThreads: Send + Sync {
-    /// Removes a thread with its runs, checkpoints, events, questions and journal.
+    /// Removes a thread with its runs, checkpoints, events, questions and journal. Usage facts
+    /// stay: they are what somebody is billed for.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is none, [`StoreError::Busy`] while a run of it goes.
@@ -70,8 +76,8 @@ pub trait ReadRuns: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
 
     /// Runs of any organisation that are pending or running and that no living worker has: those
-    /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`.
-    /// For workers only.
+    /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`,
+    /// each with the principal that made it. For workers only.
     ///
     /// # Errors
     /// Only those of the system.
@@ -86,12 +92,14 @@ pub trait ReadRuns: Send + Sync {
 pub trait WriteRuns: Send + Sync {
     /// Makes a run, and its thread when there is none, and gives the given answers to the open
     /// questions: all in one transaction. A repeated idempotency key (within the organisation)
-    /// returns the first request's run and changes nothing.
+    /// returns the first request's run and changes nothing; so does a repeated run id. Requests
+    /// are the same when thread, graph, input and options are.
     ///
     /// # Errors
     /// [`StoreError::Busy`] while the thread has an unfinished run, [`StoreError::NotFound`] for a
     /// question that is not open, [`StoreError::Answered`] for one that was answered before,
-    /// [`StoreError::KeyReused`] when the key came with another request.
+    /// [`StoreError::KeyReused`] when the key came with another request, [`StoreError::Conflict`]
+    /// when the run id did.
     fn create_run<'a>(
         &'a self,
         who: &'a Principal,
@@ -99,7 +107,8 @@ pub trait WriteRuns: Send + Sync {
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// Takes a pending run, or a running one whose worker is dead at `now`. The fence goes up.
+    /// Takes a pending run, or a running one whose worker is dead at `now`. The fence goes up. A
+    /// worker that was never registered, or retired, is dead.
     ///
     /// # Errors
     /// [`StoreError::Busy`] when a living worker has it, [`StoreError::NotFound`] when it does not
@@ -115,7 +124,9 @@ pub trait WriteRuns: Send + Sync {
     /// Writes everything in `commit` in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended.
+    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended,
+    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Conflict`] for a
+    /// checkpoint that exists or whose parent does not.
     fn commit<'a>(
         &'a self,
         who: &'a Principal,
@@ -196,7 +207,7 @@ pub trait JournalWrite: Send + Sync {
     /// Announces a call; see [`OpenedCall`] for what it may learn. On disk when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest.
+    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended.
     fn open_call<'a>(
         &'a self,
         who: &'a Principal,
@@ -208,8 +219,8 @@ pub trait JournalWrite: Send + Sync {
     /// its first result.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest, [`StoreError::NotFound`] when the
-    /// call was never announced.
+    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended,
+    /// [`StoreError::NotFound`] when the call was never announced.
     fn settle_call<'a>(
         &'a self,
         who: &'a Principal,
@@ -218,6 +229,40 @@ pub trait JournalWrite: Send + Sync {
         result: CallResult,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Reads usage.
+pub trait ReadUsage: Send + Sync {
+    /// The usage of a thread's runs, the first begun first.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread.
+    fn usage_of_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>>;
+
+    /// The usage of a run, the first begun first; also after its thread was deleted.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn usage_of_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>>;
+}
+
+/// Writes usage.
+pub trait WriteUsage: Send + Sync {
+    /// Records one fact. The same invocation id a second time changes nothing. The run need not
+    /// be stored, so that no fact is lost.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn record_usage<'a>(&'a self, who: &'a Principal, usage: UsageRow)
+    -> BoxFuture<'a, Result<()>>;
 }
 
 /// Who is alive.
@@ -246,6 +291,8 @@ pub trait Store:
     + ReadInterrupts
     + JournalRead
     + JournalWrite
+    + ReadUsage
+    + WriteUsage
     + Workers
     + std::fmt::Debug
 {

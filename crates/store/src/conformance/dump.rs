@@ -1,0 +1,30 @@
+use crate::table::{Result, Store};
+use weftwork_types::Principal;
+
+/// Everything that can be read as these principals, one line per thread, run, checkpoint list,
+/// question, call and usage fact; equal stores give equal lines.
+///
+/// # Errors
+/// What the reads return.
+pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for who in principals {
+        for thread in store.threads(who, 0, usize::MAX).await? {
+            let id = thread.id.clone();
+            lines.push(format!("{} {thread:?}", who.org));
+            lines.push(format!("head {:?}", store.head(who, &id).await?));
+            let interrupts = store.interrupts(who, &id).await?;
+            lines.extend(interrupts.iter().map(|row| format!("interrupt {row:?}")));
+            let calls = store.calls(who, &id).await?;
+            lines.extend(calls.iter().map(|row| format!("call {row:?}")));
+            let usage = store.usage_of_thread(who, &id).await?;
+            lines.extend(usage.iter().map(|row| format!("usage {row:?}")));
+            for run in store.runs(who, &id).await? {
+                lines.push(format!("run {run:?}"));
+                let events = store.events(who, &run.new.at, 0, usize::MAX).await?;
+                lines.extend(events.iter().map(|row| format!("event {row:?}")));
+            }
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,121 @@
+//! What every store must show, as named cases over any [`Store`].
+//!
+//! The cases need no particular runtime. A driver writes one test per case with
+//! [`conformance_tests`](crate::conformance_tests), or runs them all:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weftwork_store::conformance::{CASES, run_case};
+//! use weftwork_store::{MemoryStore, Store};
+//!
+//! async fn fresh() -> Arc<dyn Store> {
+//!     Arc::new(MemoryStore::new())
+//! }
+//!
+//! async fn memory_conforms() {
+//!     for case in CASES {
+//!         run_case(case.name, fresh).await;
+//!     }
+//! }
+//! ```
+#![expect(clippy::expect_used, reason = "a case that fails does so by a panic that says why")]
+
+mod claims;
+mod commits;
+mod dump;
+mod fixture;
+mod interrupts;
+mod journal;
+mod runs;
+mod tenancy;
+mod usage;
+
+pub use dump::dump;
+
+use crate::table::Store;
+use std::sync::Arc;
+use weftwork_types::BoxFuture;
+
+/// One thing that every store must show.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Shows it on an empty store, or panics.
+    pub run: fn(Arc<dyn Store>) -> BoxFuture<'static, ()>,
+}
+
+/// Runs the case of a name on a store that `fresh` makes.
+///
+/// # Panics
+/// When the store fails the case, or when there is no such case.
+pub async fn run_case<F: Future<Output = Arc<dyn Store>>>(name: &str, fresh: impl Fn() -> F) {
+    let case = CASES.iter().find(|case| case.name == name);
+    let case = case.expect("the name is that of a case");
+    (case.run)(fresh().await).await;
+}
+
+macro_rules! cases {
+    ($d:tt $($module:ident::$name:ident,)*) => {
+        /// All cases.
+        pub const CASES: &[Case] = &[$(
+            Case { name: stringify!($name), run: |store| Box::pin($module::$name(store)) },
+        )*];
+
+        /// Makes one test per case. Takes the path of a `fn(case: &str)` that runs the case.
+        #[macro_export]
+        macro_rules! conformance_tests {
+            ($d run:path) => {$(
+                #[test]
+                fn $name() {
+                    $d run(stringify!($name));
+                }
+            )*};
+        }
+    };
+}
+
+cases! { $
+    runs::a_run_makes_its_thread,
+    runs::threads_are_listed_by_last_change,
+    runs::runs_are_listed_oldest_first,
+    runs::the_same_key_and_request_give_the_first_run,
+    runs::the_same_key_with_another_request_is_refused,
+    runs::the_same_run_id_gives_the_first_run_or_is_refused,
+    runs::a_thread_has_one_unfinished_run,
+    runs::cancel_is_a_flag_that_the_next_commit_returns,
+    runs::what_does_not_exist_is_reported_missing,
+    runs::delete_thread_leaves_nothing,
+    claims::a_living_worker_keeps_its_run,
+    claims::an_expired_worker_loses_its_run,
+    claims::a_retired_worker_loses_its_run_at_once,
+    claims::every_write_of_a_zombie_is_refused,
+    claims::an_ended_run_takes_no_more_writes,
+    claims::orphans_are_those_without_a_living_worker,
+    commits::events_are_gapless_and_in_order,
+    commits::each_run_numbers_its_own_events,
+    commits::steps_lead_from_the_root_to_the_head,
+    commits::the_head_follows_a_fork,
+    commits::subgraph_steps_leave_the_head_alone,
+    commits::pending_writes_are_replaced_and_vanish_with_the_step,
+    commits::a_refused_commit_changes_nothing,
+    commits::the_thread_follows_the_outcome_of_the_run,
+    commits::values_read_back_as_they_were_written,
+    interrupts::a_question_opens_is_answered_and_goes_on,
+    interrupts::the_first_answer_counts,
+    interrupts::questions_left_behind_are_closed,
+    interrupts::a_question_may_be_asked_again,
+    interrupts::a_refused_answer_makes_no_run,
+    journal::a_new_call_is_an_intent,
+    journal::a_settled_call_is_reused_and_counted,
+    journal::a_read_without_a_result_is_made_again,
+    journal::a_change_without_a_result_is_unknown,
+    journal::the_first_result_is_kept,
+    journal::a_call_never_announced_cannot_be_settled,
+    journal::calls_outlive_their_run,
+    tenancy::another_organisation_sees_nothing,
+    tenancy::organisations_may_use_the_same_ids,
+    usage::a_fact_is_recorded_once,
+    usage::facts_outlive_their_thread,
+    usage::the_ledger_writes_into_the_store,
+}

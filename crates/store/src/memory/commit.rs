@@ -1,0 +1,89 @@
+use super::{Run, Thread};
+use crate::record::{Commit, Committed, InterruptRow, StepRow, StoredEvent};
+use crate::rule;
+use crate::table::Result;
+use std::collections::BTreeSet;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{InterruptId, RunId, Timestamp};
+
+impl Thread {
+    /// Writes a commit of the run at `index`, whose claim was checked.
+    pub(super) fn commit(&mut self, index: usize, commit: Commit) -> Result<Committed> {
+        self.check_steps(&commit.steps)?;
+        let leaves_step = !commit.steps.is_empty() || commit.finish.is_some();
+        for write in commit.writes {
+            self.writes.insert((write.of, write.task), write.body);
+        }
+        for step in commit.steps {
+            self.add_step(step);
+        }
+        let run = self.runs[index].row.new.at.run.clone();
+        self.ask(commit.interrupts, &run, leaves_step);
+        self.row.updated_at = commit.at;
+        let run = &mut self.runs[index];
+        let first_seq = run.append(commit.events, commit.at);
+        if let Some(end) = commit.finish {
+            run.row.status = end.status();
+            run.row.outcome = Some(end);
+            run.row.ended_at = Some(commit.at);
+            self.row.status = run.row.status;
+        }
+        Ok(Committed { first_seq, cancel_requested: run.row.cancel_requested })
+    }
+
+    fn check_steps(&self, steps: &[StepRow]) -> Result<()> {
+        let mut fresh = BTreeSet::new();
+        for step in steps {
+            if self.steps.contains_key(&step.id) || fresh.contains(&step.id) {
+                return Err(rule::checkpoint_exists(&self.row.id, step.id));
+            }
+            if let Some(parent) = step.parent
+                && !self.steps.contains_key(&parent)
+                && !fresh.contains(&parent)
+            {
+                return Err(rule::parent_missing(&self.row.id, step.id, parent));
+            }
+            fresh.insert(step.id);
+        }
+        Ok(())
+    }
+
+    fn add_step(&mut self, step: StepRow) {
+        let root = step.ns.is_empty();
+        let head = self.row.head.filter(|_| root);
+        self.writes.retain(|(of, _), _| Some(*of) != step.parent && Some(*of) != head);
+        if root {
+            self.row.head = Some(step.id);
+        }
+        self.steps.insert(step.id, step);
+    }
+
+    fn ask(&mut self, interrupts: Vec<Interrupt>, run: &RunId, leaves_step: bool) {
+        let open: BTreeSet<InterruptId> = interrupts.iter().map(|asked| asked.id).collect();
+        if leaves_step {
+            let unanswered = self.interrupts.iter_mut().filter(|row| row.answer.is_none());
+            unanswered
+                .filter(|row| !open.contains(&row.interrupt.id))
+                .for_each(|row| row.closed = true);
+        }
+        for interrupt in interrupts {
+            let new = InterruptRow { interrupt, run: run.clone(), answer: None, closed: false };
+            match self.interrupts.iter_mut().find(|row| row.interrupt.id == new.interrupt.id) {
+                None => self.interrupts.push(new),
+                Some(known) if known.answer.is_none() => *known = new,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Adds events to the log and returns the number of the first.
+    fn append(&mut self, events: Vec<AiEvent>, at: Timestamp) -> u64 {
+        let first = self.events.len() as u64 + 1;
+        let numbered = (first..).zip(events);
+        self.events.extend(numbered.map(|(seq, event)| StoredEvent { seq, at, event }));
+        first
+    }
+}

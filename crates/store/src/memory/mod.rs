@@ -1,0 +1,136 @@
+//! A store in memory: for tests, and for runs that need not outlive the process.
+
+mod commit;
+mod read;
+mod write;
+
+use crate::record::{
+    InterruptRow, NewRun, RunRow, StepRow, StoredEvent, ThreadRow, UsageRow, WorkerRow,
+};
+use crate::rule;
+use crate::table::{Result, Store};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weftwork_types::port::CallRecord;
+use weftwork_types::run::RunRef;
+use weftwork_types::{
+    BoxFuture, CheckpointId, InvocationId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp,
+    WorkerId,
+};
+
+/// All tables behind one lock. Every future is ready at its first poll. A worker is dead when its
+/// row has expired or is gone.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change is checked whole before its first write, so a panic leaves no half of it.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the tables when the future is first polled.
+    fn with<'a, T: Send + 'a>(
+        &'a self,
+        work: impl FnOnce(&mut Tables) -> Result<T> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
+        Box::pin(async move { work(&mut self.tables()) })
+    }
+}
+
+impl Store for MemoryStore {
+    fn place(&self) -> &str {
+        "memory"
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    threads: BTreeMap<(OrgId, ThreadId), Thread>,
+    /// The thread of each run id, and with it which ids are taken.
+    runs: BTreeMap<(OrgId, RunId), ThreadId>,
+    /// The run of each idempotency key.
+    keys: BTreeMap<(OrgId, String), RunRef>,
+    usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
+    workers: BTreeMap<WorkerId, WorkerRow>,
+    /// Counts runs, to know which is older.
+    run_count: u64,
+}
+
+#[derive(Debug)]
+struct Thread {
+    row: ThreadRow,
+    runs: Vec<Run>,
+    steps: BTreeMap<CheckpointId, StepRow>,
+    writes: BTreeMap<(CheckpointId, TaskId), Vec<u8>>,
+    interrupts: Vec<InterruptRow>,
+    calls: Vec<CallRecord>,
+}
+
+#[derive(Debug)]
+struct Run {
+    row: RunRow,
+    subject: String,
+    number: u64,
+    events: Vec<StoredEvent>,
+}
+
+impl Tables {
+    fn thread(&self, who: &Principal, id: &ThreadId) -> Result<&Thread> {
+        self.threads.get(&(who.org.clone(), id.clone())).ok_or_else(|| rule::missing("thread", id))
+    }
+
+    fn run(&self, who: &Principal, at: &RunRef) -> Result<&Run> {
+        let thread = self.threads.get(&(who.org.clone(), at.thread.clone()));
+        thread
+            .and_then(|thread| thread.runs.iter().find(|run| run.row.new.at.run == at.run))
+            .ok_or_else(|| rule::missing("run", &at.run))
+    }
+
+    /// The thread of a run, and the run's place in it.
+    fn run_mut(&mut self, who: &Principal, at: &RunRef) -> Result<(&mut Thread, usize)> {
+        let missing = || rule::missing("run", &at.run);
+        let thread =
+            self.threads.get_mut(&(who.org.clone(), at.thread.clone())).ok_or_else(missing)?;
+        let index =
+            thread.runs.iter().position(|run| run.row.new.at.run == at.run).ok_or_else(missing)?;
+        Ok((thread, index))
+    }
+
+    fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
+        self.workers.get(worker).is_some_and(|row| row.expires_at > now)
+    }
+}
+
+impl Thread {
+    fn new(run: &NewRun) -> Self {
+        Self {
+            row: ThreadRow {
+                id: run.at.thread.clone(),
+                graph: run.graph.clone(),
+                status: weftwork_types::run::RunStatus::Pending,
+                head: None,
+                created_at: run.created_at,
+                updated_at: run.created_at,
+            },
+            runs: Vec::new(),
+            steps: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            interrupts: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// The run that has not ended. There is at most one, and it is the last.
+    fn open_run(&self) -> Option<&Run> {
+        self.runs.last().filter(|run| !run.row.status.is_final())
+    }
+}

@@ -1,0 +1,240 @@
+use super::{MemoryStore, Run, Tables, Thread};
+use crate::record::{
+    Claim, Commit, Committed, NewCall, NewRun, OpenedCall, RunRow, UsageRow, WorkerRow,
+};
+use crate::rule::{self, Holder};
+use crate::table::{JournalWrite, Result, Workers, WriteRuns, WriteThreads, WriteUsage};
+use std::collections::BTreeMap;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{CallKey, CallResult};
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp, WorkerId};
+
+impl WriteThreads for MemoryStore {
+    fn delete_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            if let Some(run) = tables.thread(who, id)?.open_run() {
+                return Err(rule::busy(&run.row.new.at));
+            }
+            tables.threads.remove(&(who.org.clone(), id.clone()));
+            tables.runs.retain(|(org, _), thread| *org != who.org || thread != id);
+            tables.keys.retain(|(org, _), at| *org != who.org || at.thread != *id);
+            Ok(())
+        })
+    }
+}
+
+impl WriteRuns for MemoryStore {
+    fn create_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        self.with(move |tables| match earlier(tables, who, &run)? {
+            Some(row) => Ok(row),
+            None => create(tables, who, run, answers),
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        worker: &'a WorkerId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
+        self.with(move |tables| {
+            let row = &tables.run(who, at)?.row;
+            if row.status.is_final() {
+                return Err(rule::missing("run", &at.run));
+            }
+            if row.worker.as_ref().is_some_and(|holder| tables.is_alive(holder, now)) {
+                return Err(rule::busy(at));
+            }
+            let (thread, index) = tables.run_mut(who, at)?;
+            let row = &mut thread.runs[index].row;
+            row.status = RunStatus::Running;
+            row.worker = Some(worker.clone());
+            row.fence += 1;
+            thread.row.status = RunStatus::Running;
+            thread.row.updated_at = now;
+            let claim = Claim { at: at.clone(), worker: worker.clone(), fence: row.fence };
+            Ok((claim, row.clone()))
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        commit: Commit,
+    ) -> BoxFuture<'a, Result<Committed>> {
+        self.with(move |tables| {
+            let (thread, index) = claimed(tables, who, claim)?;
+            thread.commit(index, commit)
+        })
+    }
+
+    fn request_cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            let (thread, index) = tables.run_mut(who, at)?;
+            let row = &mut thread.runs[index].row;
+            if row.status.is_final() {
+                return Err(rule::missing("run", &at.run));
+            }
+            row.cancel_requested = true;
+            Ok(())
+        })
+    }
+}
+
+/// The run of an earlier request under the same key or run id.
+fn earlier(tables: &Tables, who: &Principal, new: &NewRun) -> Result<Option<RunRow>> {
+    if let Some(key) = &new.options.idempotency_key
+        && let Some(at) = tables.keys.get(&(who.org.clone(), key.clone()))
+    {
+        let row = &tables.run(who, at)?.row;
+        let same = rule::same_request(&row.new, new);
+        return if same { Ok(Some(row.clone())) } else { Err(rule::key_reused(key)) };
+    }
+    let Some(thread) = tables.runs.get(&(who.org.clone(), new.at.run.clone())) else {
+        return Ok(None);
+    };
+    let row = &tables.run(who, &RunRef { thread: thread.clone(), run: new.at.run.clone() })?.row;
+    let same = rule::same_request(&row.new, new);
+    if same { Ok(Some(row.clone())) } else { Err(rule::run_id_reused(&new.at)) }
+}
+
+fn create(
+    tables: &mut Tables,
+    who: &Principal,
+    new: NewRun,
+    answers: BTreeMap<InterruptId, Answer>,
+) -> Result<RunRow> {
+    let place = (who.org.clone(), new.at.thread.clone());
+    let known = tables.threads.get(&place);
+    if let Some(open) = known.and_then(Thread::open_run) {
+        return Err(rule::busy(&open.row.new.at));
+    }
+    for id in answers.keys() {
+        let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
+        rule::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;
+    }
+    if let Some(key) = &new.options.idempotency_key {
+        tables.keys.insert((who.org.clone(), key.clone()), new.at.clone());
+    }
+    tables.runs.insert((who.org.clone(), new.at.run.clone()), new.at.thread.clone());
+    tables.run_count += 1;
+    let thread = tables.threads.entry(place).or_insert_with(|| Thread::new(&new));
+    thread.row.graph.clone_from(&new.graph);
+    thread.row.status = RunStatus::Pending;
+    thread.row.updated_at = new.created_at;
+    for row in &mut thread.interrupts {
+        if let Some(answer) = answers.get(&row.interrupt.id) {
+            row.answer = Some(answer.clone());
+        }
+    }
+    let row = RunRow {
+        new,
+        status: RunStatus::Pending,
+        worker: None,
+        fence: 0,
+        outcome: None,
+        ended_at: None,
+        cancel_requested: false,
+    };
+    thread.runs.push(Run {
+        row: row.clone(),
+        subject: who.subject.clone(),
+        number: tables.run_count,
+        events: Vec::new(),
+    });
+    Ok(row)
+}
+
+/// The thread and place of a run that the claim may write for.
+fn claimed<'t>(
+    tables: &'t mut Tables,
+    who: &Principal,
+    claim: &Claim,
+) -> Result<(&'t mut Thread, usize)> {
+    let (thread, index) = tables.run_mut(who, &claim.at)?;
+    let row = &thread.runs[index].row;
+    let holder = Holder { status: row.status, worker: row.worker.as_ref(), fence: row.fence };
+    rule::check_claim(claim, holder)?;
+    Ok((thread, index))
+}
+
+impl JournalWrite for MemoryStore {
+    fn open_call<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        call: NewCall,
+    ) -> BoxFuture<'a, Result<OpenedCall>> {
+        self.with(move |tables| {
+            let (thread, _) = claimed(tables, who, claim)?;
+            if let Some(record) = thread.calls.iter_mut().find(|record| record.key == call.key) {
+                return Ok(rule::reopen_call(record));
+            }
+            thread.calls.push(rule::first_call(call));
+            Ok(OpenedCall::New)
+        })
+    }
+
+    fn settle_call<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        key: CallKey,
+        result: CallResult,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            let (thread, _) = claimed(tables, who, claim)?;
+            let record = thread.calls.iter_mut().find(|record| record.key == key);
+            let record = record.ok_or_else(|| rule::missing("call", key.0))?;
+            rule::settle_call(record, result, at);
+            Ok(())
+        })
+    }
+}
+
+impl WriteUsage for MemoryStore {
+    fn record_usage<'a>(
+        &'a self,
+        who: &'a Principal,
+        usage: UsageRow,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            let key = (who.org.clone(), usage.fact.invocation_id.clone());
+            tables.usage.entry(key).or_insert(usage);
+            Ok(())
+        })
+    }
+}
+
+impl Workers for MemoryStore {
+    fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
+        self.with(move |tables| {
+            tables.workers.insert(worker.id.clone(), worker);
+            Ok(())
+        })
+    }
+
+    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            tables.workers.remove(worker);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! What every store decides alike, so that drivers only fetch and keep rows.
+
+use crate::error::StoreError;
+use crate::record::{Claim, InterruptRow, NewCall, NewRun, OpenedCall};
+use crate::table::Result;
+use weftwork_types::port::{CallRecord, CallResult, CallState};
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, InterruptId, ThreadId, Timestamp, WorkerId};
+
+/// Whether two requests for a run ask for the same.
+#[must_use]
+pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
+    a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && a.options == b.options
+}
+
+/// What is stored of a run as far as a claim is checked against it.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder<'a> {
+    /// Where the run stands.
+    pub status: RunStatus,
+    /// The worker that has it.
+    pub worker: Option<&'a WorkerId>,
+    /// The newest claim's fence.
+    pub fence: u64,
+}
+
+/// Lets a write of a worker pass when its claim is the newest and the run goes on.
+///
+/// # Errors
+/// [`StoreError::Fenced`].
+pub fn check_claim(claim: &Claim, holder: Holder<'_>) -> Result<()> {
+    let newest = holder.fence == claim.fence && holder.worker == Some(&claim.worker);
+    if newest && holder.status == RunStatus::Running {
+        return Ok(());
+    }
+    Err(StoreError::Fenced {
+        run: claim.at.run.to_string(),
+        newest: holder.fence,
+        ours: claim.fence,
+    })
+}
+
+/// Lets an answer pass when its question is open.
+///
+/// # Errors
+/// [`StoreError::Answered`] or [`StoreError::NotFound`].
+pub fn check_answerable(id: InterruptId, row: Option<&InterruptRow>) -> Result<()> {
+    match row {
+        Some(InterruptRow { answer: Some(first), .. }) => {
+            Err(StoreError::Answered { interrupt: id.to_string(), first: Box::new(first.clone()) })
+        }
+        Some(InterruptRow { closed: false, .. }) => Ok(()),
+        _ => Err(missing("interrupt", id)),
+    }
+}
+
+/// The record of a call that is announced for the first time.
+#[must_use]
+pub fn first_call(call: NewCall) -> CallRecord {
+    CallRecord {
+        key: call.key,
+        kind: call.kind,
+        name: call.name,
+        node: call.node,
+        step: call.step,
+        effect: call.effect,
+        state: CallState::Intent,
+        result: None,
+        made: 1,
+        possibly_paid: 0,
+        reused: 0,
+        opened_at: call.at,
+        settled_at: None,
+    }
+}
+
+/// Announces a recorded call once more: counts in the record and says what is known of it.
+pub fn reopen_call(record: &mut CallRecord) -> OpenedCall {
+    if record.state == CallState::Settled {
+        record.reused = record.reused.saturating_add(1);
+        return OpenedCall::Settled(record.clone());
+    }
+    record.possibly_paid = record.possibly_paid.saturating_add(1);
+    if record.effect == Effect::ReadOnly {
+        record.made = record.made.saturating_add(1);
+        return OpenedCall::Again;
+    }
+    OpenedCall::Unknown(record.clone())
+}
+
+/// Writes a result into a record that has none; says whether it did.
+pub fn settle_call(record: &mut CallRecord, result: CallResult, at: Timestamp) -> bool {
+    if record.state == CallState::Settled {
+        return false;
+    }
+    record.state = CallState::Settled;
+    record.result = Some(result);
+    record.settled_at = Some(at);
+    true
+}
+
+/// The error for what is not there.
+#[must_use]
+pub fn missing(kind: &'static str, id: impl std::fmt::Display) -> StoreError {
+    StoreError::NotFound { kind, id: id.to_string() }
+}
+
+/// The error for a thread or run that somebody else has.
+#[must_use]
+pub fn busy(at: &RunRef) -> StoreError {
+    StoreError::Busy { thread: at.thread.to_string(), run: at.run.to_string() }
+}
+
+/// The error for an idempotency key that came with another request.
+#[must_use]
+pub fn key_reused(key: &str) -> StoreError {
+    StoreError::KeyReused { key: key.to_owned() }
+}
+
+/// The error for a run id that came with another request.
+#[must_use]
+pub fn run_id_reused(at: &RunRef) -> StoreError {
+    StoreError::Conflict {
+        place: format!("run `{}` of thread `{}`", at.run, at.thread),
+        expected: "a new run id".to_owned(),
+        found: "a run of another request".to_owned(),
+    }
+}
+
+/// The error for a checkpoint that was written before.
+#[must_use]
+pub fn checkpoint_exists(thread: &ThreadId, id: CheckpointId) -> StoreError {
+    StoreError::Conflict {
+        place: format!("checkpoint `{id}` of thread `{thread}`"),
+        expected: "a new checkpoint id".to_owned(),
+        found: "a checkpoint of this id".to_owned(),
+    }
+}
+
+/// The error for a new checkpoint whose parent is not there.
+#[must_use]
+pub fn parent_missing(thread: &ThreadId, id: CheckpointId, parent: CheckpointId) -> StoreError {
+    StoreError::Conflict {
+        place: format!("checkpoint `{id}` of thread `{thread}`"),
+        expected: format!("its parent `{parent}` in the same thread"),
+        found: "no such checkpoint".to_owned(),
+    }
+}
+
+/// The error for a stored checkpoint whose way to the root is broken.
+#[must_use]
+pub fn lineage_broken(thread: &ThreadId, missing: CheckpointId) -> StoreError {
+    StoreError::Corrupt {
+        place: format!("table `steps`, thread `{thread}`, checkpoint `{missing}`"),
+        what: "the row is missing, or its parents form a circle".to_owned(),
+    }
+}

@@ -1,0 +1,47 @@
+use serde_json::json;
+use std::fmt::Write as _;
+use weftwork_store::StoreError;
+use weftwork_types::Timestamp;
+use weftwork_types::interrupt::Answer;
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn all() -> Vec<StoreError> {
+    let place = || text("/data/weft.db");
+    let first = Answer { value: json!("yes"), answered_by: text("ada"), answered_at: Timestamp(1) };
+    vec![
+        StoreError::NotFound { kind: "thread", id: text("t-1") },
+        StoreError::Busy { thread: text("t-1"), run: text("r-1") },
+        StoreError::Fenced { run: text("r-1"), newest: 3, ours: 2 },
+        StoreError::Answered { interrupt: text("1f"), first: Box::new(first) },
+        StoreError::KeyReused { key: text("order-7") },
+        StoreError::Locked { place: place(), waited_ms: 5_000 },
+        StoreError::Full { place: place(), reason: text("database or disk is full") },
+        StoreError::ReadOnly { place: place(), reason: text("attempt to write") },
+        StoreError::Newer { place: place(), found: 2, known: 0 },
+        StoreError::Corrupt { place: text("table `steps`"), what: text("the checksum differs") },
+        StoreError::Unavailable {
+            place: place(),
+            reason: text("permission denied"),
+            retriable: false,
+        },
+        StoreError::Conflict {
+            place: text("checkpoint `2` of thread `t-1`"),
+            expected: text("a new checkpoint id"),
+            found: text("a checkpoint of this id"),
+        },
+    ]
+}
+
+#[test]
+fn every_error_has_a_code_and_names_thing_and_fix() {
+    let mut shown = String::new();
+    for error in all() {
+        let retriable = if error.is_retriable() { "retriable" } else { "final" };
+        writeln!(shown, "{} ({retriable}): {error}", error.code()).expect("a string takes all");
+        assert_eq!(error.fault().code, error.code().0);
+    }
+    insta::assert_snapshot!(shown);
+}
