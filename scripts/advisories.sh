@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if cargo deny --all-features fetch db; then
-  cargo deny --all-features --offline check advisories
+if cargo deny fetch db; then
+  cargo deny --offline check advisories
 else
   echo "SKIPPED(advisory database out of reach): cargo deny check advisories"
 fi
