@@ -117,10 +117,6 @@ impl ToolFailure {
     /// Makes a failure.
     #[must_use]
     pub fn new(kind: ToolErrorKind, code: ErrorCode, safe_message: impl Into<String>) -> Self {
-        Self {
-            error_code: kind,
-            safe_message: safe_message.into(),
-            code: Some(code.0.to_owned()),
-        }
+        Self { error_code: kind, safe_message: safe_message.into(), code: Some(code.0.to_owned()) }
     }
 }

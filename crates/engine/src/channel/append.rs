@@ -1,0 +1,79 @@
+use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use crate::list::List;
+use crate::value::{Value, Write};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Appends. A write is a `Vec` of items; JSON may also be one item that is not a list.
+pub struct Append<T>(PhantomData<fn() -> T>);
+
+impl<T> Append<T> {
+    /// A channel that starts empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> Default for Append<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Append<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Append<{}>", std::any::type_name::<T>())
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel for Append<T> {
+    fn kind(&self) -> &'static str {
+        "append"
+    }
+
+    fn persist(&self) -> Persist {
+        Persist::Writes
+    }
+
+    fn initial(&self) -> Option<Value> {
+        Some(Value::new(List::<T>::new()))
+    }
+
+    fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
+        if let Some(json) = split_overwrite(writes)? {
+            let value = self.decode(json).map_err(|reason| Refused::Bad { index: 0, reason })?;
+            return Ok(Some(value));
+        }
+        let mut list = current.and_then(Value::take::<List<T>>).unwrap_or_default();
+        for (index, write) in writes.iter().enumerate() {
+            let bad = |reason| Refused::Bad { index, reason };
+            match write {
+                Write::Typed(items) => {
+                    list.extend(typed::<Vec<T>>(items).map_err(bad)?.iter().cloned());
+                }
+                Write::Json(json @ serde_json::Value::Array(_)) => {
+                    list.extend(from_json::<Vec<T>>(json).map_err(bad)?);
+                }
+                Write::Json(json) | Write::Overwrite(json) => {
+                    list.push(from_json(json).map_err(bad)?);
+                }
+            }
+        }
+        Ok(Some(Value::new(list)))
+    }
+
+    fn encode(&self, value: &Value) -> Result<serde_json::Value, String> {
+        to_json(typed::<List<T>>(value)?)
+    }
+
+    fn decode(&self, json: &serde_json::Value) -> Result<Value, String> {
+        from_json::<List<T>>(json).map(Value::new)
+    }
+
+    fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
+        to_json(typed::<Vec<T>>(write)?)
+    }
+}

@@ -1,0 +1,117 @@
+//! Channels: what a state is made of.
+//!
+//! A channel takes all writes of one superstep at once, in task order, and makes its next value of
+//! them. To add a kind: one file here, one line in this list.
+
+mod append;
+mod last_value;
+mod messages;
+mod reduce;
+
+pub use append::Append;
+pub use last_value::LastValue;
+pub use messages::{MessageWrite, Messages};
+pub use reduce::Reduce;
+
+use crate::value::{Value, Write};
+
+/// How a channel's changes are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persist {
+    /// The whole value, when it changed: for values of bounded size.
+    Value,
+    /// The writes, which are applied again when the thread is loaded: for values that grow.
+    Writes,
+}
+
+/// Why a channel refused a superstep's writes. The machine adds names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// More than one write to a channel that takes one.
+    Conflict,
+    /// The write at this index cannot be taken.
+    Bad {
+        /// Which write.
+        index: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What one channel does with its value. Implementations hold no state of their own.
+///
+/// Laws, tested for each kind: `apply` with no writes changes nothing; a value survives `encode`
+/// then `decode`; with [`Persist::Writes`], applying stored writes gives the same value as
+/// applying the original ones.
+pub trait Channel: Send + Sync + std::fmt::Debug {
+    /// The kind in words, part of the graph's fingerprint: `last_value`, `append`.
+    fn kind(&self) -> &'static str;
+
+    /// How changes are stored.
+    fn persist(&self) -> Persist;
+
+    /// The value before any write.
+    fn initial(&self) -> Option<Value>;
+
+    /// The next value. `current` is given up so that a value nobody shares can be changed in
+    /// place. `writes` is not empty and holds the writes of one superstep in task order.
+    ///
+    /// # Errors
+    /// [`Refused`] with the write that cannot be taken.
+    fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused>;
+
+    /// A value as JSON.
+    ///
+    /// # Errors
+    /// What is wrong, when it has another type or cannot be written as JSON.
+    fn encode(&self, value: &Value) -> Result<serde_json::Value, String>;
+
+    /// A value from JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn decode(&self, json: &serde_json::Value) -> Result<Value, String>;
+
+    /// A write as JSON that this channel reads back as a [`Write::Json`].
+    ///
+    /// # Errors
+    /// What is wrong, when it has another type or cannot be written as JSON.
+    fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String>;
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, String> {
+    serde_json::to_value(value).map_err(|e| e.to_string())
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(json: &serde_json::Value) -> Result<T, String> {
+    T::deserialize(json).map_err(|e| format!("{e}; found {}", cut(&json.to_string())))
+}
+
+fn typed<T: 'static>(value: &Value) -> Result<&T, String> {
+    value
+        .get::<T>()
+        .ok_or_else(|| format!("expected a value of type {}", std::any::type_name::<T>()))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The writes from the last overwrite on, and that overwrite's value. Two overwrites in one step
+/// contradict each other.
+fn split_overwrite(writes: &[Write]) -> Result<Option<&serde_json::Value>, Refused> {
+    let mut found = None;
+    for (index, write) in writes.iter().enumerate() {
+        if let Write::Overwrite(json) = write {
+            if found.is_some() {
+                let reason = "two tasks overwrote it in one superstep".to_owned();
+                return Err(Refused::Bad { index, reason });
+            }
+            found = Some(json);
+        }
+    }
+    Ok(found)
+}

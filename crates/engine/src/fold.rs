@@ -1,0 +1,70 @@
+//! Applying the writes of a superstep, with panics of reducers caught and errors named.
+
+use crate::channel::Refused;
+use crate::error::EngineError;
+use crate::plan::{ChannelPlan, Plan};
+use crate::value::{Slots, Value, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The writes of one channel in one superstep, and who made each.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) by: Vec<usize>,
+}
+
+impl Plan {
+    /// Applies one channel's writes. On an error the slot is left empty and the state is void.
+    pub(crate) fn fold(
+        &self,
+        slots: &mut Slots,
+        index: usize,
+        batch: &Batch,
+        name_of: &dyn Fn(usize) -> String,
+    ) -> Result<Option<Value>, EngineError> {
+        let Some(channel) = self.channels.get(index) else { return Ok(None) };
+        let current = slots.take(index);
+        let value = apply(channel, current, batch, name_of)?;
+        slots.set(index, value.clone());
+        Ok(value)
+    }
+}
+
+fn apply(
+    channel: &ChannelPlan,
+    current: Option<Value>,
+    batch: &Batch,
+    name_of: &dyn Fn(usize) -> String,
+) -> Result<Option<Value>, EngineError> {
+    let applied = catch_unwind(AssertUnwindSafe(|| channel.channel.apply(current, &batch.writes)));
+    match applied {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(Refused::Conflict)) => {
+            let by: Vec<_> = batch.by.iter().map(|t| format!("`{}`", name_of(*t))).collect();
+            Err(EngineError::Conflict {
+                channel: channel.name.clone(),
+                writes: batch.writes.len(),
+                by: by.join(", "),
+            })
+        }
+        Ok(Err(Refused::Bad { index, reason })) => Err(EngineError::BadWrite {
+            channel: channel.name.clone(),
+            by: batch.by.get(index).map_or_else(String::new, |t| format!("`{}`", name_of(*t))),
+            reason,
+        }),
+        Err(panic) => Err(EngineError::ReducerPanicked {
+            channel: channel.name.clone(),
+            message: panic_message(panic.as_ref()),
+        }),
+    }
+}
+
+/// The text of a caught panic.
+#[must_use]
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,79 @@
+//! Ids that are functions of what they name, so that a rebuilt run finds the same ones.
+
+use weftwork_types::canonical::hash_bytes;
+use weftwork_types::{CheckpointId, InterruptId, TaskId};
+
+fn first_128(text: &str) -> u128 {
+    let hash = hash_bytes(text.as_bytes());
+    hash.0.iter().take(16).fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte))
+}
+
+/// The id of a task: of the checkpoint its superstep starts from, its node and its path.
+#[must_use]
+pub fn task_id(checkpoint: CheckpointId, step: i64, node: &str, path: &str) -> TaskId {
+    TaskId(first_128(&format!("task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}")))
+}
+
+/// The id of a task's question: of the task and how many questions it asked before.
+#[must_use]
+pub fn interrupt_id(task: TaskId, index: u32) -> InterruptId {
+    InterruptId(first_128(&format!("interrupt\u{0}{task}\u{0}{index}")))
+}
+
+/// The name in `known` that is closest to `name`, when one is close enough to be meant.
+#[must_use]
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    known
+        .into_iter()
+        .map(|k| (distance(name, k), k))
+        .filter(|(d, k)| *d <= 2 || *d * 3 <= k.len())
+        .min()
+        .map(|(_, k)| k.to_owned())
+}
+
+/// Levenshtein distance in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, cb) in row.iter_mut().skip(1).zip(&b) {
+            let best = (diagonal + usize::from(ca != *cb)).min(left + 1).min(*cell + 1);
+            diagonal = std::mem::replace(cell, best);
+            left = best;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_close_name_is_suggested_and_a_far_one_is_not() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(did_you_mean("mesages", ["log", "messages"]), Some("messages".to_owned()));
+        assert_eq!(did_you_mean("zzzzzz", ["log", "messages"]), None);
+    }
+
+    #[test]
+    fn ids_depend_on_everything_they_name() {
+        let c = CheckpointId(1);
+        let base = task_id(c, 1, "a", "pull");
+        assert_eq!(base, task_id(c, 1, "a", "pull"));
+        for other in [
+            task_id(CheckpointId(2), 1, "a", "pull"),
+            task_id(c, 2, "a", "pull"),
+            task_id(c, 1, "b", "pull"),
+            task_id(c, 1, "a", "push:0"),
+        ] {
+            assert_ne!(base, other);
+        }
+        assert_ne!(interrupt_id(base, 0), interrupt_id(base, 1));
+    }
+}

@@ -1,0 +1,30 @@
+//! The superstep machine, without any I/O.
+//!
+//! A graph's topology is a [`Plan`]; a thread's state is a [`Machine`] over it. The host asks for
+//! the tasks of the next superstep, runs them however it likes, hands their outputs back, and
+//! closes the step: the machine applies the writes in task order, decides what is due next, and
+//! says what changed. It reads no clock, draws no random number and touches no network, so the
+//! same inputs give the same ids, the same order and the same state every time.
+//!
+//! Source: the superstep model is Pregel's (Malewicz et al., 2010) in the form LangGraph gave it:
+//! channels with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
+
+pub mod channel;
+pub mod error;
+mod fold;
+pub mod ids;
+pub mod list;
+pub mod machine;
+pub mod plan;
+pub mod record;
+pub mod task;
+pub mod value;
+
+pub use channel::{Channel, Persist};
+pub use error::{EngineError, PlanProblem};
+pub use list::List;
+pub use machine::{Closed, Due, Machine};
+pub use plan::{ChannelIdx, Entry, NodeIdx, NodePlan, Plan, PlanBuilder};
+pub use record::StepRecord;
+pub use task::{Goto, Task, TaskOutput, TaskPath};
+pub use value::{Slots, Value, Write};

@@ -1,0 +1,162 @@
+//! Compiled graphs: validated, with types erased, ready to run.
+
+use crate::extract::{BuildInfo, DepMap, TaskInput};
+use crate::node::{Handler, NodeResult};
+use crate::route::{IntoRoute, RouteHandler};
+use crate::state::StateSpec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_engine::{Goto, NodeIdx, Plan, Slots, TaskOutput};
+use weftwork_types::BoxFuture;
+
+/// A graph that can run. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct CompiledGraph(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    version: String,
+    plan: Arc<Plan>,
+    nodes: Vec<NodeFn>,
+    routes: Vec<Vec<RouteFn>>,
+    start_routes: Vec<RouteFn>,
+    deps: Arc<DepMap>,
+    step_limit: u32,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompiledGraph")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) nodes: BTreeMap<String, NodeFn>,
+    pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
+    pub(crate) deps: DepMap,
+    pub(crate) step_limit: u32,
+}
+
+type ErasedRun = dyn Fn(TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
+type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Vec<(String, String)> + Send + Sync;
+type ErasedRoute = dyn Fn(Slots) -> NodeResult<Vec<Goto>> + Send + Sync;
+
+/// A node with its types erased.
+#[derive(Clone)]
+pub(crate) struct NodeFn {
+    run: Arc<ErasedRun>,
+    check: Arc<ErasedCheck>,
+}
+
+impl NodeFn {
+    pub(crate) fn new<M: 'static>(handler: impl Handler<M>) -> Self {
+        let handler = Arc::new(handler);
+        let checked = Arc::clone(&handler);
+        Self {
+            run: Arc::new(move |input| handler.call(input)),
+            check: Arc::new(move |info| checked.check(info)),
+        }
+    }
+
+    pub(crate) fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+        (self.run)(input)
+    }
+
+    pub(crate) fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
+        (self.check)(info)
+    }
+}
+
+impl std::fmt::Debug for NodeFn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeFn")
+    }
+}
+
+/// A route with its types erased.
+#[derive(Clone)]
+pub(crate) struct RouteFn(Arc<ErasedRoute>);
+
+impl RouteFn {
+    pub(crate) fn new<S: StateSpec, R: IntoRoute + 'static>(
+        route: impl RouteHandler<S, R>,
+    ) -> Self {
+        Self(Arc::new(move |slots| route.choose(slots)))
+    }
+
+    pub(crate) fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>> {
+        (self.0)(slots)
+    }
+}
+
+impl std::fmt::Debug for RouteFn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RouteFn")
+    }
+}
+
+impl CompiledGraph {
+    pub(crate) fn new(mut parts: Parts) -> Self {
+        let names: Vec<String> = parts.plan.nodes().iter().map(|n| n.name.clone()).collect();
+        Self(Arc::new(Inner {
+            nodes: names.iter().filter_map(|name| parts.nodes.remove(name)).collect(),
+            routes: names.iter().map(|n| parts.routes.remove(n).unwrap_or_default()).collect(),
+            start_routes: parts.routes.remove(weftwork_engine::plan::START).unwrap_or_default(),
+            name: parts.name,
+            version: parts.version,
+            plan: parts.plan,
+            deps: Arc::new(parts.deps),
+            step_limit: parts.step_limit,
+        }))
+    }
+
+    /// The graph's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The graph's version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// The graph's topology.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.0.plan
+    }
+
+    /// The graph as a Mermaid flowchart: dashed arrows are routes.
+    #[must_use]
+    pub fn mermaid(&self) -> String {
+        crate::draw::mermaid(&self.0.plan, !self.0.start_routes.is_empty())
+    }
+
+    pub(crate) fn node(&self, index: NodeIdx) -> Option<&NodeFn> {
+        self.0.nodes.get(index.0)
+    }
+
+    pub(crate) fn routes(&self, index: NodeIdx) -> &[RouteFn] {
+        self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn start_routes(&self) -> &[RouteFn] {
+        &self.0.start_routes
+    }
+
+    pub(crate) fn deps(&self) -> &Arc<DepMap> {
+        &self.0.deps
+    }
+
+    pub(crate) fn step_limit(&self) -> u32 {
+        self.0.step_limit
+    }
+}

@@ -1,0 +1,123 @@
+//! What a node knows of its run.
+
+use crate::error::NodeError;
+use crate::extract::DepMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_engine::ids::interrupt_id;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
+use weftwork_types::port::{CallContext, Clock};
+use weftwork_types::{InterruptId, MessageId, TaskId, ThreadId};
+
+/// The run as a node sees it: its way to the outside, to the person, and to those who watch.
+///
+/// Nodes reach models and tools only with [`Ctx::calls`]; they open no socket and no file.
+#[derive(Debug, Clone)]
+pub struct Ctx(pub(crate) Arc<TaskContext>);
+
+#[derive(Debug)]
+pub(crate) struct TaskContext {
+    pub(crate) task: TaskId,
+    pub(crate) node: String,
+    pub(crate) step: i64,
+    pub(crate) calls: CallContext,
+    pub(crate) answers: Arc<BTreeMap<InterruptId, Answer>>,
+    pub(crate) deps: Arc<DepMap>,
+    pub(crate) asked: AtomicU32,
+    pub(crate) messages: AtomicU32,
+    pub(crate) open: Mutex<Vec<Interrupt>>,
+}
+
+impl Ctx {
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// The number of the superstep.
+    #[must_use]
+    pub fn step(&self) -> i64 {
+        self.0.step
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.0.calls.thread
+    }
+
+    /// What model and tool calls need from the run.
+    #[must_use]
+    pub fn calls(&self) -> &CallContext {
+        &self.0.calls
+    }
+
+    /// Time.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.calls.clock
+    }
+
+    /// Tells something to whoever watches the run.
+    pub fn emit(&self, value: serde_json::Value) {
+        self.0.calls.emit.emit(AiEvent::Custom { value });
+    }
+
+    /// An id for a message this task makes: the same ones in the same order when the task is run
+    /// again after a pause or a crash.
+    #[must_use]
+    pub fn message_id(&self) -> MessageId {
+        let index = self.0.messages.fetch_add(1, Ordering::Relaxed);
+        let bits = interrupt_id(self.0.task, index).0 ^ u128::from(u64::MAX);
+        MessageId::from_uuid(uuid::Uuid::from_u128(bits))
+    }
+
+    /// Asks a person and returns the answer, or stops the node here until there is one.
+    ///
+    /// The run then ends with the outcome `interrupted`; an answer starts a run that executes this
+    /// node from its first line. Questions are matched with answers by their order within the
+    /// task, and calls that were recorded are not made again.
+    ///
+    /// # Errors
+    /// A [`NodeError`] that stops the node while there is no answer: return it with `?`.
+    pub fn ask(
+        &self,
+        ask: Ask,
+        answer_schema: Option<serde_json::Value>,
+    ) -> Result<Answer, NodeError> {
+        let index = self.0.asked.fetch_add(1, Ordering::Relaxed);
+        let id = interrupt_id(self.0.task, index);
+        if let Some(answer) = self.0.answers.get(&id) {
+            return Ok(answer.clone());
+        }
+        let interrupt = Interrupt {
+            id,
+            task: self.0.task,
+            node: self.0.node.clone(),
+            ask,
+            answer_schema,
+            expires_at: None,
+        };
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupt);
+        Err(NodeError::interrupted())
+    }
+
+    /// Asks anything: shorthand for [`ask`](Self::ask) with a JSON value.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn interrupt(&self, value: serde_json::Value) -> Result<serde_json::Value, NodeError> {
+        self.ask(Ask::Value { value }, None).map(|answer| answer.value)
+    }
+
+    pub(crate) fn deps(&self) -> &DepMap {
+        &self.0.deps
+    }
+
+    pub(crate) fn take_open(&self) -> Vec<Interrupt> {
+        std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

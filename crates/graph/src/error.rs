@@ -1,0 +1,142 @@
+//! How nodes and the runtime fail.
+
+use crate::builder::BuildError;
+use weftwork_engine::EngineError;
+use weftwork_store::StoreError;
+use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
+
+/// Why a node did not finish. Any error converts into one with `?`.
+#[derive(Debug)]
+pub struct NodeError(pub(crate) Stop);
+
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The node asked a question that has no answer yet.
+    Interrupted,
+    /// The node failed.
+    Failed(Fault),
+}
+
+impl NodeError {
+    /// The marker that a question is open. Made by [`Ctx::ask`](crate::Ctx::ask) only.
+    pub(crate) fn interrupted() -> Self {
+        Self(Stop::Interrupted)
+    }
+
+    /// Whether the node stopped at an open question rather than failing.
+    #[must_use]
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self.0, Stop::Interrupted)
+    }
+
+    /// A failure with a message of the node's own.
+    #[must_use]
+    pub fn message(message: impl Into<String>) -> Self {
+        Self(Stop::Failed(Fault::new(NODE_FAILED, message)))
+    }
+}
+
+pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
+pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
+    fn from(error: E) -> Self {
+        let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
+        let fault = match error.downcast::<Fault>() {
+            Ok(fault) => *fault,
+            Err(other) => Fault::new(NODE_FAILED, chain(other.as_ref())),
+        };
+        Self(Stop::Failed(fault))
+    }
+}
+
+/// An error's message with those of its sources.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// The runtime did not accept a request, or a run ended for a reason of the house.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// No graph of that id is hosted here.
+    #[error("no graph `{found}` here; known are: {}", known.join(", "))]
+    UnknownGraph {
+        /// The id asked for.
+        found: String,
+        /// The ids there are.
+        known: Vec<String>,
+    },
+    /// Two hosted graphs have one id.
+    #[error("graph `{id}` is given twice; ids of graphs are unique")]
+    DuplicateGraph {
+        /// The id.
+        id: String,
+    },
+    /// The thread belongs to another graph.
+    #[error("thread `{thread}` belongs to graph `{found}`, not to `{asked}`; use another thread")]
+    OtherGraph {
+        /// The thread.
+        thread: String,
+        /// The graph that runs on it.
+        found: String,
+        /// The graph that was asked for.
+        asked: String,
+    },
+    /// There is nothing to go on with.
+    #[error("thread `{thread}` has nothing to continue; give it input")]
+    NothingToContinue {
+        /// The thread.
+        thread: String,
+    },
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A superstep could not be closed, or a stored one not be read.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The graph is not sound.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A node or a route failed.
+    #[error(transparent)]
+    Node(Fault),
+}
+
+impl RuntimeError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Node(_) => NODE_FAILED,
+            Self::UnknownGraph { .. } => ErrorCode("W0111"),
+            Self::DuplicateGraph { .. } => ErrorCode("W0112"),
+            Self::OtherGraph { .. } => ErrorCode("W0113"),
+            Self::NothingToContinue { .. } => ErrorCode("W0114"),
+            Self::Store(error) => error.code(),
+            Self::Engine(error) => error.code(),
+            Self::Build(error) => error.code(),
+        }
+    }
+
+    /// The error as it is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Store(error) => error.fault(),
+            Self::Node(fault) => fault.clone(),
+            other => Fault::new(other.code(), other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What a node's arguments may be.
+
+use crate::context::Ctx;
+use crate::error::NodeError;
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use weftwork_engine::Slots;
+
+/// What a task gives to its node's arguments.
+#[derive(Debug, Clone)]
+pub struct TaskInput {
+    pub(crate) slots: Slots,
+    pub(crate) arg: Option<weftwork_engine::task::Arg>,
+    pub(crate) ctx: Ctx,
+}
+
+/// What is known of a graph when it is built, for arguments that must check themselves.
+#[derive(Debug)]
+pub struct BuildInfo<'a> {
+    pub(crate) state: TypeId,
+    pub(crate) state_name: &'static str,
+    pub(crate) deps: &'a DepMap,
+}
+
+/// An argument of a node.
+///
+/// [`State`](crate::State): the state. [`Arg`]: what a send carried. [`Deps`]: something the graph
+/// was built with. [`Ctx`]: the run.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a node",
+    label = "not something a task can give",
+    note = "arguments of nodes are `State<S>`, `Arg<T>`, `Deps<T>` and `Ctx`"
+)]
+pub trait FromTask: Sized {
+    /// Takes the argument from a task.
+    ///
+    /// # Errors
+    /// [`NodeError`] when the task does not have it, or has it in another type.
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError>;
+
+    /// What a graph lacks to give this argument, and what to do about it.
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let _ = info;
+        None
+    }
+}
+
+impl FromTask for Ctx {
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
+        Ok(input.ctx.clone())
+    }
+}
+
+/// What a [`Send`](crate::Send) carried to this task.
+#[derive(Debug, Clone)]
+pub struct Arg<T>(pub T);
+
+impl<T> Deref for Arg<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> FromTask for Arg<T>
+where
+    T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
+        let Some(arg) = &input.arg else {
+            return Err(NodeError::message(format!(
+                "node `{}` takes an `Arg<{}>`, but an edge led to it; reach it by `Send::to` only",
+                input.ctx.node(),
+                std::any::type_name::<T>()
+            )));
+        };
+        if let Some(value) = arg.typed.as_ref().and_then(|v| v.get::<T>()) {
+            return Ok(Self(value.clone()));
+        }
+        T::deserialize(&arg.json).map(Self).map_err(|e| {
+            NodeError::message(format!(
+                "node `{}` was sent a value that is no `{}`: {e}",
+                input.ctx.node(),
+                std::any::type_name::<T>()
+            ))
+        })
+    }
+}
+
+/// Things a graph is built with, by type: clients, databases, configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DepMap(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl DepMap {
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>()).cloned().and_then(|any| any.downcast().ok())
+    }
+}
+
+/// Something the graph was built with: `Graph::with(value)` gives it, `Deps<T>` takes it.
+#[derive(Debug)]
+pub struct Deps<T>(pub Arc<T>);
+
+impl<T> Clone for Deps<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Deps<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Send + Sync + 'static> FromTask for Deps<T> {
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
+        input.ctx.deps().get::<T>().map(Self).ok_or_else(|| {
+            NodeError::message(format!("no `{}` was given", std::any::type_name::<T>()))
+        })
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let name = std::any::type_name::<T>();
+        let missing = info.deps.get::<T>().is_none();
+        missing.then(|| (format!("`Deps<{name}>`"), format!("give the graph a `{name}` by `with`")))
+    }
+}

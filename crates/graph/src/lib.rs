@@ -1,0 +1,51 @@
+//! Typed graphs: write nodes as plain async functions, connect them, run them durably.
+//!
+//! A state is a struct with `#[derive(State)]`; each field is a channel. Nodes are async functions
+//! whose arguments say what they need ([`State`], [`Arg`], [`Deps`], [`Ctx`]) and whose result says
+//! what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
+//! compiled graphs over a store; it is the one `GraphExecutor` of this process, and its run loop is
+//! the only one there is.
+
+mod builder;
+mod clock;
+mod compiled;
+mod context;
+mod draw;
+mod error;
+mod extract;
+mod hub;
+mod journal;
+mod node;
+mod route;
+mod run;
+mod runtime;
+mod state;
+mod worker;
+
+pub use builder::{BuildError, Graph};
+pub use clock::SystemClock;
+pub use compiled::CompiledGraph;
+pub use context::Ctx;
+pub use error::{NodeError, RuntimeError};
+pub use extract::{Arg, BuildInfo, Deps, FromTask, TaskInput};
+pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
+pub use route::{IntoRoute, Next, RouteHandler, Routes};
+pub use runtime::{JournalMode, Runtime, RuntimeBuilder};
+pub use state::{ChannelDef, State, StateSpec};
+pub use weftwork_engine::plan::{END, START};
+pub use weftwork_engine::{List, channel};
+pub use weftwork_macros::{Routes, State};
+
+/// What the derive macros expand to. Not part of the promise of this crate.
+#[doc(hidden)]
+pub mod __private {
+    pub use weftwork_engine::channel::{Append, LastValue, MessageWrite, Messages, Reduce};
+    pub use weftwork_engine::{ChannelIdx, List, Slots, TaskOutput, Write};
+
+    /// The value of a channel that has one from the start.
+    #[must_use]
+    pub fn present<T: 'static>(slots: &Slots, index: usize) -> &T {
+        #[expect(clippy::expect_used, reason = "channels with a first value always have one")]
+        slots.get(index).and_then(|value| value.get::<T>()).expect("a channel has its first value")
+    }
+}

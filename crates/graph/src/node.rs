@@ -1,0 +1,146 @@
+//! Nodes: async functions over extractors.
+
+use crate::error::NodeError;
+use crate::extract::{BuildInfo, FromTask, TaskInput};
+use crate::state::StateSpec;
+use serde::Serialize;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{Goto, TaskOutput, Value};
+use weftwork_types::BoxFuture;
+
+/// The result of a node.
+pub type NodeResult<T> = Result<T, NodeError>;
+
+/// What a node may return: an update of its state, a [`Command`], nothing, or a `Result` of those.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a node",
+    label = "not an update of a state",
+    note = "nodes return an update (`MyStateUpdate`), a `Command`, `()`, or a `Result` of one of them"
+)]
+pub trait IntoOutput {
+    /// The writes and targets.
+    ///
+    /// # Errors
+    /// The node's own error, or a value that cannot be sent.
+    fn into_output(self) -> NodeResult<TaskOutput>;
+}
+
+impl IntoOutput for () {
+    fn into_output(self) -> NodeResult<TaskOutput> {
+        Ok(TaskOutput::default())
+    }
+}
+
+impl<T: IntoOutput, E: Into<NodeError>> IntoOutput for Result<T, E> {
+    fn into_output(self) -> NodeResult<TaskOutput> {
+        self.map_err(Into::into)?.into_output()
+    }
+}
+
+/// An update and where to go on. Edges of the node are followed as well.
+#[derive(Debug)]
+#[must_use]
+pub struct Command<S: StateSpec> {
+    update: S::Update,
+    goto: Vec<NodeResult<Goto>>,
+}
+
+impl<S: StateSpec> Command<S> {
+    /// A command that writes an update.
+    pub fn update(update: S::Update) -> Self {
+        Self { update, goto: Vec::new() }
+    }
+
+    /// Goes on at a node too.
+    pub fn goto(mut self, node: impl Into<String>) -> Self {
+        self.goto.push(Ok(Goto::Node(node.into())));
+        self
+    }
+
+    /// Starts a task of its own too.
+    pub fn send(mut self, send: Send) -> Self {
+        self.goto.push(send.0);
+        self
+    }
+}
+
+impl<S: StateSpec> IntoOutput for Command<S> {
+    fn into_output(self) -> NodeResult<TaskOutput> {
+        let mut output = self.update.into_output()?;
+        output.goto.extend(self.goto.into_iter().collect::<NodeResult<Vec<_>>>()?);
+        Ok(output)
+    }
+}
+
+/// A task of its own for a node, with an argument that the node takes as
+/// [`Arg`](crate::Arg).
+#[derive(Debug)]
+#[must_use]
+pub struct Send(pub(crate) NodeResult<Goto>);
+
+impl Send {
+    /// Sends a value to a node. A value that cannot be written as JSON fails the task.
+    pub fn to<T>(node: impl Into<String>, value: T) -> Self
+    where
+        T: Serialize + std::marker::Send + Sync + 'static,
+    {
+        let node = node.into();
+        let json = serde_json::to_value(&value).map_err(|e| {
+            NodeError::message(format!("the value sent to `{node}` cannot be written as JSON: {e}"))
+        });
+        Self(
+            json.map(|json| Goto::Send { node, arg: Arg { typed: Some(Value::new(value)), json } }),
+        )
+    }
+}
+
+/// A function that can be a node: async, up to six arguments that each implement [`FromTask`], a
+/// result that implements [`IntoOutput`]. `M` only tells the implementations apart.
+#[diagnostic::on_unimplemented(
+    message = "this function cannot be a node",
+    label = "not a node",
+    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them"
+)]
+pub trait Handler<M>: std::marker::Send + Sync + 'static {
+    /// Runs it.
+    fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>>;
+
+    /// What the graph lacks for its arguments: what is taken, and what to do.
+    fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)>;
+}
+
+macro_rules! handlers {
+    ($(($($arg:ident),*);)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<F, Fut, R, $($arg),*> Handler<(R, $($arg,)*)> for F
+        where
+            F: Fn($($arg),*) -> Fut + std::marker::Send + Sync + 'static,
+            Fut: Future<Output = R> + std::marker::Send + 'static,
+            R: IntoOutput,
+            $($arg: FromTask + std::marker::Send,)*
+        {
+            #[expect(non_snake_case, reason = "type names double as names of values")]
+            fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+                $(let $arg = match $arg::from_task(&input) {
+                    Ok(value) => value,
+                    Err(error) => return Box::pin(std::future::ready(Err(error))),
+                };)*
+                let future = self($($arg),*);
+                Box::pin(async move { future.await.into_output() })
+            }
+
+            fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
+                [$($arg::check(info)),*].into_iter().flatten().collect()
+            }
+        }
+    )*};
+}
+
+handlers! {
+    (A1);
+    (A1, A2);
+    (A1, A2, A3);
+    (A1, A2, A3, A4);
+    (A1, A2, A3, A4, A5);
+    (A1, A2, A3, A4, A5, A6);
+}

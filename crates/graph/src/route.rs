@@ -1,0 +1,128 @@
+//! Routes: plain functions over the state that say where to go on.
+
+use crate::error::NodeError;
+use crate::node::{NodeResult, Send};
+use crate::state::{State, StateSpec};
+use weftwork_engine::plan::END;
+use weftwork_engine::{Goto, Slots};
+
+/// Where a route leads, with names only known when it runs.
+#[derive(Debug)]
+pub enum Next {
+    /// To a node.
+    Node(String),
+    /// To a task of its own.
+    Send(Send),
+    /// Nowhere: this branch of the run is over.
+    End,
+}
+
+impl Next {
+    /// To a node.
+    #[must_use]
+    pub fn node(name: impl Into<String>) -> Self {
+        Self::Node(name.into())
+    }
+
+    fn into_goto(self) -> NodeResult<Goto> {
+        match self {
+            Self::Node(name) if name == END => Ok(Goto::End),
+            Self::Node(name) => Ok(Goto::Node(name)),
+            Self::Send(send) => send.0,
+            Self::End => Ok(Goto::End),
+        }
+    }
+}
+
+impl From<Send> for Next {
+    fn from(send: Send) -> Self {
+        Self::Send(send)
+    }
+}
+
+/// A set of targets known when the graph is built: an enum with `#[derive(Routes)]`.
+pub trait Routes: Sized {
+    /// The names it may choose, `END` included.
+    const TARGETS: &'static [&'static str];
+
+    /// The name it chose.
+    fn target(&self) -> &'static str;
+}
+
+/// What a route may return: one enum of [`Routes`], a [`Next`], or a list of those.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a route",
+    note = "routes return an enum with `#[derive(Routes)]`, a `Next`, a `Vec` of those, or a `Result` of one of them"
+)]
+pub trait IntoRoute {
+    /// The targets it may choose, as far as its type tells.
+    fn targets() -> &'static [&'static str];
+
+    /// Where it leads.
+    ///
+    /// # Errors
+    /// The route's own error, or a value that cannot be sent.
+    fn into_route(self) -> NodeResult<Vec<Goto>>;
+}
+
+impl<R: Routes> IntoRoute for R {
+    fn targets() -> &'static [&'static str] {
+        R::TARGETS
+    }
+
+    fn into_route(self) -> NodeResult<Vec<Goto>> {
+        Next::node(self.target()).into_goto().map(|goto| vec![goto])
+    }
+}
+
+impl IntoRoute for Next {
+    fn targets() -> &'static [&'static str] {
+        &[]
+    }
+
+    fn into_route(self) -> NodeResult<Vec<Goto>> {
+        self.into_goto().map(|goto| vec![goto])
+    }
+}
+
+impl<R: IntoRoute> IntoRoute for Vec<R> {
+    fn targets() -> &'static [&'static str] {
+        R::targets()
+    }
+
+    fn into_route(self) -> NodeResult<Vec<Goto>> {
+        let lists: Vec<_> = self.into_iter().map(R::into_route).collect::<NodeResult<_>>()?;
+        Ok(lists.into_iter().flatten().collect())
+    }
+}
+
+impl<R: IntoRoute, E: Into<NodeError>> IntoRoute for Result<R, E> {
+    fn targets() -> &'static [&'static str] {
+        R::targets()
+    }
+
+    fn into_route(self) -> NodeResult<Vec<Goto>> {
+        self.map_err(Into::into)?.into_route()
+    }
+}
+
+/// A function that can be a route: it reads the state as the finished node left it (the state at
+/// the start of the step with the node's own writes), and waits for nothing.
+pub trait RouteHandler<S: StateSpec, R>: std::marker::Send + Sync + 'static {
+    /// Asks it.
+    ///
+    /// # Errors
+    /// The route's own error.
+    fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>>;
+}
+
+impl<S, R, F> RouteHandler<S, R> for F
+where
+    S: StateSpec,
+    R: IntoRoute,
+    F: Fn(State<S>) -> R + std::marker::Send + Sync + 'static,
+{
+    fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>> {
+        self(State::over(slots)).into_route()
+    }
+}

@@ -1,0 +1,52 @@
+//! Rebuilding a thread's state from the store.
+
+use super::Run;
+use crate::error::RuntimeError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_engine::{Machine, TaskOutput, record};
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::{InterruptId, TaskId};
+
+/// A thread as the store has it.
+pub(super) struct Loaded {
+    pub(super) machine: Machine,
+    pub(super) pending: BTreeMap<TaskId, TaskOutput>,
+    pub(super) answers: BTreeMap<InterruptId, Answer>,
+    pub(super) waiting: BTreeMap<TaskId, Vec<Interrupt>>,
+    /// Whether a process before this one already applied the run's input.
+    pub(super) begun: bool,
+}
+
+impl Run {
+    pub(super) async fn load(&self) -> Result<Loaded, RuntimeError> {
+        let (store, at) = (&self.host.store, &self.claim.at);
+        let mut machine = Machine::new(Arc::clone(self.graph.plan()));
+        let mut pending = BTreeMap::new();
+        if let Some(head) = store.head(&self.who, &at.thread).await? {
+            for row in head.steps {
+                let step = record::read(row.step, &row.body)?;
+                machine.restore(row.id, row.step, step)?;
+            }
+            for row in head.pending.iter().filter(|row| Some(row.of) == machine.head()) {
+                let task = record::read(machine.step() + 1, &row.body)?;
+                pending.insert(row.task, machine.plan().task_output(task)?);
+            }
+        }
+        let mut answers = BTreeMap::new();
+        let mut waiting: BTreeMap<TaskId, Vec<Interrupt>> = BTreeMap::new();
+        for row in store.interrupts(&self.who, &at.thread).await? {
+            match row.answer {
+                Some(answer) => {
+                    answers.insert(row.interrupt.id, answer);
+                }
+                None if !row.closed => {
+                    waiting.entry(row.interrupt.task).or_default().push(row.interrupt);
+                }
+                None => {}
+            }
+        }
+        let begun = !store.events(&self.who, at, 0, 1).await?.is_empty();
+        Ok(Loaded { machine, pending, answers, waiting, begun })
+    }
+}

@@ -1,0 +1,172 @@
+//! The one run loop.
+//!
+//! A run is loaded, begun, and then goes superstep by superstep: plan the tasks, start them,
+//! settle each as it ends, close the step, commit, tell. Everything that happens to a run happens
+//! here; streaming, resuming and going on after a crash are the same loop from another start.
+
+mod commit;
+mod load;
+mod step;
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::hub::Hub;
+use load::Loaded;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use step::StepEnd;
+use tokio::sync::watch;
+use weftwork_engine::{Goto, Machine, TaskOutput};
+use weftwork_store::{Claim, RunRow, Source, Store};
+use weftwork_types::caller::GraphCaller;
+use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::port::{Budget, Clock, Emit, Ledger};
+use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::{InterruptId, Principal, TaskId};
+
+/// What all runs of a process share.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) journal: bool,
+}
+
+/// One run on its way.
+pub(crate) struct Run {
+    pub(crate) host: Arc<Host>,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) who: Principal,
+    pub(crate) claim: Claim,
+    pub(crate) row: RunRow,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) cancel: watch::Receiver<bool>,
+}
+
+/// A run with its thread's state.
+struct Going {
+    run: Run,
+    machine: Machine,
+    caller: GraphCaller,
+    /// Outputs of tasks of the open superstep that finished before this process had the run.
+    pending: BTreeMap<TaskId, TaskOutput>,
+    answers: Arc<BTreeMap<InterruptId, Answer>>,
+    /// Tasks that wait for answers nobody gave; they are not run again.
+    waiting: BTreeMap<TaskId, Vec<Interrupt>>,
+}
+
+impl Run {
+    /// Takes the run to its end.
+    pub(crate) async fn drive(self) -> RunFinal {
+        let (host, hub) = (Arc::clone(&self.host), Arc::clone(&self.hub));
+        let (who, claim) = (self.who.clone(), self.claim.clone());
+        let ended = match self.go().await {
+            Ok(outcome) => return outcome,
+            Err(error) => error,
+        };
+        let outcome = RunFinal::Failed { fault: ended.fault() };
+        tracing::warn!(run = %claim.at.run, thread = %claim.at.thread, error = %ended, "run failed");
+        let last = AiEvent::Done { outcome: outcome.status() };
+        // A store that is out of reach leaves the run open in it, to be taken up again.
+        if !matches!(ended, RuntimeError::Store(_)) {
+            let finish = commit::Finish { host: &host, hub: &hub, who: &who, claim: &claim };
+            match finish.failed(outcome.clone()).await {
+                Ok(()) => return outcome,
+                Err(error) => tracing::warn!(%error, "cannot record the end of the run"),
+            }
+        }
+        hub.give_up(last);
+        outcome
+    }
+
+    async fn go(self) -> Result<RunFinal, RuntimeError> {
+        let loaded = self.load().await?;
+        let caller = GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: self.graph.version().to_owned(),
+        };
+        let Loaded { machine, pending, answers, waiting, begun } = loaded;
+        let answers = Arc::new(answers);
+        let mut going = Going { run: self, machine, caller, pending, answers, waiting };
+        going.begin(begun).await?;
+        going.supersteps().await
+    }
+}
+
+impl Going {
+    /// Applies the input, unless a process before this one did.
+    async fn begin(&mut self, begun: bool) -> Result<(), RuntimeError> {
+        if !begun {
+            let graph = self.run.row.new.graph.clone();
+            self.run.hub.emit(AiEvent::RunStarted { graph });
+        }
+        match &self.run.row.new.input {
+            RunInput::Start { input } if !begun => {
+                let plan = self.machine.plan();
+                let writes = plan.input_writes(input.clone())?;
+                let output = TaskOutput { writes, goto: Vec::new() };
+                let routes = self.start_routes(&output)?;
+                let closed = self.machine.input(output.writes, routes)?;
+                self.pending.clear();
+                self.waiting.clear();
+                self.commit_step(&closed, Source::Input).await
+            }
+            _ if self.machine.head().is_none() => Err(RuntimeError::NothingToContinue {
+                thread: self.run.claim.at.thread.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn start_routes(&self, input: &TaskOutput) -> Result<Vec<Goto>, RuntimeError> {
+        let mut goto = Vec::new();
+        for route in self.run.graph.start_routes() {
+            let slots = self.machine.preview("the input", input)?;
+            let chosen = step::choose(route, slots).map_err(RuntimeError::Node)?;
+            goto.extend(chosen);
+        }
+        Ok(goto)
+    }
+
+    async fn supersteps(&mut self) -> Result<RunFinal, RuntimeError> {
+        let limit = self.run.row.new.options.step_limit.unwrap_or(self.run.graph.step_limit());
+        let mut taken = 0;
+        loop {
+            if self.machine.is_done() {
+                return self.finish(RunFinal::Completed { output: self.output()? }).await;
+            }
+            if taken == limit {
+                return self.finish(RunFinal::LimitReached { step_limit: limit }).await;
+            }
+            match self.superstep().await? {
+                StepEnd::Closed(closed) => {
+                    self.commit_step(&closed, Source::Loop).await?;
+                    taken += 1;
+                }
+                StepEnd::Stopped(outcome, interrupts) => {
+                    return self.stop(outcome, interrupts).await;
+                }
+            }
+        }
+    }
+
+    fn output(&self) -> Result<serde_json::Value, RuntimeError> {
+        Ok(self.machine.plan().to_json(self.machine.slots())?)
+    }
+}
+
+/// A fault of a node that panicked.
+pub(crate) fn panicked(node: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    Fault::new(crate::error::NODE_PANICKED, format!("node `{node}` panicked: {text}"))
+}

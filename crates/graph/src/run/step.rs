@@ -1,0 +1,253 @@
+//! One superstep: plan, start, settle, close.
+
+use super::{Going, panicked};
+use crate::compiled::RouteFn;
+use crate::context::{Ctx, TaskContext};
+use crate::error::{NodeError, RuntimeError, Stop};
+use crate::extract::TaskInput;
+use crate::journal::{Place, TaskJournal};
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+use weftwork_engine::{Closed, Goto, Slots, Task, TaskOutput};
+use weftwork_store::Commit;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::port::{CallContext, Emit, Journal, NoJournal};
+use weftwork_types::run::RunFinal;
+use weftwork_types::{BoxFuture, TaskId};
+
+/// How a superstep ended.
+pub(super) enum StepEnd {
+    /// All tasks finished.
+    Closed(Closed),
+    /// The run ends here, with these questions open.
+    Stopped(RunFinal, Vec<Interrupt>),
+}
+
+/// How a task ended.
+enum TaskEnd {
+    Done(TaskOutput),
+    Waiting(Vec<Interrupt>),
+    Failed(Fault),
+}
+
+/// The tasks of an open superstep and how far they are.
+struct Open {
+    tasks: Vec<Task>,
+    done: BTreeMap<usize, TaskOutput>,
+    interrupts: Vec<Interrupt>,
+    /// Finished tasks whose outputs are not on disk yet.
+    unsaved: Vec<(TaskId, String, TaskOutput)>,
+    failed: Option<Fault>,
+}
+
+type Running = FuturesUnordered<BoxFuture<'static, (usize, TaskEnd)>>;
+
+impl Going {
+    pub(super) async fn superstep(&mut self) -> Result<StepEnd, RuntimeError> {
+        let (mut open, mut running) = self.plan_and_start();
+        let mut cancel = self.run.cancel.clone();
+        let cancelled = loop {
+            while let Some(Some((index, end))) = running.next().now_or_never() {
+                self.settle(&mut open, index, end)?;
+            }
+            if open.failed.is_some() || running.is_empty() {
+                break false;
+            }
+            self.flush(&mut open).await?;
+            tokio::select! {
+                biased;
+                _ = cancel.wait_for(|cancelled| *cancelled) => break true,
+                Some((index, end)) = running.next() => self.settle(&mut open, index, end)?,
+                () = self.run.hub.durable_arrived() => {}
+            }
+        };
+        // Dropping what still runs cuts it off at its await point.
+        drop(running);
+        self.close(open, cancelled).await
+    }
+
+    /// Makes the tasks and starts those that did not finish before, in task order.
+    fn plan_and_start(&mut self) -> (Open, Running) {
+        let tasks = self.machine.tasks();
+        let mut open = Open {
+            done: BTreeMap::new(),
+            interrupts: Vec::new(),
+            unsaved: Vec::new(),
+            failed: None,
+            tasks,
+        };
+        let running = Running::new();
+        for (index, task) in open.tasks.iter().enumerate() {
+            if let Some(output) = self.pending.remove(&task.id) {
+                open.done.insert(index, output);
+            } else if let Some(interrupts) = self.waiting.remove(&task.id) {
+                open.interrupts.extend(interrupts);
+            } else {
+                running.push(self.start(index, task));
+            }
+        }
+        (open, running)
+    }
+
+    fn start(&self, index: usize, task: &Task) -> BoxFuture<'static, (usize, TaskEnd)> {
+        let name = self.machine.plan().node_name(task.node).to_owned();
+        let Some(node) = self.run.graph.node(task.node).cloned() else {
+            let fault = Fault::new(crate::error::NODE_FAILED, format!("no node `{name}`"));
+            return Box::pin(async move { (index, TaskEnd::Failed(fault)) });
+        };
+        let ctx = self.context(task, &name);
+        let input = TaskInput {
+            slots: self.machine.slots().clone(),
+            arg: task.arg.clone(),
+            ctx: ctx.clone(),
+        };
+        Box::pin(async move {
+            let attempt = AssertUnwindSafe(async move { node.call(input).await });
+            let end = match attempt.catch_unwind().await {
+                Ok(Ok(output)) => TaskEnd::Done(output),
+                Ok(Err(NodeError(Stop::Interrupted))) => TaskEnd::Waiting(ctx.take_open()),
+                Ok(Err(NodeError(Stop::Failed(fault)))) => TaskEnd::Failed(fault),
+                Err(panic) => TaskEnd::Failed(panicked(&name, panic.as_ref())),
+            };
+            (index, end)
+        })
+    }
+
+    fn context(&self, task: &Task, node: &str) -> Ctx {
+        let run = &self.run;
+        let step = self.machine.step() + 1;
+        let journal: Arc<dyn Journal> = if run.host.journal {
+            Arc::new(TaskJournal {
+                store: Arc::clone(&run.host.store),
+                clock: Arc::clone(&run.host.clock),
+                who: run.who.clone(),
+                claim: run.claim.clone(),
+                place: Place {
+                    scope: "root",
+                    node: node.to_owned(),
+                    path: task.path.to_string(),
+                    step,
+                    attempt: 1,
+                },
+                seen: Mutex::default(),
+            })
+        } else {
+            Arc::new(NoJournal)
+        };
+        let emit: Arc<dyn Emit> = run.hub.clone();
+        Ctx(Arc::new(TaskContext {
+            task: task.id,
+            node: node.to_owned(),
+            step,
+            calls: CallContext {
+                principal: run.who.clone(),
+                caller: self.caller.clone(),
+                thread: run.claim.at.thread.clone(),
+                journal,
+                budget: Arc::clone(&run.host.budget),
+                ledger: Arc::clone(&run.host.ledger),
+                clock: Arc::clone(&run.host.clock),
+                emit,
+                deadline: None,
+            },
+            answers: Arc::clone(&self.answers),
+            deps: Arc::clone(run.graph.deps()),
+            asked: AtomicU32::new(0),
+            messages: AtomicU32::new(0),
+            open: Mutex::default(),
+        }))
+    }
+
+    /// Takes up how a task ended; a finished one is asked where it goes on.
+    fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) -> Result<(), RuntimeError> {
+        let Some(task) = open.tasks.get(index) else { return Ok(()) };
+        match end {
+            TaskEnd::Waiting(interrupts) => open.interrupts.extend(interrupts),
+            TaskEnd::Failed(fault) => open.failed = open.failed.take().or(Some(fault)),
+            TaskEnd::Done(mut output) => match self.route(task, &output) {
+                Ok(goto) => {
+                    output.goto.extend(goto);
+                    let node = self.machine.plan().node_name(task.node).to_owned();
+                    open.unsaved.push((task.id, node, output.clone()));
+                    open.done.insert(index, output);
+                }
+                Err(RuntimeError::Node(fault)) => open.failed = Some(fault),
+                Err(other) => return Err(other),
+            },
+        }
+        Ok(())
+    }
+
+    fn route(&self, task: &Task, output: &TaskOutput) -> Result<Vec<Goto>, RuntimeError> {
+        let mut goto = Vec::new();
+        for route in self.run.graph.routes(task.node) {
+            let name = self.machine.plan().node_name(task.node);
+            let slots = self.machine.preview(name, output)?;
+            goto.extend(choose(route, slots).map_err(RuntimeError::Node)?);
+        }
+        Ok(goto)
+    }
+
+    /// While a superstep is open, puts on disk what is worth keeping: outputs of finished tasks,
+    /// and events that watchers wait for.
+    async fn flush(&self, open: &mut Open) -> Result<(), RuntimeError> {
+        let unsaved = std::mem::take(&mut open.unsaved);
+        if !unsaved.is_empty() {
+            self.commit_writes(&unsaved).await
+        } else if !self.run.hub.uncommitted().is_empty() {
+            self.commit(Commit::default()).await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn close(&mut self, mut open: Open, cancelled: bool) -> Result<StepEnd, RuntimeError> {
+        let stopped = if let Some(fault) = open.failed.take() {
+            Some(RunFinal::Failed { fault })
+        } else if cancelled {
+            Some(RunFinal::Cancelled)
+        } else if !open.interrupts.is_empty() {
+            let interrupts = open.interrupts.iter().map(|i| i.id).collect();
+            Some(RunFinal::Interrupted { interrupts })
+        } else {
+            None
+        };
+        if let Some(outcome) = stopped {
+            if !open.unsaved.is_empty() {
+                self.commit_writes(&open.unsaved).await?;
+            }
+            return Ok(StepEnd::Stopped(outcome, open.interrupts));
+        }
+        let done: Vec<_> = open
+            .tasks
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, task)| Some((task, open.done.remove(&index)?)))
+            .collect();
+        drop(open.unsaved);
+        let closed = self.machine.close(&done)?;
+        let plan = self.machine.plan();
+        let nodes = done.iter().map(|(t, _)| plan.node_name(t.node).to_owned()).collect();
+        self.run.hub.emit(weftwork_types::event::AiEvent::Step { step: closed.step, nodes });
+        Ok(StepEnd::Closed(closed))
+    }
+}
+
+/// Asks a route, with its panics caught.
+pub(super) fn choose(route: &RouteFn, slots: Slots) -> Result<Vec<Goto>, Fault> {
+    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots)));
+    match chosen {
+        Ok(Ok(goto)) => Ok(goto),
+        Ok(Err(NodeError(Stop::Failed(fault)))) => Err(fault),
+        Ok(Err(NodeError(Stop::Interrupted))) => Err(Fault::new(
+            crate::error::NODE_FAILED,
+            "a route cannot ask questions; ask in a node",
+        )),
+        Err(panic) => Err(panicked("(route)", panic.as_ref())),
+    }
+}

@@ -1,0 +1,310 @@
+//! The runtime: hosts graphs over a store and takes runs to their ends.
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::hub::Hub;
+use crate::run::{Host, Run};
+use crate::worker::Heartbeat;
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{mpsc, oneshot, watch};
+use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger};
+use weftwork_types::code::Fault;
+use weftwork_types::event::RunEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{
+    Budget, Clock, ExecuteError, GraphExecutor, Ledger, RunHandle, Unlimited,
+};
+use weftwork_types::run::{RunFinal, RunInput, RunRef, RunRequest};
+use weftwork_types::{BoxFuture, BoxStream, InterruptId, Principal, RunId, WorkerId};
+
+/// Whether calls are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JournalMode {
+    /// They are.
+    #[default]
+    On,
+    /// They are not: a resumed node makes them again. Only for the test that shows what the
+    /// journal is good for.
+    Off,
+}
+
+/// Puts a [`Runtime`] together.
+#[derive(Debug)]
+#[must_use]
+pub struct RuntimeBuilder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    budget: Arc<dyn Budget>,
+    journal: JournalMode,
+    graphs: Vec<(String, CompiledGraph)>,
+}
+
+impl RuntimeBuilder {
+    /// Hosts a graph under an id of the form `provider:name`.
+    pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
+        self.graphs.push((id.into(), graph));
+        self
+    }
+
+    /// Takes time from another clock than the system's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Limits what all runs together may spend.
+    pub fn budget(mut self, budget: Arc<dyn Budget>) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Switches the journal; see [`JournalMode`].
+    pub fn journal(mut self, mode: JournalMode) -> Self {
+        self.journal = mode;
+        self
+    }
+
+    /// Registers this process as a worker of the store and opens for business.
+    ///
+    /// # Errors
+    /// [`RuntimeError::DuplicateGraph`], or what the store said.
+    pub async fn open(self) -> Result<Runtime, RuntimeError> {
+        let mut graphs = BTreeMap::new();
+        for (id, graph) in self.graphs {
+            if graphs.insert(id.clone(), graph).is_some() {
+                return Err(RuntimeError::DuplicateGraph { id });
+            }
+        }
+        let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
+        let heartbeat =
+            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker).await?;
+        let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
+        let host = Arc::new(Host {
+            store: self.store,
+            clock: self.clock,
+            ledger,
+            budget: self.budget,
+            journal: self.journal == JournalMode::On,
+        });
+        Ok(Runtime(Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() })))
+    }
+}
+
+/// Hosts graphs over a store. The one [`GraphExecutor`] of a process; cloning shares it.
+///
+/// Must be opened and used within a tokio runtime, on whose threads the runs go.
+#[derive(Debug, Clone)]
+pub struct Runtime(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    host: Arc<Host>,
+    graphs: BTreeMap<String, CompiledGraph>,
+    heartbeat: Heartbeat,
+    running: Mutex<BTreeMap<RunId, watch::Sender<bool>>>,
+}
+
+impl Runtime {
+    /// Starts to put a runtime together.
+    pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
+        RuntimeBuilder {
+            store,
+            clock: Arc::new(crate::SystemClock::new()),
+            budget: Arc::new(Unlimited),
+            journal: JournalMode::On,
+            graphs: Vec::new(),
+        }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.host.store
+    }
+
+    /// The hosted graphs by id.
+    pub fn graphs(&self) -> impl Iterator<Item = (&str, &CompiledGraph)> {
+        self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
+    }
+
+    /// Takes a run whose worker is gone, or that was never begun, to its end.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
+    /// has ended; [`RuntimeError::UnknownGraph`].
+    pub async fn take_over(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        self.start(who.clone(), row, graph).await
+    }
+
+    /// Takes over all runs of this store that no living worker has and whose graphs are hosted
+    /// here.
+    ///
+    /// # Errors
+    /// What the store said. Runs that another worker took first are left out.
+    pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        let orphans = self.store().orphans(self.0.host.clock.now(), 1_000).await?;
+        let mut handles = Vec::new();
+        for (who, row) in orphans {
+            match self.take_over(&who, &row.new.at).await {
+                Ok(handle) => handles.push(handle),
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                }
+                Err(RuntimeError::UnknownGraph { found, .. }) => {
+                    tracing::warn!(graph = found, run = %row.new.at.run, "no such graph here");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(handles)
+    }
+
+    fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
+        self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
+            found: id.to_owned(),
+            known: self.0.graphs.keys().cloned().collect(),
+        })
+    }
+
+    async fn accept(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+        let graph = self.graph(&request.graph)?.clone();
+        let host = &self.0.host;
+        self.check_thread(&request).await?;
+        let now = host.clock.now();
+        let answers = answers(&request, now);
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
+        let new = NewRun {
+            at: RunRef { thread: request.thread, run: run.clone() },
+            graph: request.graph,
+            caller: request.caller,
+            input: request.input,
+            options: request.options,
+            created_at: now,
+        };
+        let row = host.store.create_run(&request.principal, new, answers).await?;
+        if row.new.at.run != run {
+            return Ok(self.watch(&row));
+        }
+        self.start(request.principal, row, graph).await
+    }
+
+    /// A thread belongs to one graph.
+    async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
+        match self.store().thread(&request.principal, &request.thread).await {
+            Ok(thread) if thread.graph != request.graph => Err(RuntimeError::OtherGraph {
+                thread: thread.id.to_string(),
+                found: thread.graph,
+                asked: request.graph.clone(),
+            }),
+            Ok(_) => Ok(()),
+            Err(StoreError::NotFound { .. }) => match request.input {
+                RunInput::Start { .. } => Ok(()),
+                _ => Err(missing()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Claims a run and sends it on its way.
+    async fn start(
+        &self,
+        who: Principal,
+        row: RunRow,
+        graph: CompiledGraph,
+    ) -> Result<RunHandle, RuntimeError> {
+        let host = Arc::clone(&self.0.host);
+        let worker = self.0.heartbeat.id();
+        let (claim, row) = host.store.claim(&who, &row.new.at, worker, host.clock.now()).await?;
+        let (cancel_by, cancel) = watch::channel(row.cancel_requested);
+        let at = claim.at.clone();
+        self.running().insert(at.run.clone(), cancel_by);
+        let hub = Arc::new(Hub::default());
+        let events = hub.watch();
+        let (ended, outcome) = oneshot::channel();
+        let run = Run { host, graph, who, claim, row, hub, cancel };
+        let this = self.clone();
+        tokio::spawn(async move {
+            let id = run.claim.at.run.clone();
+            let outcome = run.drive().await;
+            this.running().remove(&id);
+            // Nobody may be left to hear it.
+            ended.send(outcome).unwrap_or_default();
+        });
+        Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
+    }
+
+    /// A handle for a run that was asked for before: its outcome, once it is on record.
+    fn watch(&self, row: &RunRow) -> RunHandle {
+        let outcome = row.outcome.clone().unwrap_or(RunFinal::Failed {
+            fault: Fault::new(
+                weftwork_types::ErrorCode("W0202"),
+                format!("run `{}` was accepted before and has not ended", row.new.at.run),
+            )
+            .retriable(true),
+        });
+        RunHandle {
+            run: row.new.at.clone(),
+            events: Box::pin(futures_util::stream::empty()),
+            outcome: Box::pin(std::future::ready(outcome)),
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {
+    let RunInput::Resume { answers } = &request.input else { return BTreeMap::new() };
+    let by = &request.principal.subject;
+    answers
+        .iter()
+        .map(|(id, value)| {
+            let answer = Answer { value: value.clone(), answered_by: by.clone(), answered_at: now };
+            (*id, answer)
+        })
+        .collect()
+}
+
+fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, RunEvent> {
+    Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
+}
+
+fn final_of(outcome: oneshot::Receiver<RunFinal>) -> BoxFuture<'static, RunFinal> {
+    Box::pin(outcome.map(|ended| {
+        ended.unwrap_or_else(|_| RunFinal::Failed {
+            fault: Fault::new(
+                crate::error::NODE_FAILED,
+                "the process stopped before the run ended; it goes on when the thread is resumed",
+            )
+            .retriable(true),
+        })
+    }))
+}
+
+impl GraphExecutor for Runtime {
+    fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
+        Box::pin(async move {
+            self.accept(request).await.map_err(|e| ExecuteError { fault: e.fault() })
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunRef,
+    ) -> BoxFuture<'a, Result<(), ExecuteError>> {
+        Box::pin(async move {
+            let asked = self.store().request_cancel(who, run).await;
+            asked.map_err(|e| ExecuteError { fault: e.fault() })?;
+            if let Some(cancel) = self.running().get(&run.run) {
+                cancel.send_replace(true);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! States: structs whose fields are channels.
+
+use crate::error::NodeError;
+use crate::extract::{BuildInfo, FromTask, TaskInput};
+use crate::node::IntoOutput;
+use std::any::TypeId;
+use std::ops::Deref;
+use std::sync::Arc;
+use weftwork_engine::{Channel, Slots};
+
+/// A struct whose fields are channels. `#[derive(State)]` implements it, and makes the types named
+/// here; all of it can be written by hand.
+pub trait StateSpec: Sized + Send + Sync + 'static {
+    /// The struct's name, for messages.
+    const NAME: &'static str;
+
+    /// What nodes read: one method per field that borrows its value.
+    type View: From<Slots> + Clone + Send + Sync + 'static;
+
+    /// What nodes write: one method per field.
+    type Update: IntoOutput + Default + Send + 'static;
+
+    /// The channels, in the order of the fields.
+    fn channels() -> Vec<ChannelDef>;
+
+    /// An update that writes every field once.
+    fn into_update(self) -> Self::Update;
+}
+
+/// A channel of a state.
+#[derive(Debug, Clone)]
+pub struct ChannelDef {
+    /// Its name: the field's.
+    pub name: &'static str,
+    /// What it does with writes.
+    pub channel: Arc<dyn Channel>,
+}
+
+impl ChannelDef {
+    /// A channel of a state.
+    #[must_use]
+    pub fn new(name: &'static str, channel: impl Channel + 'static) -> Self {
+        Self { name, channel: Arc::new(channel) }
+    }
+}
+
+/// The state at the start of the superstep, as a node reads it. Borrows; copies nothing.
+///
+/// Its methods are those of the state's view: one per field.
+#[derive(Debug)]
+pub struct State<S: StateSpec>(S::View);
+
+impl<S: StateSpec> State<S> {
+    /// The state in these slots, which must be those of a graph over `S`.
+    #[must_use]
+    pub(crate) fn over(slots: Slots) -> Self {
+        Self(S::View::from(slots))
+    }
+}
+
+impl<S: StateSpec> Clone for State<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: StateSpec> Deref for State<S> {
+    type Target = S::View;
+    fn deref(&self) -> &S::View {
+        &self.0
+    }
+}
+
+impl<S: StateSpec> FromTask for State<S> {
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
+        Ok(Self::over(input.slots.clone()))
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        (info.state != TypeId::of::<S>()).then(|| {
+            let what = format!("`State<{}>`", S::NAME);
+            (what, format!("the graph's state is `{}`", info.state_name))
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Saying that this process is alive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weftwork_store::{Store, WorkerRow};
+use weftwork_types::port::Clock;
+use weftwork_types::{Timestamp, WorkerId};
+
+/// How often a worker says that it is alive.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// For how long it is believed.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// Renews the worker's lease from a thread of its own, so that a busy runtime does not lose its
+/// runs. Ends the lease when dropped.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    id: WorkerId,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Heartbeat {
+    /// Registers the worker and starts to renew it.
+    ///
+    /// # Errors
+    /// What the store said to the first registration.
+    pub(crate) async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        id: WorkerId,
+    ) -> weftwork_store::Result<Self> {
+        let started_at = clock.now();
+        store.keep_alive(lease(&id, started_at, started_at)).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
+            let (stop, id) = (Arc::clone(&stop), id.clone());
+            let handle = tokio::runtime::Handle::current();
+            move || {
+                while !stop.load(Ordering::Acquire) {
+                    std::thread::park_timeout(RENEW_EVERY);
+                    if stop.load(Ordering::Acquire) {
+                        break;
+                    }
+                    let renewed =
+                        handle.block_on(store.keep_alive(lease(&id, started_at, clock.now())));
+                    if let Err(error) = renewed {
+                        tracing::warn!(%error, worker = %id, "cannot renew the worker's lease");
+                    }
+                }
+                if let Err(error) = handle.block_on(store.retire(&id)) {
+                    tracing::warn!(%error, worker = %id, "cannot end the worker's lease");
+                }
+            }
+        });
+        let thread = thread.map_err(|e| weftwork_store::StoreError::Unavailable {
+            place: "heartbeat thread".to_owned(),
+            reason: e.to_string(),
+            retriable: true,
+        })?;
+        Ok(Self { id, stop, thread: Some(thread) })
+    }
+
+    /// The worker.
+    pub(crate) fn id(&self) -> &WorkerId {
+        &self.id
+    }
+}
+
+fn lease(id: &WorkerId, started_at: Timestamp, now: Timestamp) -> WorkerRow {
+    WorkerRow { id: id.clone(), started_at, expires_at: now.plus(LEASE) }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // Not joined: the thread may need the very runtime thread that drops us.
+            thread.thread().unpark();
+        }
+    }
+}

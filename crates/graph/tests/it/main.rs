@@ -1,0 +1,6 @@
+//! Graphs run through the runtime on the memory store.
+#![expect(clippy::expect_used, reason = "a test says what it relies on")]
+
+mod pause;
+mod supersteps;
+mod support;

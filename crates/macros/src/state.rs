@@ -1,0 +1,284 @@
+//! `#[derive(State)]`: a struct whose fields are channels.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Expr, Field, Fields, Ident, Path, Result, Type};
+
+/// How a field takes writes.
+enum Kind {
+    LastValue { default: bool },
+    Append { item: Box<Type> },
+    Messages,
+    Reduce { with: Box<Expr> },
+}
+
+struct Channel {
+    name: Ident,
+    ty: Type,
+    docs: Vec<syn::Attribute>,
+    kind: Kind,
+}
+
+pub(crate) fn expand(input: TokenStream, default_path: Path) -> TokenStream {
+    syn::parse2(input)
+        .and_then(|input| derive(&input, default_path))
+        .unwrap_or_else(|error| error.to_compile_error())
+}
+
+fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
+    let krate = crate_path(input, default_path)?;
+    let channels = fields(input)?.iter().map(channel).collect::<Result<Vec<_>>>()?;
+    let (name, vis) = (&input.ident, &input.vis);
+    let (view, update) = (format_ident!("{name}View"), format_ident!("{name}Update"));
+    let defs = channels.iter().map(|c| definition(c, &krate));
+    let readers = channels.iter().enumerate().map(|(i, c)| reader(i, c, &krate));
+    let writers = channels.iter().enumerate().map(|(i, c)| writer(i, c, &krate));
+    let whole = channels.iter().map(whole);
+    let (view_doc, update_doc) = (
+        format!("The state [`{name}`] as nodes read it: one method per channel that borrows."),
+        format!("What a node writes to the state [`{name}`]: one method per channel."),
+    );
+    let text = name.to_string();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #krate::StateSpec for #name {
+            const NAME: &'static str = #text;
+            type View = #view;
+            type Update = #update;
+            fn channels() -> ::std::vec::Vec<#krate::ChannelDef> {
+                ::std::vec![#(#defs),*]
+            }
+            fn into_update(self) -> #update {
+                #update::new()#(#whole)*
+            }
+        }
+
+        #[doc = #view_doc]
+        #[derive(Debug, Clone)]
+        #vis struct #view(#krate::__private::Slots);
+
+        impl ::core::convert::From<#krate::__private::Slots> for #view {
+            fn from(slots: #krate::__private::Slots) -> Self {
+                Self(slots)
+            }
+        }
+
+        impl #view {
+            #(#readers)*
+        }
+
+        #[doc = #update_doc]
+        #[derive(Debug, Default)]
+        #[must_use]
+        #vis struct #update(#krate::__private::TaskOutput);
+
+        impl #update {
+            /// An update that writes nothing yet.
+            pub fn new() -> Self {
+                <Self as ::core::default::Default>::default()
+            }
+            #(#writers)*
+        }
+
+        impl #krate::IntoOutput for #update {
+            fn into_output(self) -> #krate::NodeResult<#krate::__private::TaskOutput> {
+                ::core::result::Result::Ok(self.0)
+            }
+        }
+    })
+}
+
+/// The crate that what we expand to lives in: `#[state(crate = path)]`, or the usual one.
+fn crate_path(input: &DeriveInput, default_path: Path) -> Result<Path> {
+    let mut path = default_path;
+    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("state")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("crate") {
+                path = meta.value()?.parse()?;
+                return Ok(());
+            }
+            Err(meta.error("unknown option; expected `crate = path`"))
+        })?;
+    }
+    Ok(path)
+}
+
+fn fields(input: &DeriveInput) -> Result<Vec<Field>> {
+    if !input.generics.params.is_empty() {
+        return Err(Error::new_spanned(&input.generics, "a state cannot be generic"));
+    }
+    match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => Ok(fields.named.iter().cloned().collect()),
+            _ => Err(Error::new_spanned(
+                &input.ident,
+                "a state is a struct with named fields; each field is a channel",
+            )),
+        },
+        _ => Err(Error::new_spanned(
+            &input.ident,
+            "a state is a struct with named fields; each field is a channel",
+        )),
+    }
+}
+
+fn channel(field: &Field) -> Result<Channel> {
+    let name =
+        field.ident.clone().ok_or_else(|| Error::new(field.span(), "a channel has a name"))?;
+    let mut kind = Kind::LastValue { default: false };
+    let mut said = false;
+    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("channel")) {
+        attribute.parse_nested_meta(|meta| {
+            let first = !std::mem::replace(&mut said, true);
+            if meta.path.is_ident("default") {
+                if let Kind::LastValue { default } = &mut kind {
+                    *default = true;
+                }
+                return Ok(());
+            }
+            if !first && !matches!(kind, Kind::LastValue { .. }) {
+                return Err(meta.error("a channel takes writes in one way only"));
+            }
+            kind = if meta.path.is_ident("last_value") {
+                Kind::LastValue { default: false }
+            } else if meta.path.is_ident("append") {
+                Kind::Append { item: Box::new(list_item(&field.ty)?) }
+            } else if meta.path.is_ident("messages") {
+                list_item(&field.ty)?;
+                Kind::Messages
+            } else if meta.path.is_ident("reduce") {
+                Kind::Reduce { with: Box::new(meta.value()?.parse()?) }
+            } else {
+                return Err(meta.error(
+                    "unknown kind of channel; expected `append`, `messages`, `reduce = function`, `last_value` or `default`",
+                ));
+            };
+            Ok(())
+        })?;
+    }
+    if is_vec(&field.ty) {
+        return Err(Error::new_spanned(
+            &field.ty,
+            "a list in a state is a `List<T>`, which grows without being copied: write `#[channel(append)] name: List<T>`",
+        ));
+    }
+    if !said && list_item(&field.ty).is_ok() {
+        return Err(Error::new_spanned(
+            &field.ty,
+            "say how this list takes writes: `#[channel(append)]`, `#[channel(messages)]`, or `#[channel(last_value)]` to replace it each time",
+        ));
+    }
+    let docs = field.attrs.iter().filter(|a| a.path().is_ident("doc")).cloned().collect();
+    Ok(Channel { name, ty: field.ty.clone(), docs, kind })
+}
+
+fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+    match ty {
+        Type::Path(path) => path.path.segments.last(),
+        _ => None,
+    }
+}
+
+fn is_vec(ty: &Type) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == "Vec")
+}
+
+fn list_item(ty: &Type) -> Result<Type> {
+    let wrong = || Error::new_spanned(ty, "this kind of channel holds a `List<T>`");
+    let segment = last_segment(ty).filter(|s| s.ident == "List").ok_or_else(wrong)?;
+    match &segment.arguments {
+        syn::PathArguments::AngleBracketed(args) => match args.args.first() {
+            Some(syn::GenericArgument::Type(item)) => Ok(item.clone()),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+fn definition(channel: &Channel, krate: &Path) -> TokenStream {
+    let (name, ty) = (channel.name.to_string(), &channel.ty);
+    let made = match &channel.kind {
+        Kind::LastValue { default: false } => quote!(LastValue::<#ty>::new()),
+        Kind::LastValue { default: true } => {
+            quote!(LastValue::<#ty>::starting_with(<#ty as ::core::default::Default>::default))
+        }
+        Kind::Append { item } => quote!(Append::<#item>::new()),
+        Kind::Messages => quote!(Messages),
+        Kind::Reduce { with } => {
+            quote!(Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))
+        }
+    };
+    quote!(#krate::ChannelDef::new(#name, #krate::__private::#made))
+}
+
+fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
+    let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "The value of"));
+    if matches!(channel.kind, Kind::LastValue { default: false }) {
+        return quote! {
+            #docs
+            #[must_use]
+            pub fn #name(&self) -> ::core::option::Option<&#ty> {
+                self.0.get(#index).and_then(|value| value.get::<#ty>())
+            }
+        };
+    }
+    quote! {
+        #docs
+        #[must_use]
+        pub fn #name(&self) -> &#ty {
+            #krate::__private::present(&self.0, #index)
+        }
+    }
+}
+
+fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
+    let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "Writes"));
+    let private = quote!(#krate::__private);
+    let (arg, value) = match &channel.kind {
+        Kind::LastValue { .. } | Kind::Reduce { .. } => (quote!(value: #ty), quote!(value)),
+        Kind::Append { item } => (
+            quote!(items: impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#item>>),
+            quote! {
+                items.into_iter().map(::core::convert::Into::into)
+                    .collect::<::std::vec::Vec<#item>>()
+            },
+        ),
+        Kind::Messages => (
+            quote!(items: impl ::core::iter::IntoIterator<
+                Item = impl ::core::convert::Into<#private::MessageWrite>,
+            >),
+            quote! {
+                items.into_iter().map(::core::convert::Into::into)
+                    .collect::<::std::vec::Vec<#private::MessageWrite>>()
+            },
+        ),
+    };
+    quote! {
+        #docs
+        pub fn #name(mut self, #arg) -> Self {
+            let write = #private::Write::typed(#value);
+            self.0.writes.push((#private::ChannelIdx(#index), write));
+            self
+        }
+    }
+}
+
+/// The call that writes a field's whole value.
+fn whole(channel: &Channel) -> TokenStream {
+    let name = &channel.name;
+    match channel.kind {
+        Kind::LastValue { .. } | Kind::Reduce { .. } => quote!(.#name(self.#name)),
+        Kind::Append { .. } | Kind::Messages => quote!(.#name(self.#name.iter().cloned())),
+    }
+}
+
+/// The field's own documentation, or a line that names it.
+fn docs(channel: &Channel, verb: &str) -> TokenStream {
+    if channel.docs.is_empty() {
+        let line = format!("{verb} channel `{}`.", channel.name);
+        return quote!(#[doc = #line]);
+    }
+    let docs = &channel.docs;
+    quote!(#(#docs)*)
+}
