@@ -1,0 +1,133 @@
+//! A conversation as a model must see it.
+
+use std::collections::BTreeMap;
+use weftwork_types::message::{Message, Part, ToolResult};
+use weftwork_types::tool::ToolErrorKind;
+use weftwork_types::{MessageId, ToolCallId};
+
+/// Puts each tool result right after the message that called for it, and answers calls that were
+/// left open with an error, so that no model ever sees an open call.
+///
+/// Calls stay open when somebody says something new instead of answering a question.
+pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone) -> Vec<Message> {
+    let mut results: BTreeMap<&ToolCallId, &ToolResult> = BTreeMap::new();
+    for result in messages.clone().flat_map(Message::tool_results) {
+        results.insert(&result.tool_call_id, result);
+    }
+    let mut out = Vec::new();
+    for message in messages {
+        if message.tool_results().next().is_some() {
+            continue;
+        }
+        out.push(message.clone());
+        for call in message.tool_calls() {
+            let result = results.get(&call.id).copied().cloned();
+            let result = result.unwrap_or_else(|| left_open(call.id.clone(), &call.name));
+            out.push(result_message(result, &message.id));
+        }
+    }
+    out
+}
+
+/// The id is not that of the stored message: providers do not see ids, and hashes leave them out.
+fn result_message(result: ToolResult, of: &MessageId) -> Message {
+    Message::tool_result(of.clone(), result)
+}
+
+fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {
+    ToolResult {
+        tool_call_id,
+        name: name.to_owned(),
+        value: serde_json::json!({
+            "error_code": "unavailable",
+            "safe_message": "the call was left without an answer: the person went on with something else",
+        }),
+        is_error: true,
+    }
+}
+
+/// How many rounds at the end consist of nothing but calls with invalid arguments.
+pub(crate) fn invalid_rounds<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> usize {
+    let mut rounds = 0;
+    let mut invalid_since_call = false;
+    for message in messages.rev() {
+        let mut results = message.tool_results().peekable();
+        if results.peek().is_some() {
+            if !results.all(is_invalid) {
+                return rounds;
+            }
+            invalid_since_call = true;
+        } else if message.parts.iter().any(|part| matches!(part, Part::ToolCall(_))) {
+            if !std::mem::replace(&mut invalid_since_call, false) {
+                return rounds;
+            }
+            rounds += 1;
+        } else {
+            return rounds;
+        }
+    }
+    rounds
+}
+
+fn is_invalid(result: &ToolResult) -> bool {
+    let kind = serde_json::to_value(ToolErrorKind::Validation).ok();
+    result.is_error && result.value.get("error_code") == kind.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use weftwork_types::message::{Role, ToolCall};
+
+    fn id(text: &str) -> MessageId {
+        MessageId::new(text).expect("valid id")
+    }
+
+    fn calls(name: &str, ids: &[&str]) -> Message {
+        let part = |id: &&str| {
+            Part::ToolCall(ToolCall {
+                id: ToolCallId::new(id).expect("valid id"),
+                name: "t".to_owned(),
+                args: json!({}),
+            })
+        };
+        Message { id: id(name), role: Role::Assistant, parts: ids.iter().map(part).collect() }
+    }
+
+    fn result(call: &str, value: serde_json::Value, is_error: bool) -> Message {
+        let tool_call_id = ToolCallId::new(call).expect("valid id");
+        let result = ToolResult { tool_call_id, name: "t".to_owned(), value, is_error };
+        Message::tool_result(id(&format!("r-{call}")), result)
+    }
+
+    #[test]
+    fn results_follow_their_calls_and_open_calls_are_closed() {
+        let stored = [
+            calls("m1", &["a", "b"]),
+            Message::text(id("u"), Role::User, "never mind"),
+            result("b", json!(2), false),
+        ];
+        let seen = for_model(stored.iter());
+        let shape: Vec<_> = seen
+            .iter()
+            .map(|m| match m.tool_results().next() {
+                Some(r) => format!("{}:{}", r.tool_call_id, r.is_error),
+                None => m.id.to_string(),
+            })
+            .collect();
+        assert_eq!(shape, ["m1", "a:true", "b:false", "u"]);
+    }
+
+    #[test]
+    fn only_unbroken_invalid_rounds_count() {
+        let bad = |call: &str| result(call, json!({"error_code": "validation"}), true);
+        let user = Message::text(id("u"), Role::User, "hi");
+        let mut list = vec![user, calls("m1", &["a"]), bad("a"), calls("m2", &["b"]), bad("b")];
+        assert_eq!(invalid_rounds(list.iter()), 2);
+        list.extend([calls("m3", &["c"]), result("c", json!(1), false)]);
+        assert_eq!(invalid_rounds(list.iter()), 0);
+        list.extend([calls("m4", &["d"]), bad("d")]);
+        assert_eq!(invalid_rounds(list.iter()), 1);
+    }
+}

@@ -1,0 +1,284 @@
+//! The ReAct agent: a model that thinks, calls tools, reads their results, and answers.
+//!
+//! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022), in
+//! the form of a graph with a model node, a tool node and a human node.
+
+use crate::conversation::{for_model, invalid_rounds};
+use crate::error::{AgentError, cannot_repair};
+use std::sync::Arc;
+use weftwork_graph::{
+    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeError, NodeResult, START, Send,
+    State,
+};
+use weftwork_models::{ChatModel, ChatRequest, ModelCaller};
+use weftwork_tools::{
+    ASK_HUMAN, Executed, Policy, Prepared, ReadyCall, ToolBox, ToolRunner, UnknownAnswer,
+    tool_result,
+};
+use weftwork_types::approval::ApprovalDecision;
+use weftwork_types::message::{Message, Role, ToolCall};
+use weftwork_types::tool::ToolOutcome;
+use weftwork_types::MessageId;
+
+/// How often in a row a model may send arguments that break a tool's schema.
+const REPAIRS_MAX: usize = 3;
+
+/// The state of a chat agent: its conversation.
+#[derive(Debug, State)]
+pub struct Chat {
+    /// The conversation, oldest first.
+    #[channel(messages)]
+    pub messages: List<Message>,
+}
+
+/// A ReAct agent that is being put together.
+///
+/// The graph: `model` is asked with the conversation; each tool call it makes becomes a task of its
+/// own, in `tool`, or in `human` for `ask_human`; when all of them have their results, `model` is
+/// asked again. A call that policy wants approved, and a question, end the run with an open
+/// question, while the other calls of the same message go on to their results.
+#[derive(Debug)]
+#[must_use]
+pub struct ReactAgent {
+    name: String,
+    version: String,
+    instructions: String,
+    model: Arc<dyn ChatModel>,
+    caller: ModelCaller,
+    tools: ToolBox,
+    policy: Policy,
+    temperature: Option<f32>,
+    max_tokens: Option<u32>,
+    step_limit: u32,
+}
+
+/// What the nodes share.
+#[derive(Debug)]
+struct Parts {
+    instructions: Option<Message>,
+    model: Arc<dyn ChatModel>,
+    caller: ModelCaller,
+    runner: ToolRunner,
+    temperature: Option<f32>,
+    max_tokens: Option<u32>,
+}
+
+impl ReactAgent {
+    /// An agent without instructions and tools.
+    pub fn new(name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
+        Self {
+            name: name.into(),
+            version: "0".to_owned(),
+            instructions: String::new(),
+            model,
+            caller: ModelCaller::default(),
+            tools: ToolBox::new(),
+            policy: Policy::new(),
+            temperature: None,
+            max_tokens: None,
+            step_limit: 100,
+        }
+    }
+
+    /// Names the version that stands in usage facts.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Says what the agent is for and how it behaves: the system message.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = text.into();
+        self
+    }
+
+    /// Gives it tools.
+    pub fn tools(mut self, tools: ToolBox) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Says which calls are allowed, asked for, or denied. Without a policy only tools that do
+    /// nothing but read may run.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how model calls are retried.
+    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Sets the sampling temperature.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// Sets the most tokens of one answer.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+
+    /// Sets how many supersteps a run may take (100 when nothing is said); model and tools
+    /// alternate, so it is twice the number of tool rounds.
+    pub fn step_limit(mut self, steps: u32) -> Self {
+        self.step_limit = steps;
+        self
+    }
+
+    /// Checks the agent and compiles its graph.
+    ///
+    /// # Errors
+    /// [`AgentError`] with everything that is wrong with its tools or its graph.
+    pub fn build(self) -> Result<CompiledGraph, AgentError> {
+        let runner = ToolRunner::new(self.tools, self.policy)
+            .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
+        let instructions = (!self.instructions.is_empty())
+            .then(|| Message::text(instructions_id(), Role::System, self.instructions));
+        let parts = Parts {
+            instructions,
+            model: self.model,
+            caller: self.caller,
+            runner,
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+        };
+        let graph = Graph::<Chat>::new(self.name)
+            .version(self.version)
+            .with(parts)
+            .node("model", ask_model)
+            .node("tool", run_tool)
+            .node("human", ask_person)
+            .edge(START, "model")
+            .route_to("model", ["tool", "human", END], calls_of_last)
+            .edge("tool", "model")
+            .edge("human", "model")
+            .step_limit(self.step_limit)
+            .build()?;
+        Ok(graph)
+    }
+}
+
+fn instructions_id() -> MessageId {
+    #[expect(clippy::expect_used, reason = "the literal is a valid id")]
+    MessageId::new("instructions").expect("`instructions` is a valid message id")
+}
+
+/// Asks the model with the conversation.
+async fn ask_model(
+    state: State<Chat>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<ChatUpdate> {
+    let rounds = invalid_rounds(state.messages().iter());
+    if rounds > REPAIRS_MAX {
+        return Err(cannot_repair(&parts.model.info().id(), rounds).into());
+    }
+    let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
+    messages.extend(for_model(state.messages().iter().collect::<Vec<_>>().into_iter()));
+    let request = ChatRequest {
+        messages,
+        tools: parts.runner.specs(),
+        temperature: parts.temperature,
+        max_tokens: parts.max_tokens,
+        ..ChatRequest::default()
+    };
+    let answer = parts.caller.call(parts.model.as_ref(), request, ctx.calls()).await;
+    let answer = answer.map_err(|error| error.fault())?;
+    Ok(ChatUpdate::new().messages([answer.message]))
+}
+
+/// Every tool call becomes a task of its own; without calls the answer stands.
+fn calls_of_last(state: State<Chat>) -> Vec<Next> {
+    let Some(last) = state.messages().last() else { return vec![Next::End] };
+    let tasks: Vec<_> = last
+        .tool_calls()
+        .map(|call| {
+            let node = if call.name == ASK_HUMAN { "human" } else { "tool" };
+            Next::from(Send::to(node, call.clone()))
+        })
+        .collect();
+    if tasks.is_empty() { vec![Next::End] } else { tasks }
+}
+
+/// Takes one tool call to its result, asking for approval where policy wants it.
+async fn run_tool(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<ChatUpdate> {
+    let ready = match parts.runner.prepare(&call, ctx.calls()) {
+        Prepared::Ready(ready) => ready,
+        Prepared::NeedsApproval(pending) => {
+            let (ask, schema) = (pending.ask(), pending.answer_schema());
+            let binding = pending.request().binding;
+            // A decision about anything but exactly this call is no answer: ask again.
+            let fits = |decision: &ApprovalDecision| decision.binding == binding;
+            pending.decide(&answered(&ctx, &ask, &schema, fits)?)
+        }
+        Prepared::AskHuman(question) => return Err(misrouted(&question.question().to_owned())),
+    };
+    finish(&call, ready, &parts, &ctx).await
+}
+
+fn misrouted(question: &str) -> NodeError {
+    NodeError::message(format!("a question reached the tool node: {question}"))
+}
+
+/// Puts a question of the model to a person; the answer is the call's result.
+async fn ask_person(
+    Arg(call): Arg<ToolCall>,
+    parts: Deps<Parts>,
+    ctx: Ctx,
+) -> NodeResult<ChatUpdate> {
+    let ready = match parts.runner.prepare(&call, ctx.calls()) {
+        Prepared::AskHuman(question) => {
+            let answer = ctx.ask(question.ask(), Some(question.answer_schema()))?;
+            question.answer(answer.value)
+        }
+        Prepared::Ready(refused) => refused,
+        Prepared::NeedsApproval(_) => return Err(misrouted(ASK_HUMAN)),
+    };
+    finish(&call, ready, &parts, &ctx).await
+}
+
+async fn finish(
+    call: &ToolCall,
+    ready: ReadyCall,
+    parts: &Parts,
+    ctx: &Ctx,
+) -> NodeResult<ChatUpdate> {
+    let mut executed = parts.runner.execute(ready).await;
+    let outcome: ToolOutcome = loop {
+        match executed.map_err(|error| error.fault())? {
+            Executed::Done(outcome) => break outcome,
+            Executed::OutcomeUnknown(unknown) => {
+                let (ask, schema) = (unknown.ask(), unknown.answer_schema());
+                let answer = answered(ctx, &ask, &schema, |_: &UnknownAnswer| true)?;
+                executed = parts.runner.resolve(unknown, answer).await;
+            }
+        }
+    };
+    let result = Message::tool_result(ctx.message_id(), tool_result(call, &outcome));
+    Ok(ChatUpdate::new().messages([result]))
+}
+
+/// Asks until the answer reads as a `T` that fits.
+fn answered<T: serde::de::DeserializeOwned>(
+    ctx: &Ctx,
+    ask: &weftwork_types::interrupt::Ask,
+    schema: &serde_json::Value,
+    fits: impl Fn(&T) -> bool,
+) -> NodeResult<T> {
+    loop {
+        let answer = ctx.ask(ask.clone(), Some(schema.clone()))?;
+        if let Some(value) = serde_json::from_value(answer.value).ok().filter(&fits) {
+            return Ok(value);
+        }
+    }
+}
+
