@@ -1,0 +1,141 @@
+//! What a tool is given beside its arguments.
+
+use crate::ToolError;
+use std::any::{Any, TypeId, type_name};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use weftwork_types::port::CallContext;
+use weftwork_types::{Timestamp, ToolCallId};
+
+/// What a tool is given beside its arguments. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// The run the call belongs to: principal, caller, thread, budget, clock.
+    pub call: CallContext,
+    /// The call's id.
+    pub tool_call_id: ToolCallId,
+    /// The same for every repetition of this call, and for no other call: send it along to
+    /// services that recognise a repeated request.
+    pub idempotency_key: String,
+    /// When the tool is cut off.
+    pub deadline: Timestamp,
+    pub(crate) provided: Provided,
+}
+
+impl ToolContext {
+    /// Something the program provided for its tools.
+    ///
+    /// # Errors
+    /// [`ToolError`] (unavailable) when nothing of this type was provided.
+    pub fn deps<T: Send + Sync + 'static>(&self) -> Result<Deps<T>, ToolError> {
+        self.provided.get().map(Deps).ok_or_else(|| {
+            ToolError::unavailable(format_args!(
+                "the program provides no `{}` for its tools",
+                type_name::<T>()
+            ))
+        })
+    }
+}
+
+/// Something the program provided with [`ToolBox::provide`](crate::ToolBox::provide), as a
+/// parameter of a `#[tool]` function. It derefs to the value.
+#[derive(Debug)]
+pub struct Deps<T>(pub Arc<T>);
+
+impl<T> Clone for Deps<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Deps<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A type that a tool takes from the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    pub(crate) id: TypeId,
+    /// The Rust type's name, for messages.
+    pub type_name: &'static str,
+}
+
+impl Need {
+    /// The need for a `T`.
+    #[must_use]
+    pub fn of<T: 'static>() -> Self {
+        Self { id: TypeId::of::<T>(), type_name: type_name::<T>() }
+    }
+}
+
+/// A parameter of a `#[tool]` function that comes from the context and not from the model.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken from the context of a tool",
+    note = "a tool takes its arguments, `Deps<T>` and `ToolContext`"
+)]
+pub trait FromContext: Sized {
+    /// What must be provided for it, checked before the first call.
+    fn need() -> Option<Need>;
+
+    /// Takes it.
+    ///
+    /// # Errors
+    /// [`ToolError`] when it was not provided.
+    fn from_context(context: &ToolContext) -> Result<Self, ToolError>;
+}
+
+impl FromContext for ToolContext {
+    fn need() -> Option<Need> {
+        None
+    }
+
+    fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
+        Ok(context.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> FromContext for Deps<T> {
+    fn need() -> Option<Need> {
+        Some(Need::of::<T>())
+    }
+
+    fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
+        context.deps()
+    }
+}
+
+/// One value per type.
+#[derive(Clone, Default)]
+pub(crate) struct Provided(Arc<BTreeMap<TypeId, Provision>>);
+
+#[derive(Clone)]
+struct Provision {
+    type_name: &'static str,
+    value: Arc<dyn Any + Send + Sync>,
+}
+
+impl Provided {
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        let provision = Provision { type_name: type_name::<T>(), value };
+        Arc::make_mut(&mut self.0).insert(TypeId::of::<T>(), provision);
+    }
+
+    pub(crate) fn has(&self, need: &Need) -> bool {
+        self.0.contains_key(&need.id)
+    }
+
+    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let provision = self.0.get(&TypeId::of::<T>())?;
+        Arc::clone(&provision.value).downcast().ok()
+    }
+}
+
+impl std::fmt::Debug for Provided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.values().map(|provision| provision.type_name)).finish()
+    }
+}

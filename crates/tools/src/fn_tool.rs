@@ -1,0 +1,206 @@
+//! A tool made of a function.
+
+use crate::tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
+use crate::{IntoToolError, Need, ToolContext, ToolError, schema};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::BoxFuture;
+use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
+
+type Call =
+    dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
+type Lookup = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Option<Value>, ToolError>>
+    + Send
+    + Sync;
+
+/// A tool made of a function or closure: for tools that are made at run time or carry their own
+/// state. Its schemas come from the types.
+///
+/// ```
+/// use weftwork_tools::{FnTool, ToolContext};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Sum { a: i64, b: i64 }
+///
+/// let add = FnTool::new("add", "Adds two numbers.", |sum: Sum, _: ToolContext| async move {
+///     Ok::<_, String>(sum.a + sum.b)
+/// });
+/// # use weftwork_tools::Tool;
+/// # assert_eq!(add.spec().shown.as_deref(), Some(&[".".to_owned()][..]));
+/// ```
+#[derive(Clone)]
+pub struct FnTool {
+    spec: ToolSpec,
+    call: Arc<Call>,
+    lookup: Option<Lookups>,
+    timeout: Duration,
+    needs: Vec<Need>,
+}
+
+#[derive(Clone)]
+struct Lookups(Arc<Lookup>);
+
+impl std::fmt::Debug for FnTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FnTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl FnTool {
+    /// A tool that only reads; says what it may show by the members its result's type declares.
+    #[must_use]
+    pub fn new<A, O, E, F, R>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        function: F,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        O: Serialize + JsonSchema,
+        E: IntoToolError,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        let output = schema::output_schema::<O>();
+        let call = move |args: Value, context: ToolContext| -> BoxFuture<'static, _> {
+            let called = decode::<A>(args).map(|args| function(args, context));
+            Box::pin(async move { encode(&called?.await.map_err(IntoToolError::into_tool_error)?) })
+        };
+        Self {
+            spec: ToolSpec {
+                name: name.into(),
+                description: description.into(),
+                parameters: schema::args_schema::<A>(),
+                shown: schema::shown_by_default(&output),
+                output: Some(output),
+                effect: Effect::ReadOnly,
+                on_unknown: UnknownOutcome::Idempotent,
+                examples: Vec::new(),
+            },
+            call: Arc::new(call),
+            lookup: None,
+            timeout: DEFAULT_TIMEOUT,
+            needs: Vec::new(),
+        }
+    }
+
+    /// Says what the tool changes. A crash inside a tool that changes anything is put to a person,
+    /// unless [`FnTool::on_unknown`] or [`FnTool::reconcile`] say otherwise afterwards.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.spec.effect = effect;
+        self.spec.on_unknown = match effect {
+            Effect::ReadOnly => UnknownOutcome::Idempotent,
+            Effect::StateChange | Effect::ExternalSideEffect => UnknownOutcome::Ask,
+        };
+        self
+    }
+
+    /// Says what to do when nobody knows whether a call took effect.
+    #[must_use]
+    pub fn on_unknown(mut self, on_unknown: UnknownOutcome) -> Self {
+        self.spec.on_unknown = on_unknown;
+        self
+    }
+
+    /// Gives the tool a look-up of past calls by [`ToolContext::idempotency_key`], and declares
+    /// that it is to be used.
+    #[must_use]
+    pub fn reconcile<A, O, E, F, R>(mut self, function: F) -> Self
+    where
+        A: DeserializeOwned,
+        O: Serialize,
+        E: IntoToolError,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<O>, E>> + Send + 'static,
+    {
+        let lookup = move |args: Value, context: ToolContext| -> BoxFuture<'static, _> {
+            let called = decode::<A>(args).map(|args| function(args, context));
+            Box::pin(async move {
+                let found = called?.await.map_err(IntoToolError::into_tool_error)?;
+                found.as_ref().map(encode).transpose()
+            })
+        };
+        self.lookup = Some(Lookups(Arc::new(lookup)));
+        self.on_unknown(UnknownOutcome::Reconcile)
+    }
+
+    /// Says which members of the result may be shown in streams and user interfaces; `.` alone
+    /// stands for the whole result.
+    #[must_use]
+    pub fn shown<S: Into<String>>(mut self, members: impl IntoIterator<Item = S>) -> Self {
+        self.spec.shown = Some(members.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Adds an example: what a person might say, and the arguments that follow from it.
+    #[must_use]
+    pub fn example(mut self, request: impl Into<String>, args: Value) -> Self {
+        self.spec.examples.push(ToolExample { request: request.into(), args });
+        self
+    }
+
+    /// Says how long it may take; 60 seconds unless given.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Says what the program must provide for it, so that a missing piece is found before the
+    /// first call.
+    #[must_use]
+    pub fn needs(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
+        self.needs.extend(needs);
+        self
+    }
+}
+
+fn decode<A: DeserializeOwned>(args: Value) -> Result<A, ToolError> {
+    serde_json::from_value(args).map_err(ToolError::invalid_args)
+}
+
+fn encode<O: Serialize>(output: &O) -> Result<Value, ToolError> {
+    serde_json::to_value(output)
+        .map_err(|e| ToolError::failed(format_args!("the result cannot be written as JSON: {e}")))
+}
+
+impl Tool for FnTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<Value, ToolError>> {
+        (self.call)(args, context)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.needs.clone()
+    }
+
+    fn reconcile(&self) -> Option<&dyn Reconcile> {
+        self.lookup.as_ref().map(|lookup| -> &dyn Reconcile { lookup })
+    }
+}
+
+impl Reconcile for Lookups {
+    fn lookup(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<Option<Value>, ToolError>> {
+        (self.0)(args, context)
+    }
+}

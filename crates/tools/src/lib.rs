@@ -1,0 +1,58 @@
+//! Tools and the one place where they run.
+//!
+//! A tool is a function under [`#[tool]`](macro@tool), an [`FnTool`], or anything that implements
+//! [`Tool`]. Tools are put into a [`ToolBox`], and a [`ToolRunner`] takes each call of a model
+//! through the same steps: check the arguments, ask the [`Policy`], ask a person where policy says
+//! so, run, check the result, keep what may be shown, tell, and return.
+//!
+//! ```
+//! use weftwork_tools::{Policy, ToolBox, ToolRunner, tool};
+//!
+//! /// Multiplies two numbers.
+//! #[tool(example(request = "What is 6 times 7?", args = {"a": 6, "b": 7}))]
+//! fn multiply(a: f64, b: f64) -> f64 {
+//!     a * b
+//! }
+//!
+//! let runner = ToolRunner::new(ToolBox::new().with(multiply), Policy::new())?;
+//! assert_eq!(runner.specs()[0].description, "Multiplies two numbers.");
+//! # Ok::<_, weftwork_tools::ToolBoxErrors>(())
+//! ```
+
+mod check;
+mod context;
+mod error;
+mod fn_tool;
+mod macro_support;
+mod name;
+mod policy;
+mod redact;
+mod runner;
+mod schema;
+mod tool;
+mod toolbox;
+
+pub use context::{Deps, FromContext, Need, ToolContext};
+pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
+pub use fn_tool::FnTool;
+pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, canonical_name, wire_name};
+pub use policy::{Decision, Policy, Rule, ToolPattern};
+pub use runner::{
+    Executed, HumanCall, PendingCall, Prepared, RESULT_BYTES_MAX, ReadyCall, ToolRunner,
+    UnknownAnswer, UnknownCall, UnknownQuestion, tool_result,
+};
+pub use schema::{WHOLE, args_schema, output_schema};
+pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
+pub use toolbox::ToolBox;
+pub use weftwork_macros::tool;
+
+/// What [`#[tool]`](macro@tool) expands to. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::macro_support::{Plain, ToolReturn};
+    pub use schemars;
+    pub use serde;
+    pub use serde_json;
+    pub use weftwork_types::BoxFuture;
+    pub use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
+}

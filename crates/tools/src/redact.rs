@@ -1,0 +1,69 @@
+//! What of a result may be shown: an allowlist of members, never a list of secrets.
+
+use crate::schema::WHOLE;
+use serde_json::Value;
+
+/// Keeps the members of a result that may be shown.
+///
+/// Of an object the listed members stay; of a list each item is treated so. What has no members is
+/// shown as `null`, unless the list holds [`WHOLE`], which shows everything.
+pub(crate) fn redact(value: &Value, shown: &[String]) -> Value {
+    if shown.iter().any(|name| name == WHOLE) {
+        return value.clone();
+    }
+    match value {
+        Value::Object(members) => Value::Object(
+            shown
+                .iter()
+                .filter_map(|name| Some((name.clone(), members.get(name)?.clone())))
+                .collect(),
+        ),
+        Value::Array(items) => items.iter().map(|item| redact(item, shown)).collect(),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_listed_members_are_shown() {
+        let order = json!({"id": "A", "card": "4111"});
+        for (value, shown, expected) in [
+            (order.clone(), names(&["id"]), json!({"id": "A"})),
+            (json!([order.clone(), 7, null]), names(&["id"]), json!([{"id": "A"}, null, null])),
+            (order.clone(), names(&[]), json!({})),
+            (json!("4111"), names(&["id"]), Value::Null),
+            (json!("4111"), names(&[WHOLE]), json!("4111")),
+            (order.clone(), names(&[WHOLE, "id"]), order),
+        ] {
+            assert_eq!(redact(&value, &shown), expected);
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!("SECRET")), Just(json!(1)), Just(Value::Null)];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+                prop::collection::btree_map("[a-d]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_listed_leaves_no_trace(value in any_value()) {
+            let shown = redact(&value, &names(&["z"]));
+            prop_assert!(!shown.to_string().contains("SECRET"), "{shown}");
+        }
+    }
+}

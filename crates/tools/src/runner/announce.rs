@@ -1,0 +1,65 @@
+//! One start and one result per call, whatever happens in between.
+
+use crate::error::code;
+use crate::redact::redact;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weftwork_types::ToolCallId;
+use weftwork_types::event::AiEvent;
+use weftwork_types::port::Emit;
+use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
+
+/// A call whose start was told. Its result is told by [`Announced::finish`], or by dropping it.
+#[derive(Debug)]
+pub(super) struct Announced {
+    emit: Arc<dyn Emit>,
+    tool_call_id: ToolCallId,
+    open: bool,
+}
+
+impl Announced {
+    pub(super) fn start(
+        emit: &Arc<dyn Emit>,
+        tool_call_id: &ToolCallId,
+        tool_name: &str,
+        args: &Value,
+    ) -> Self {
+        emit.emit(AiEvent::ToolCallStart {
+            tool_call_id: tool_call_id.clone(),
+            tool_name: tool_name.to_owned(),
+            args: args.clone(),
+        });
+        Self { emit: Arc::clone(emit), tool_call_id: tool_call_id.clone(), open: true }
+    }
+
+    /// Tells the result: of a value only what may be shown.
+    pub(super) fn finish(mut self, outcome: &ToolOutcome, shown: &[String]) {
+        let (result, is_error) = match outcome {
+            ToolOutcome::Ok { value } => (redact(value, shown), false),
+            ToolOutcome::Failed(failure) => (json!(failure), true),
+        };
+        self.tell(result, is_error);
+    }
+
+    fn tell(&mut self, result: Value, is_error: bool) {
+        self.open = false;
+        self.emit.emit(AiEvent::ToolCallResult {
+            tool_call_id: self.tool_call_id.clone(),
+            result,
+            is_error,
+        });
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        if self.open {
+            let failure = ToolFailure::new(
+                ToolErrorKind::Execution,
+                code::CANCELLED,
+                "the call was cut short before its result was on record",
+            );
+            self.tell(json!(failure), true);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! One attempt of a tool's future: it ends with a value, an error, a panic or the time limit.
+
+use super::ToolRunner;
+use super::prepare::Head;
+use crate::error::code;
+use crate::tool::Tool;
+use crate::{ToolContext, ToolError};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+use weftwork_types::BoxFuture;
+use weftwork_types::port::{CallContext, CallKey};
+use weftwork_types::tool::{ToolErrorKind, ToolFailure};
+
+/// How an attempt ended without a word from the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    Panicked,
+    TimedOut { after: Duration },
+}
+
+/// How long the tool may take: its own limit, or what is left until the caller's deadline.
+pub(super) fn time_left(tool: &dyn Tool, context: &CallContext) -> Duration {
+    match context.deadline {
+        Some(deadline) => tool.timeout().min(deadline.since(context.clock.now())),
+        None => tool.timeout(),
+    }
+}
+
+impl ToolRunner {
+    pub(super) fn tool_context(&self, head: &Head, key: CallKey, limit: Duration) -> ToolContext {
+        ToolContext {
+            deadline: head.context.clock.now().plus(limit),
+            call: head.context.clone(),
+            tool_call_id: head.tool_call_id.clone(),
+            idempotency_key: key.0.to_string(),
+            provided: self.provided.clone(),
+        }
+    }
+}
+
+/// Runs a tool's future. Dropping this drops the tool's future.
+pub(super) async fn attempt<T>(
+    head: &Head,
+    limit: Duration,
+    start: impl FnOnce() -> BoxFuture<'static, Result<T, ToolError>>,
+) -> Result<Result<T, ToolError>, Cut> {
+    // The function that makes the future may panic as well as the future.
+    let work = AssertUnwindSafe(async move { start().await }).catch_unwind();
+    let sleep = head.context.clock.sleep(limit);
+    match select(Box::pin(work), sleep).await {
+        Either::Left((Ok(result), _)) => Ok(result),
+        Either::Left((Err(payload), _)) => {
+            // A panic's text may hold anything, so it goes to the operator's log and no further.
+            tracing::error!(
+                tool = %head.wire_name,
+                tool_call_id = %head.tool_call_id,
+                panic = panic_text(payload.as_ref()),
+                "a tool panicked"
+            );
+            Err(Cut::Panicked)
+        }
+        Either::Right(((), _)) => Err(Cut::TimedOut { after: limit }),
+    }
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is no text")
+}
+
+impl Cut {
+    pub(super) fn failure(self, tool: &str, may_have_acted: bool) -> ToolFailure {
+        let (code, what) = match self {
+            Self::Panicked => (code::TOOL_PANICKED, "stopped by an error in its own code".into()),
+            Self::TimedOut { after } => {
+                (code::TOOL_TIMED_OUT, format!("did not end within {} ms", after.as_millis()))
+            }
+        };
+        let acted = if may_have_acted { "; it may have taken effect all the same" } else { "" };
+        ToolFailure::new(ToolErrorKind::Execution, code, format!("tool `{tool}` {what}{acted}"))
+    }
+}

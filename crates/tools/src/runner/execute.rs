@@ -1,0 +1,278 @@
+//! The second step of a call: journal, budget, the tool itself, its result.
+
+use super::ToolRunner;
+use super::announce::Announced;
+use super::attempt::{Cut, attempt, time_left};
+use super::prepare::{Head, Plan, ReadyCall};
+use super::unknown::{Looked, UnknownCall};
+use crate::check::bytes_over;
+use crate::error::{RunToolError, code, cut};
+use crate::schema::{WHOLE, drop_undeclared};
+use crate::tool::Tool;
+use crate::toolbox::{Entry, Kind};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::canonical;
+use weftwork_types::event::AiEvent;
+use weftwork_types::port::{
+    Attempts, BudgetExceeded, CallKey, CallKind, CallResult, Intent, Opened,
+};
+use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
+
+/// What came of executing a call.
+#[derive(Debug)]
+pub enum Executed {
+    /// It has an outcome, which the model reads.
+    Done(ToolOutcome),
+    /// Nobody knows whether an earlier attempt took effect, and the tool declares that a person
+    /// decides: put [`UnknownCall::ask`] to one, then [`ToolRunner::resolve`].
+    OutcomeUnknown(UnknownCall),
+}
+
+/// A call of a tool that passed all checks.
+#[derive(Debug)]
+pub(super) struct RunCall {
+    pub(super) head: Head,
+    pub(super) entry: Arc<Entry>,
+    pub(super) tool: Arc<dyn Tool>,
+}
+
+impl ToolRunner {
+    /// Takes a call to its outcome, making it at most once.
+    ///
+    /// A call that the journal knows as ended is not made again: its recorded outcome is returned
+    /// and `call_reused` emitted. A call that a process died in goes by what its tool declares.
+    /// Values, broken results and failures that the tool reports are recorded; panics, timeouts
+    /// and cancellation are not, because they say nothing about what the tool did.
+    ///
+    /// # Errors
+    /// [`RunToolError`] when the journal refuses, its record cannot be read, or the budget is
+    /// used up.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the tool's future and emits a failed result. An effect that was
+    /// under way is then of unknown outcome at the next execution of the same call.
+    pub async fn execute(&self, call: ReadyCall) -> Result<Executed, RunToolError> {
+        let ReadyCall { head, plan } = call;
+        let (entry, tool) = match plan {
+            Plan::Refuse(failure) => return Ok(head.done(ToolOutcome::Failed(failure), &[])),
+            Plan::Answer(value) => {
+                return Ok(head.done(ToolOutcome::Ok { value }, &[WHOLE.to_owned()]));
+            }
+            Plan::Run(entry) => match &entry.kind {
+                Kind::Run(tool) => {
+                    let tool = Arc::clone(tool);
+                    (entry, tool)
+                }
+                // `prepare` plans no run for it: it has nothing that could run.
+                Kind::AskHuman => return Ok(head.done(not_runnable(), &[])),
+            },
+        };
+        let call = RunCall { head, entry, tool };
+        if time_left(call.tool.as_ref(), &call.head.context).is_zero() {
+            let late = Cut::TimedOut { after: Duration::ZERO }.failure(call.name(), false);
+            return Ok(call.done(ToolOutcome::Failed(late)));
+        }
+        match call.head.context.journal.open(call.intent()).await? {
+            Opened::New { key } => {
+                self.admit_new(&call, key).await?;
+                self.make(call, key).await
+            }
+            Opened::Settled { result, .. } => call.reuse(result),
+            Opened::Unknown { key } => self.unknown(call, key).await,
+        }
+    }
+
+    /// Asks the budget about a call that was announced just now.
+    async fn admit_new(&self, call: &RunCall, key: CallKey) -> Result<(), RunToolError> {
+        let Err(exceeded) = call.head.context.budget.admit_tool_call() else { return Ok(()) };
+        if call.entry.spec.effect != Effect::ReadOnly {
+            // The announcement of an effect is on disk. Left open it would look as if the process
+            // had died in the call, and a person would be asked about what never happened.
+            call.settle(key, &ToolOutcome::Failed(over_budget(call.name(), &exceeded))).await?;
+        }
+        Err(exceeded.into())
+    }
+
+    /// Makes the call.
+    pub(super) async fn make(&self, call: RunCall, key: CallKey) -> Result<Executed, RunToolError> {
+        let announced = call.announce();
+        let limit = time_left(call.tool.as_ref(), &call.head.context);
+        let context = self.tool_context(&call.head, key, limit);
+        let args = call.head.args.clone();
+        let tool = Arc::clone(&call.tool);
+        match attempt(&call.head, limit, move || tool.call(args, context)).await {
+            Ok(result) => {
+                let outcome = match result {
+                    Ok(value) => self.check_result(&call.entry, value),
+                    Err(error) => ToolOutcome::Failed(error.into_failure()),
+                };
+                self.settled(call, key, announced, outcome).await
+            }
+            Err(how) => self.cut_short(call, key, announced, how).await,
+        }
+    }
+
+    /// A tool that was cut short may have acted. A read is simply failed; for an effect the tool
+    /// says how to find out.
+    async fn cut_short(
+        &self,
+        call: RunCall,
+        key: CallKey,
+        announced: Announced,
+        how: Cut,
+    ) -> Result<Executed, RunToolError> {
+        let spec = &call.entry.spec;
+        let effect = spec.effect != Effect::ReadOnly;
+        let failure = how.failure(&spec.name, effect);
+        let looked = match spec.on_unknown {
+            _ if !effect => Looked::NotFound,
+            UnknownOutcome::Idempotent => Looked::NotFound,
+            UnknownOutcome::Ask => Looked::CannotTell,
+            UnknownOutcome::Reconcile => self.look_up(&call, key).await,
+        };
+        match looked {
+            Looked::Found(value) => {
+                let outcome = self.check_result(&call.entry, value);
+                self.settled(call, key, announced, outcome).await
+            }
+            Looked::NotFound => {
+                let outcome = ToolOutcome::Failed(failure);
+                announced.finish(&outcome, &[]);
+                Ok(Executed::Done(outcome))
+            }
+            Looked::CannotTell => {
+                announced.finish(&ToolOutcome::Failed(failure.clone()), &[]);
+                let reason = failure.safe_message;
+                Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), key, reason }))
+            }
+        }
+    }
+
+    /// Records an outcome, then tells it.
+    pub(super) async fn settled(
+        &self,
+        call: RunCall,
+        key: CallKey,
+        announced: Announced,
+        outcome: ToolOutcome,
+    ) -> Result<Executed, RunToolError> {
+        call.settle(key, &outcome).await?;
+        announced.finish(&outcome, call.shown());
+        Ok(Executed::Done(outcome))
+    }
+
+    /// Checks what a tool gave back.
+    pub(super) fn check_result(&self, entry: &Entry, mut value: Value) -> ToolOutcome {
+        let name = &entry.spec.name;
+        if let Some(schema) = &entry.spec.output {
+            drop_undeclared(&mut value, schema);
+        }
+        if let Some(bytes) = bytes_over(&value, self.result_bytes_max) {
+            return ToolOutcome::Failed(ToolFailure::new(
+                ToolErrorKind::Execution,
+                code::RESULT_TOO_LARGE,
+                format!(
+                    "tool `{name}` ran, but its result of {bytes} bytes is over the limit of {} bytes and was not kept; ask for less at a time",
+                    self.result_bytes_max
+                ),
+            ));
+        }
+        let problems = entry.output.as_ref().and_then(|checker| checker.check(&value).err());
+        match problems {
+            None => ToolOutcome::Ok { value },
+            Some(detail) => ToolOutcome::Failed(ToolFailure::new(
+                ToolErrorKind::Validation,
+                code::INVALID_RESULT,
+                format!("tool `{name}` ran, but its result breaks its declared schema: {detail}"),
+            )),
+        }
+    }
+}
+
+impl Head {
+    fn done(self, outcome: ToolOutcome, shown: &[String]) -> Executed {
+        self.announce().finish(&outcome, shown);
+        Executed::Done(outcome)
+    }
+
+    fn announce(&self) -> Announced {
+        // A model may have made the name up, at any length.
+        let name = cut(&self.wire_name, crate::name::WIRE_NAME_CHARS_MAX);
+        Announced::start(&self.context.emit, &self.tool_call_id, &name, &self.args)
+    }
+}
+
+impl RunCall {
+    pub(super) fn name(&self) -> &str {
+        &self.entry.spec.name
+    }
+
+    pub(super) fn announce(&self) -> Announced {
+        self.head.announce()
+    }
+
+    fn shown(&self) -> &[String] {
+        self.entry.spec.shown.as_deref().unwrap_or_default()
+    }
+
+    fn done(self, outcome: ToolOutcome) -> Executed {
+        self.announce().finish(&outcome, self.shown());
+        Executed::Done(outcome)
+    }
+
+    fn intent(&self) -> Intent {
+        let spec = &self.entry.spec;
+        Intent {
+            kind: CallKind::Tool,
+            name: spec.name.clone(),
+            input: canonical::hash(&self.head.args),
+            call_id: Some(self.head.tool_call_id.to_string()),
+            effect: spec.effect,
+            attempts: match spec.effect {
+                Effect::ReadOnly => Attempts::Each,
+                Effect::StateChange | Effect::ExternalSideEffect => Attempts::Shared,
+            },
+        }
+    }
+
+    pub(super) async fn settle(
+        &self,
+        key: CallKey,
+        outcome: &ToolOutcome,
+    ) -> Result<(), RunToolError> {
+        let result = CallResult { value: json!(outcome) };
+        Ok(self.head.context.journal.settle(key, result).await?)
+    }
+
+    fn reuse(self, result: CallResult) -> Result<Executed, RunToolError> {
+        let outcome: ToolOutcome =
+            serde_json::from_value(result.value).map_err(|e| RunToolError::RecordUnreadable {
+                tool: self.name().to_owned(),
+                tool_call_id: self.head.tool_call_id.to_string(),
+                detail: e.to_string(),
+            })?;
+        self.head
+            .context
+            .emit
+            .emit(AiEvent::CallReused { kind: "tool".to_owned(), name: self.name().to_owned() });
+        Ok(self.done(outcome))
+    }
+}
+
+fn not_runnable() -> ToolOutcome {
+    ToolOutcome::Failed(ToolFailure::new(
+        ToolErrorKind::Unavailable,
+        code::TOOL_UNAVAILABLE,
+        "`ask_human` is answered by a person and cannot be run",
+    ))
+}
+
+fn over_budget(tool: &str, exceeded: &BudgetExceeded) -> ToolFailure {
+    ToolFailure::new(
+        ToolErrorKind::PolicyDenied,
+        exceeded.code(),
+        format!("tool `{tool}` was not called: {exceeded}"),
+    )
+}

@@ -1,0 +1,217 @@
+//! The tools of a program, and what it provides for them.
+
+use crate::check::Checker;
+use crate::context::Provided;
+use crate::error::{ToolBoxErrors, cut};
+use crate::name::{self, ASK_HUMAN};
+use crate::schema::{WHOLE, declared_members};
+use crate::tool::Tool;
+use crate::{Need, ToolBoxError};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
+
+/// The tools of a program, and what it provides for them. Checked as a whole when a
+/// [`ToolRunner`](crate::ToolRunner) is made of it.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct ToolBox {
+    tools: Vec<Kind>,
+    pub(crate) provided: Provided,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Run(Arc<dyn Tool>),
+    AskHuman,
+}
+
+impl ToolBox {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool.
+    pub fn with(self, tool: impl Tool + 'static) -> Self {
+        self.with_shared(Arc::new(tool))
+    }
+
+    /// Adds a tool that is used elsewhere too.
+    pub fn with_shared(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(Kind::Run(tool));
+        self
+    }
+
+    /// Adds `ask_human`: the model asks the person, the run waits, and the answer is the result.
+    pub fn with_ask_human(mut self) -> Self {
+        self.tools.push(Kind::AskHuman);
+        self
+    }
+
+    /// Provides a value that tools take as [`Deps<T>`](crate::Deps); a second one of the same type
+    /// replaces the first.
+    pub fn provide<T: Send + Sync + 'static>(self, value: T) -> Self {
+        self.provide_shared(Arc::new(value))
+    }
+
+    /// Provides a value that is used elsewhere too.
+    pub fn provide_shared<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
+        self.provided.insert(value);
+        self
+    }
+
+    /// Checks all tools and compiles their schemas.
+    pub(crate) fn compile(&self) -> Result<Catalogue, ToolBoxErrors> {
+        let mut problems = Vec::new();
+        let mut entries: BTreeMap<String, Arc<Entry>> = BTreeMap::new();
+        let mut order = Vec::new();
+        for kind in &self.tools {
+            match Entry::compile(kind.clone(), &self.provided, &mut problems) {
+                Some(entry) if entries.contains_key(&entry.wire_name) => {
+                    problems.push(ToolBoxError::Collision {
+                        name: entry.spec.name.clone(),
+                        wire_name: entry.wire_name,
+                    });
+                }
+                Some(entry) => {
+                    order.push(entry.wire_name.clone());
+                    entries.insert(entry.wire_name.clone(), Arc::new(entry));
+                }
+                None => {}
+            }
+        }
+        ToolBoxErrors::unless_empty(problems)?;
+        Ok(Catalogue { entries, order })
+    }
+}
+
+/// Checked tools by wire name.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    entries: BTreeMap<String, Arc<Entry>>,
+    order: Vec<String>,
+}
+
+impl Catalogue {
+    pub(crate) fn get(&self, wire_name: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(wire_name)
+    }
+
+    pub(crate) fn nearest(&self, found: &str) -> Option<&str> {
+        name::nearest(found, self.entries.keys().map(String::as_str))
+    }
+
+    /// In the order in which they were added.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.order.iter().filter_map(|wire_name| self.entries.get(wire_name))
+    }
+}
+
+/// One checked tool.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) spec: ToolSpec,
+    pub(crate) wire_name: String,
+    pub(crate) kind: Kind,
+    pub(crate) args: Checker,
+    pub(crate) output: Option<Checker>,
+}
+
+impl Entry {
+    fn compile(kind: Kind, provided: &Provided, problems: &mut Vec<ToolBoxError>) -> Option<Self> {
+        let spec = match &kind {
+            Kind::Run(tool) => tool.spec().clone(),
+            Kind::AskHuman => ask_human_spec(),
+        };
+        let before = problems.len();
+        let mut note = |problem: ToolBoxError| problems.push(problem);
+        let wire_name = name::wire_name(&spec.name).map_err(&mut note).ok();
+        let args = Checker::args(&spec.name, &spec.parameters).map_err(&mut note).ok();
+        let output = spec.output.as_ref().map(|schema| Checker::output(&spec.name, schema));
+        let output = output.transpose().map_err(&mut note).ok().flatten();
+        if let Kind::Run(tool) = &kind {
+            check_tool(&spec, tool.as_ref(), provided, &mut note);
+        }
+        if let Some(args) = &args {
+            check_examples(&spec, args, &mut note);
+        }
+        check_shown(&spec, &mut note);
+        if problems.len() > before {
+            return None;
+        }
+        Some(Self { wire_name: wire_name?, args: args?, spec, kind, output })
+    }
+}
+
+fn check_tool(
+    spec: &ToolSpec,
+    tool: &dyn Tool,
+    provided: &Provided,
+    note: &mut impl FnMut(ToolBoxError),
+) {
+    if spec.name == ASK_HUMAN {
+        note(ToolBoxError::Collision {
+            name: ASK_HUMAN.to_owned(),
+            wire_name: ASK_HUMAN.to_owned(),
+        });
+    }
+    if spec.on_unknown == UnknownOutcome::Reconcile && tool.reconcile().is_none() {
+        note(ToolBoxError::NoReconcile { name: spec.name.clone() });
+    }
+    for Need { type_name, .. } in tool.needs().into_iter().filter(|need| !provided.has(need)) {
+        note(ToolBoxError::MissingDependency { name: spec.name.clone(), type_name });
+    }
+}
+
+fn check_examples(spec: &ToolSpec, args: &Checker, note: &mut impl FnMut(ToolBoxError)) {
+    for (i, ToolExample { args: example, .. }) in spec.examples.iter().enumerate() {
+        if let Err(detail) = args.check(example) {
+            note(ToolBoxError::Example { name: spec.name.clone(), index: i + 1, detail });
+        }
+    }
+}
+
+fn check_shown(spec: &ToolSpec, note: &mut impl FnMut(ToolBoxError)) {
+    let Some(declared) = spec.output.as_ref().and_then(declared_members) else { return };
+    for member in spec.shown.iter().flatten() {
+        if member != WHOLE && !declared.contains(member) {
+            note(ToolBoxError::Shown {
+                name: spec.name.clone(),
+                member: cut(member, 80),
+                declared: if declared.is_empty() {
+                    "none, it is no object; use `.` for the whole".to_owned()
+                } else {
+                    declared.join(", ")
+                },
+            });
+        }
+    }
+}
+
+/// The tool that asks the person.
+fn ask_human_spec() -> ToolSpec {
+    ToolSpec {
+        name: ASK_HUMAN.to_owned(),
+        description: "Asks the person a question and waits for the answer. Use it when something \
+            is missing that only the person knows."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"question": {
+                "type": "string", "minLength": 1, "description": "The question, as the person reads it.",
+            }},
+            "required": ["question"],
+            "additionalProperties": false,
+        }),
+        output: None,
+        effect: Effect::ReadOnly,
+        on_unknown: UnknownOutcome::Idempotent,
+        shown: Some(vec![WHOLE.to_owned()]),
+        examples: vec![ToolExample {
+            request: "Send it to my other address.".to_owned(),
+            args: json!({"question": "Which address do you mean?"}),
+        }],
+    }
+}

@@ -1,0 +1,177 @@
+//! A person says yes or no to exact arguments, or answers a question.
+
+use crate::rig::{Count, Rig, call, done, failure, runner, value};
+use serde_json::{Value, json};
+use weftwork_tools::{
+    Deps, Executed, HumanCall, PendingCall, Policy, Prepared, ToolBox, ToolRunner, tool,
+};
+use weftwork_types::approval::{ApprovalDecision, ApprovalRequest};
+use weftwork_types::canonical::Hash;
+use weftwork_types::interrupt::Ask;
+use weftwork_types::message::ToolCall;
+use weftwork_types::tool::{Effect, ToolErrorKind, ToolOutcome};
+
+/// Refunds an order.
+#[tool(effect = external_side_effect)]
+fn refund_order(order_id: String, amount: f64, count: Deps<Count>) -> String {
+    count.up();
+    format!("{order_id}: {amount}")
+}
+
+fn desk(count: &Count) -> ToolRunner {
+    let tools = ToolBox::new().with(refund_order).with_ask_human().provide(count.clone());
+    runner(tools, Policy::new().ask_human("refund_order", "it moves money").expect("a name"))
+}
+
+fn refund(amount: f64) -> ToolCall {
+    call("c-1", "refund_order", json!({"order_id": "A-1", "amount": amount}))
+}
+
+fn pending(runner: &ToolRunner, rig: &Rig, made: &ToolCall) -> PendingCall {
+    match runner.prepare(made, &rig.context()) {
+        Prepared::NeedsApproval(pending) => pending,
+        other => panic!("nobody is asked: {other:?}"),
+    }
+}
+
+fn question(runner: &ToolRunner, rig: &Rig, args: Value) -> HumanCall {
+    match runner.prepare(&call("c-2", "ask_human", args), &rig.context()) {
+        Prepared::AskHuman(human) => human,
+        other => panic!("nobody is asked: {other:?}"),
+    }
+}
+
+fn decision(approved: bool, binding: Hash, comment: Option<&str>) -> ApprovalDecision {
+    ApprovalDecision { approved, binding, comment: comment.map(str::to_owned) }
+}
+
+#[test]
+fn the_person_sees_the_exact_call_and_the_reason() {
+    let (rig, count) = (Rig::new(), Count::default());
+    let pending = pending(&desk(&count), &rig, &refund(5.0));
+    let request = pending.request();
+    assert_eq!(
+        (request.tool.as_str(), request.reason.as_str()),
+        ("refund_order", "it moves money")
+    );
+    assert_eq!((&request.args, request.effect), (&refund(5.0).args, Effect::ExternalSideEffect));
+    let context = rig.context();
+    assert_eq!(
+        request.binding,
+        ApprovalRequest::bind(&context.thread, &refund(5.0).id, "refund_order", &request.args)
+    );
+    assert_eq!(pending.ask(), Ask::Approval(request.clone()));
+    assert!(rig.events.all().is_empty(), "a call that waits has no start yet");
+
+    let schema = jsonschema::validator_for(&pending.answer_schema()).expect("a schema");
+    let answer = |d: ApprovalDecision| serde_json::to_value(d).expect("json");
+    assert!(schema.is_valid(&answer(decision(true, request.binding, None))));
+    assert!(schema.is_valid(&answer(decision(false, request.binding, Some("no")))));
+    assert!(!schema.is_valid(&answer(decision(true, Hash([0; 32]), None))));
+    assert!(!schema.is_valid(&json!("yes")));
+}
+
+#[test]
+fn a_yes_runs_the_call_and_a_no_tells_the_model_why() {
+    for (approved, comment) in [(true, None), (false, Some("too much")), (false, None)] {
+        let (rig, count) = (Rig::new(), Count::default());
+        let runner = desk(&count);
+        let pending = pending(&runner, &rig, &refund(5.0));
+        let decision = decision(approved, pending.request().binding, comment);
+        let executed = rig.drive(runner.execute(pending.decide(&decision))).expect("no error");
+        if approved {
+            assert_eq!(value(executed), json!("A-1: 5"));
+        } else {
+            let (kind, code, message) = failure(executed);
+            assert_eq!((kind, code.as_str()), (ToolErrorKind::PolicyDenied, "W0404"));
+            assert!(message.ends_with(comment.unwrap_or("no reason was given")), "{message}");
+        }
+        assert_eq!((count.get(), rig.pairs().len()), (usize::from(approved), 1));
+    }
+}
+
+#[test]
+fn a_yes_to_one_call_is_no_yes_to_another() {
+    let count = Count::default();
+    let runner = desk(&count);
+    let asked = Rig::new();
+    let yes = decision(true, pending(&runner, &asked, &refund(5.0)).request().binding, None);
+    let mut other_thread = Rig::new();
+    other_thread.thread = "t-2";
+    let mut other_id = refund(5.0);
+    other_id.id = "c-9".parse().expect("a valid id");
+    for (rig, made) in
+        [(Rig::new(), refund(500.0)), (Rig::new(), other_id), (other_thread, refund(5.0))]
+    {
+        let ready = pending(&runner, &rig, &made).decide(&yes);
+        assert!(ready.refusal().is_some());
+        let (kind, code, _) = failure(rig.drive(runner.execute(ready)).expect("no error"));
+        assert_eq!((kind, code.as_str()), (ToolErrorKind::PolicyDenied, "W0405"));
+        assert_eq!((rig.pairs().len(), rig.journal.counts()), (1, (0, 0)));
+    }
+    assert_eq!(count.get(), 0);
+    // Key order is no change of arguments.
+    let text = r#"{"amount": 5.0, "order_id": "A-1"}"#;
+    let same = call("c-1", "refund_order", serde_json::from_str(text).expect("json"));
+    assert_eq!(pending(&runner, &asked, &same).decide(&yes).refusal(), None);
+}
+
+#[test]
+fn a_yes_does_not_help_arguments_that_break_the_schema() {
+    let (rig, count) = (Rig::new(), Count::default());
+    let bad = call("c-1", "refund_order", json!({"order_id": "A-1", "amount": "all"}));
+    let executed = rig.run(&desk(&count), &bad);
+    assert_eq!(failure(executed).1, "W0402");
+}
+
+#[test]
+fn the_answer_to_a_question_is_the_result_of_its_call() {
+    let (rig, count) = (Rig::new(), Count::default());
+    let runner = desk(&count);
+    let human = question(&runner, &rig, json!({"question": "Which order?"}));
+    assert_eq!(human.question(), "Which order?");
+    assert_eq!(
+        human.ask(),
+        Ask::Question {
+            question: "Which order?".to_owned(),
+            tool_call_id: "c-2".parse().expect("a valid id")
+        }
+    );
+    assert!(rig.events.all().is_empty());
+    let executed = rig.drive(runner.execute(human.answer(json!("A-1")))).expect("no error");
+    assert_eq!(done(executed), ToolOutcome::Ok { value: json!("A-1") });
+    let pairs = rig.pairs();
+    assert_eq!((pairs.len(), &pairs[0].result), (1, &json!("A-1")));
+    assert_eq!(rig.journal.counts(), (0, 0), "the answer is on record as an answer");
+}
+
+#[test]
+fn questions_can_be_denied_but_need_no_approval() {
+    let rig = Rig::new();
+    let asks = Policy::new().ask_human("*", "everything").expect("a pattern");
+    let runner_asks = runner(ToolBox::new().with_ask_human(), asks);
+    assert_eq!(question(&runner_asks, &rig, json!({"question": "q"})).question(), "q");
+    let denies = Policy::new().deny("ask_human", "nobody is there").expect("a name");
+    let runner_denies = runner(ToolBox::new().with_ask_human(), denies);
+    let made = call("c-2", "ask_human", json!({"question": "q"}));
+    let (_, code, message) = failure(rig.run(&runner_denies, &made));
+    assert_eq!(code, "W0403");
+    assert!(message.ends_with("nobody is there"), "{message}");
+}
+
+#[test]
+fn a_node_that_runs_again_after_the_answer_pays_nothing_twice() {
+    let (rig, count) = (Rig::new(), Count::default());
+    let runner = desk(&count);
+    let mut outcomes = Vec::new();
+    for _ in 0..3 {
+        let pending = pending(&runner, &rig, &refund(5.0));
+        let yes = decision(true, pending.request().binding, None);
+        match rig.drive(runner.execute(pending.decide(&yes))).expect("no error") {
+            Executed::Done(outcome) => outcomes.push(outcome),
+            Executed::OutcomeUnknown(unknown) => panic!("{unknown:?}"),
+        }
+    }
+    outcomes.dedup();
+    assert_eq!((outcomes.len(), count.get(), rig.reused(), rig.pairs().len()), (1, 1, 2, 3));
+}

@@ -1,0 +1,286 @@
+//! A run around the tools: a clock that stands still, a journal in memory, events in a list.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use weftwork_testkit::ManualClock;
+use weftwork_tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
+use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::ToolCall;
+use weftwork_types::port::{
+    Budget, BudgetExceeded, CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal,
+    JournalError, Ledger, LedgerError, Opened,
+};
+use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
+use weftwork_types::usage::UsageFact;
+use weftwork_types::{BoxFuture, ErrorCode, Principal, RunId, ThreadId, ToolCallId};
+
+pub(crate) struct Rig {
+    pub(crate) clock: ManualClock,
+    pub(crate) journal: Arc<MemoryJournal>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) budget: Arc<ToolCalls>,
+    pub(crate) thread: &'static str,
+    pub(crate) deadline: Option<Duration>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: ManualClock::new(),
+            journal: Arc::default(),
+            events: Arc::default(),
+            budget: Arc::new(ToolCalls { left: AtomicUsize::new(100) }),
+            thread: "t-1",
+            deadline: None,
+        }
+    }
+
+    pub(crate) fn context(&self) -> CallContext {
+        CallContext {
+            principal: Principal::local(),
+            caller: GraphCaller {
+                caller: Caller::local("req-1").expect("a valid id"),
+                run: RunId::new("run-1").expect("a valid id"),
+                graph: "test:desk".to_owned(),
+                graph_version: "0".to_owned(),
+            },
+            thread: ThreadId::new(self.thread).expect("a valid id"),
+            journal: Arc::clone(&self.journal) as Arc<dyn Journal>,
+            budget: Arc::clone(&self.budget) as Arc<dyn Budget>,
+            ledger: Arc::new(NoLedger),
+            clock: Arc::new(self.clock.clone()),
+            emit: Arc::clone(&self.events) as Arc<dyn Emit>,
+            deadline: self.deadline.map(|after| self.clock.now().plus(after)),
+        }
+    }
+
+    /// Prepares a call that needs nobody, and executes it; moves the clock while it waits.
+    pub(crate) fn run(&self, runner: &ToolRunner, call: &ToolCall) -> Executed {
+        match runner.prepare(call, &self.context()) {
+            Prepared::Ready(ready) => self.drive(runner.execute(ready)).expect("no error"),
+            other => panic!("a person is needed: {other:?}"),
+        }
+    }
+
+    /// Polls a future to its end; the clock moves by an hour whenever it waits.
+    pub(crate) fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            self.clock.advance(Duration::from_secs(3600));
+        }
+        panic!("the future waits for something that is not time");
+    }
+
+    /// The pairs of start and result told so far. Fails unless each start is followed by exactly
+    /// one result of its own call before the next.
+    pub(crate) fn pairs(&self) -> Vec<Pair> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        let mut open: Option<(String, String)> = None;
+        for event in self.events.all() {
+            match event {
+                AiEvent::ToolCallStart { tool_call_id, tool_name, .. } => {
+                    assert!(open.is_none(), "two starts in a row");
+                    open = Some((tool_call_id.to_string(), tool_name));
+                }
+                AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
+                    let (id, name) = open.take().expect("a result has a start");
+                    assert_eq!(id, tool_call_id.as_str());
+                    pairs.push(Pair { id, name, result, is_error });
+                }
+                _ => {}
+            }
+        }
+        assert!(open.is_none(), "a start without a result");
+        pairs
+    }
+
+    pub(crate) fn reused(&self) -> usize {
+        self.events.all().iter().filter(|e| matches!(e, AiEvent::CallReused { .. })).count()
+    }
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Pair {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) result: Value,
+    pub(crate) is_error: bool,
+}
+
+pub(crate) fn call(id: &str, name: &str, args: Value) -> ToolCall {
+    ToolCall { id: ToolCallId::new(id).expect("a valid id"), name: name.to_owned(), args }
+}
+
+pub(crate) fn runner(tools: ToolBox, policy: Policy) -> ToolRunner {
+    ToolRunner::new(tools, policy).expect("valid tools")
+}
+
+pub(crate) fn done(executed: Executed) -> ToolOutcome {
+    match executed {
+        Executed::Done(outcome) => outcome,
+        Executed::OutcomeUnknown(unknown) => panic!("outcome unknown: {unknown:?}"),
+    }
+}
+
+pub(crate) fn value(executed: Executed) -> Value {
+    match done(executed) {
+        ToolOutcome::Ok { value } => value,
+        ToolOutcome::Failed(failure) => panic!("failed: {failure:?}"),
+    }
+}
+
+pub(crate) fn failure(executed: Executed) -> (ToolErrorKind, String, String) {
+    match done(executed) {
+        ToolOutcome::Failed(ToolFailure { error_code, safe_message, code }) => {
+            (error_code, code.expect("every failure has a page"), safe_message)
+        }
+        ToolOutcome::Ok { value } => panic!("it worked: {value}"),
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Events(Mutex<Vec<AiEvent>>);
+
+impl Events {
+    pub(crate) fn all(&self) -> Vec<AiEvent> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+impl Emit for Events {
+    fn emit(&self, event: AiEvent) {
+        self.0.lock().expect("not poisoned").push(event);
+    }
+}
+
+/// A journal of one task. A call that was opened and not settled is unknown when opened again, as
+/// after a crash.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryJournal {
+    calls: Mutex<BTreeMap<CallKey, Option<CallResult>>>,
+    pub(crate) intents: Mutex<Vec<Intent>>,
+    pub(crate) refuse_open: Mutex<bool>,
+    pub(crate) refuse_settle: Mutex<bool>,
+}
+
+impl MemoryJournal {
+    pub(crate) fn key(intent: &Intent) -> CallKey {
+        let text = format!("{}/{}/{:?}", intent.name, intent.input, intent.call_id);
+        CallKey(hash_bytes(text.as_bytes()))
+    }
+
+    /// Opened calls and settled calls.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let calls = self.calls.lock().expect("not poisoned");
+        (calls.len(), calls.values().flatten().count())
+    }
+
+    pub(crate) fn overwrite_all(&self, value: &Value) {
+        for result in self.calls.lock().expect("not poisoned").values_mut() {
+            *result = Some(CallResult { value: value.clone() });
+        }
+    }
+
+    fn refusal(refuse: &Mutex<bool>, name: &str) -> Result<(), JournalError> {
+        if *refuse.lock().expect("not poisoned") {
+            let source = Fault::new(ErrorCode("W0201"), "disk full");
+            return Err(JournalError { name: name.to_owned(), source });
+        }
+        Ok(())
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        Box::pin(async move {
+            Self::refusal(&self.refuse_open, &intent.name)?;
+            let key = Self::key(&intent);
+            self.intents.lock().expect("not poisoned").push(intent);
+            let mut calls = self.calls.lock().expect("not poisoned");
+            Ok(match calls.get(&key) {
+                None => {
+                    calls.insert(key, None);
+                    Opened::New { key }
+                }
+                Some(None) => Opened::Unknown { key },
+                Some(Some(result)) => Opened::Settled { key, result: result.clone() },
+            })
+        })
+    }
+
+    fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            Self::refusal(&self.refuse_settle, "tool")?;
+            let before = self.calls.lock().expect("not poisoned").insert(key, Some(result));
+            assert_eq!(before, Some(None), "only an open call is settled, and once");
+            Ok(())
+        })
+    }
+}
+
+/// How many tool calls are left.
+#[derive(Debug)]
+pub(crate) struct ToolCalls {
+    pub(crate) left: AtomicUsize,
+}
+
+impl Budget for ToolCalls {
+    fn admit_model_call(&self) -> Result<(), BudgetExceeded> {
+        Ok(())
+    }
+
+    fn admit_tool_call(&self) -> Result<(), BudgetExceeded> {
+        let take = |left: usize| left.checked_sub(1);
+        self.left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+            .map(|_| ())
+            .map_err(|_| BudgetExceeded { unit: "tool calls", used: 0, limit: 0 })
+    }
+
+    fn record(&self, _fact: &UsageFact) {}
+}
+
+#[derive(Debug)]
+struct NoLedger;
+
+impl Ledger for NoLedger {
+    fn record<'a>(
+        &'a self,
+        _principal: &'a Principal,
+        _caller: &'a GraphCaller,
+        _fact: &'a UsageFact,
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+pub(crate) fn key_text(hash: Hash) -> String {
+    hash.to_string()
+}
+
+/// Counts how often tools were really called.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(crate) fn up(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,102 @@
+//! What is wrong with tools is found before the first call, all at once.
+
+use serde_json::{Value, json};
+use weftwork_tools::{
+    Need, Policy, Tool, ToolBox, ToolContext, ToolError, ToolRunner, WHOLE, tool,
+};
+use weftwork_types::BoxFuture;
+use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
+
+#[derive(Debug, Clone)]
+struct Fake(ToolSpec, Vec<Need>);
+
+impl Tool for Fake {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn call(&self, _: Value, _: ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> {
+        Box::pin(async { Ok(Value::Null) })
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.1.clone()
+    }
+}
+
+fn fake(name: &str) -> Fake {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: "Fake.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+        output: Some(json!({"type": "object", "properties": {"b": {}, "c": {}}})),
+        effect: Effect::ReadOnly,
+        on_unknown: UnknownOutcome::Idempotent,
+        shown: Some(vec!["b".to_owned()]),
+        examples: Vec::new(),
+    };
+    Fake(spec, Vec::new())
+}
+
+fn with(change: impl FnOnce(&mut Fake)) -> Fake {
+    let mut tool = fake("good");
+    change(&mut tool);
+    tool
+}
+
+#[test]
+fn each_mistake_has_its_code_and_says_what_was_expected() {
+    let example = |args: Value| vec![ToolExample { request: "r".to_owned(), args }];
+    for (tool, code, says) in [
+        (with(|t| t.0.name = "Bad Name".to_owned()), "W0420", "lower snake case"),
+        (with(|t| t.0.name = "ask_human".to_owned()), "W0421", "declared twice"),
+        (with(|t| t.0.parameters = json!({"type": "array"})), "W0422", "parameters schema"),
+        (with(|t| t.0.output = Some(json!({"type": 3}))), "W0422", "output schema"),
+        (with(|t| t.0.on_unknown = UnknownOutcome::Reconcile), "W0423", "no look-up"),
+        (with(|t| t.1 = vec![Need::of::<std::path::PathBuf>()]), "W0424", "PathBuf"),
+        (with(|t| t.0.examples = example(json!({"a": 1}))), "W0425", "example 1 of tool `good`"),
+        (with(|t| t.0.shown = Some(vec!["d".to_owned()])), "W0426", "declared are: b, c"),
+    ] {
+        let errors = ToolRunner::new(ToolBox::new().with(tool), Policy::new()).expect_err(code);
+        assert_eq!(errors.problems().len(), 1, "{errors}");
+        assert_eq!(errors.code().0, code, "{errors}");
+        assert!(errors.to_string().contains(says), "{errors}");
+    }
+    assert_eq!(Policy::new().allow("a*").expect_err("no pattern").code().0, "W0427");
+}
+
+#[test]
+fn all_mistakes_are_reported_in_order() {
+    let mut twice_wrong = fake("a__b");
+    twice_wrong.0.on_unknown = UnknownOutcome::Reconcile;
+    let tools = ToolBox::new()
+        .with(fake("s/t"))
+        .with(twice_wrong)
+        .with(fake("s/t"))
+        .with_ask_human()
+        .with_ask_human();
+    let errors = ToolRunner::new(tools, Policy::new()).expect_err("four mistakes");
+    let codes: Vec<_> = errors.problems().iter().map(|p| p.code().0).collect();
+    assert_eq!(codes, ["W0420", "W0423", "W0421", "W0421"]);
+    assert_eq!(errors.to_string().lines().count(), 4);
+}
+
+#[test]
+fn a_whole_result_may_always_be_declared_as_shown() {
+    let tool = with(|t| t.0.shown = Some(vec![WHOLE.to_owned()]));
+    assert!(ToolRunner::new(ToolBox::new().with(tool), Policy::new()).is_ok());
+}
+
+/// Adds.
+#[tool]
+fn add(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+#[test]
+fn specs_are_offered_in_the_order_of_the_tools() {
+    let tools = ToolBox::new().with(fake("z")).with(add).with_ask_human().with(fake("s/a"));
+    let runner = ToolRunner::new(tools, Policy::new()).expect("valid");
+    let names: Vec<_> = runner.specs().iter().map(ToolSpec::wire_name).collect();
+    assert_eq!(names, ["z", "add", "ask_human", "s__a"]);
+}
