@@ -1,0 +1,102 @@
+//! From the errors of SQLite and the system to those of a store.
+
+use rusqlite::ErrorCode;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use weftwork_store::StoreError;
+
+/// A failure inside a transaction: one of the store's own, or one of SQLite that still lacks the
+/// name of the database.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    Store(StoreError),
+    Sqlite(rusqlite::Error),
+}
+
+/// What work on a connection gives.
+pub(crate) type Done<T> = Result<T, Fail>;
+
+impl From<StoreError> for Fail {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for Fail {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// The database as errors name it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) name: Arc<str>,
+    pub(crate) busy_timeout_ms: u64,
+}
+
+impl Place {
+    pub(crate) fn name(&self) -> String {
+        self.name.as_ref().to_owned()
+    }
+
+    pub(crate) fn fail(&self, fail: Fail) -> StoreError {
+        match fail {
+            Fail::Store(error) => error,
+            Fail::Sqlite(error) => self.sqlite(&error),
+        }
+    }
+
+    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> StoreError {
+        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: false }
+    }
+
+    pub(crate) fn locked(&self) -> StoreError {
+        StoreError::Locked { place: self.name(), waited_ms: self.busy_timeout_ms }
+    }
+
+    fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
+        let (place, reason) = (self.name(), reason(error));
+        let Some(code) = error.sqlite_error_code() else {
+            // A column of another type, or a missing row: the file was written by something else.
+            return StoreError::Corrupt { place: format!("store `{place}`"), what: reason };
+        };
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.locked(),
+            ErrorCode::DiskFull => StoreError::Full { place, reason },
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+                StoreError::ReadOnly { place, reason }
+            }
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                StoreError::Corrupt { place: format!("store `{place}`"), what: reason }
+            }
+            ErrorCode::SystemIoFailure => {
+                StoreError::Unavailable { place, reason, retriable: true }
+            }
+            _ => self.unavailable(reason),
+        }
+    }
+
+    pub(crate) fn io(&self, what: &Path, error: &io::Error) -> StoreError {
+        let (place, reason) = (self.name(), format!("`{}`: {error}", what.display()));
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly { place, reason }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::Full { place, reason }
+            }
+            _ => self.unavailable(reason),
+        }
+    }
+}
+
+/// What SQLite said, without the names of our statements.
+fn reason(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
+}

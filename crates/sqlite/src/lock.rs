@@ -1,0 +1,144 @@
+//! Who is alive, told by the operating system.
+//!
+//! A worker holds an exclusive lock on a file of its own beside the database for as long as its
+//! process lives. Whoever can lock that file knows that the process is gone, and need not wait for
+//! the lease to run out. Without the file nothing is known, and the lease decides.
+
+use crate::error::Place;
+use crate::open::private_file;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weftwork_store::StoreError;
+use weftwork_types::WorkerId;
+
+/// How often to start anew when a cleaner removes the file between making and locking it.
+const TRIES: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Locks {
+    path: PathBuf,
+    place: Place,
+    held: Mutex<BTreeMap<WorkerId, File>>,
+}
+
+impl Locks {
+    pub(crate) fn new(path: &Path, place: Place) -> Self {
+        Self { path: path.to_owned(), place, held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<WorkerId, File>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock of a worker of this process; does nothing when it has it.
+    pub(crate) fn hold(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let mut held = self.held();
+        if held.contains_key(worker) {
+            return Ok(());
+        }
+        let path = self.file_of(worker);
+        for _ in 0..TRIES {
+            let opened = private_file(OpenOptions::new().write(true).create(true).truncate(false))
+                .open(&path);
+            let file = opened.map_err(|error| self.place.io(&path, &error))?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => {
+                    held.insert(worker.clone(), file);
+                    return Ok(());
+                }
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(self.taken(worker)),
+                Err(TryLockError::Error(error)) => return Err(self.place.io(&path, &error)),
+            }
+        }
+        Err(self.taken(worker))
+    }
+
+    fn taken(&self, worker: &WorkerId) -> StoreError {
+        StoreError::Unavailable {
+            place: self.place.name(),
+            reason: format!("worker `{worker}` is alive in another process"),
+            retriable: true,
+        }
+    }
+
+    /// Whether the worker's process is known to be gone.
+    pub(crate) fn is_gone(&self, worker: &WorkerId) -> bool {
+        !self.held().contains_key(worker) && is_free(&self.file_of(worker))
+    }
+
+    /// Gives a worker's lock up and removes the file. Only for a worker that is retired or gone.
+    pub(crate) fn forget(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        let path = self.file_of(worker);
+        // The file goes before the lock, so that nobody locks a file that is about to go.
+        let removed = remove(&path);
+        drop(self.held().remove(worker));
+        removed.map_err(|error| self.place.io(&path, &error))
+    }
+
+    /// The workers whose files lie here and whose processes are gone.
+    pub(crate) fn gone(&self) -> Result<Vec<WorkerId>, StoreError> {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let io = |error| self.place.io(folder, &error);
+        let mut gone = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            if let Some(worker) = name.to_str().and_then(|name| self.worker_of(name))
+                && self.is_gone(&worker)
+            {
+                gone.push(worker);
+            }
+        }
+        Ok(gone)
+    }
+
+    fn prefix(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        format!("{}.worker-", name.to_string_lossy())
+    }
+
+    fn file_of(&self, worker: &WorkerId) -> PathBuf {
+        // A colon is not allowed in file names everywhere; a percent sign is not allowed in ids.
+        let id = worker.as_str().replace(':', "%3A");
+        self.path.with_file_name(format!("{}{id}.lock", self.prefix()))
+    }
+
+    fn worker_of(&self, file: &str) -> Option<WorkerId> {
+        let id = file.strip_prefix(&self.prefix())?.strip_suffix(".lock")?;
+        WorkerId::new(id.replace("%3A", ":")).ok()
+    }
+}
+
+/// Whether the file is there and nobody holds it. A shared lock, so that two who look at the same
+/// time do not take each other for the owner.
+fn is_free(path: &Path) -> bool {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.is_ok_and(|file| file.try_lock_shared().is_ok())
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// An open file cannot be removed here.
+#[cfg(not(unix))]
+fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
+}

@@ -1,0 +1,162 @@
+//! Opening the file.
+
+use crate::error::{Done, Fail, Place};
+use crate::schema::{self, Owner};
+use crate::store::{Durability, Options};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+use weftwork_store::StoreError;
+
+/// How long to wait between two tries to switch a new file to write-ahead logging.
+const SWITCH_PAUSE_MS: u64 = 10;
+/// Prepared statements kept per connection; more than there are in this crate.
+const STATEMENTS_MAX: usize = 96;
+/// What the log is cut back to after a burst, in bytes.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+
+/// Opens the connection that writes; makes file and folder when there are none.
+pub(crate) fn writer(
+    path: &Path,
+    place: &Place,
+    options: &Options,
+) -> Result<Connection, StoreError> {
+    make_file(path, place)?;
+    let set_up = || -> Done<Connection> {
+        let mut conn = connect(path, place)?;
+        match schema::owner(&conn)? {
+            Owner::Us => {}
+            Owner::Nobody => new_file(&conn)?,
+            Owner::Other(id) => return Err(foreign(place, id).into()),
+        }
+        log_ahead(&conn, place)?;
+        configure(&conn, options)?;
+        schema::migrate(&mut conn, place)?;
+        Ok(conn)
+    };
+    set_up().map_err(|fail| match &fail {
+        // The file itself could be opened for writing, so it is its folder that cannot be.
+        Fail::Sqlite(error)
+            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen) =>
+        {
+            StoreError::ReadOnly {
+                place: place.name(),
+                reason: "the folder does not take the log and the locks beside the file".to_owned(),
+            }
+        }
+        _ => place.fail(fail),
+    })
+}
+
+/// Opens a connection that only reads a file which [`writer`] has opened before.
+pub(crate) fn reader(path: &Path, place: &Place) -> Result<Connection, StoreError> {
+    let set_up = || -> Done<Connection> {
+        let conn = connect(path, place)?;
+        conn.pragma_update(None, "query_only", true)?;
+        Ok(conn)
+    };
+    set_up().map_err(|fail| place.fail(fail))
+}
+
+fn connect(path: &Path, place: &Place) -> Done<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(Duration::from_millis(place.busy_timeout_ms))?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(conn)
+}
+
+fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        private_folder().create(folder).map_err(|error| place.io(folder, &error))?;
+    }
+    if path.is_dir() {
+        return Err(place.unavailable("it is a folder; name a file in it"));
+    }
+    match private_file(OpenOptions::new().write(true).create_new(true)).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => writable(path, place),
+        Err(error) => Err(place.io(path, &error)),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn writable(path: &Path, place: &Place) -> Result<(), StoreError> {
+    let opened: std::io::Result<File> = OpenOptions::new().read(true).write(true).open(path);
+    opened.map(drop).map_err(|error| place.io(path, &error))
+}
+
+fn private_folder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Only the user who makes the file may read it: it holds whole conversations. SQLite gives the
+/// files beside it the same mode.
+pub(crate) fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+/// Must come before anything is written: later it would need a rewrite of the whole file.
+fn new_file(conn: &Connection) -> Done<()> {
+    Ok(conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?)
+}
+
+/// Switches to write-ahead logging. Two processes that open a new file at the same time may get
+/// in each other's way here without SQLite waiting by itself.
+fn log_ahead(conn: &Connection, place: &Place) -> Done<()> {
+    let mut tries = place.busy_timeout_ms / SWITCH_PAUSE_MS;
+    conn.busy_timeout(Duration::ZERO)?;
+    loop {
+        let mode = conn
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(mode) if mode == "wal" => break,
+            Ok(mode) => {
+                let reason = format!("it cannot use a write-ahead log, only `{mode}`");
+                return Err(place.unavailable(reason).into());
+            }
+            Err(error) if is_busy(&error) && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(SWITCH_PAUSE_MS));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(conn.busy_timeout(Duration::from_millis(place.busy_timeout_ms))?)
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+}
+
+fn configure(conn: &Connection, options: &Options) -> Done<()> {
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    conn.pragma_update(None, "foreign_keys", true)?;
+    let limit = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    conn.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, limit)?;
+    if let Some(bytes) = options.size_bytes_max {
+        let page: u64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let pages = i64::try_from(bytes / page.max(1)).unwrap_or(i64::MAX);
+        conn.pragma_update_and_check(None, "max_page_count", pages.max(1), limit)?;
+    }
+    Ok(())
+}
+
+fn foreign(place: &Place, id: i64) -> StoreError {
+    place.unavailable(format!(
+        "it is a database of another program (application id {id}, expected {}); name another file",
+        schema::APPLICATION_ID
+    ))
+}

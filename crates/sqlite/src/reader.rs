@@ -1,0 +1,87 @@
+//! The connections that read.
+
+use crate::error::{Done, Place};
+use crate::open;
+use futures_channel::oneshot;
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use weftwork_store::StoreError;
+
+/// A slow read must not hold up the others.
+const THREADS: usize = 2;
+
+type Job = Box<dyn FnOnce(&Connection) + Send>;
+
+#[derive(Debug)]
+pub(crate) struct Readers {
+    jobs: Option<Sender<Job>>,
+    handles: Vec<JoinHandle<()>>,
+    place: Place,
+}
+
+impl Readers {
+    pub(crate) fn open(path: &Path, place: &Place) -> Result<Self, StoreError> {
+        let (jobs, waiting) = channel::<Job>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let mut readers = Self { jobs: Some(jobs), handles: Vec::new(), place: place.clone() };
+        for number in 0..THREADS {
+            let conn = open::reader(path, place)?;
+            let waiting = waiting.clone();
+            let spawned = std::thread::Builder::new()
+                .name(format!("weft-db-read-{number}"))
+                .spawn(move || serve(&conn, &waiting));
+            let handle = spawned
+                .map_err(|error| place.unavailable(format!("no thread for reading: {error}")))?;
+            readers.handles.push(handle);
+        }
+        Ok(readers)
+    }
+
+    /// Does the work in a transaction of its own, so that it sees one state of the store.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let place = self.place.clone();
+        let job: Job = Box::new(move |conn| {
+            let result = transaction(conn, work).map_err(|fail| place.fail(fail));
+            // Nobody may be waiting any more.
+            drop(reply.send(result));
+        });
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let ended = || self.place.unavailable("its reading threads have ended");
+        if !sent {
+            return Err(ended());
+        }
+        answer.await.map_err(|_| ended())?
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        for handle in self.handles.drain(..) {
+            // A thread fails only if a job panicked, which was reported where it happened.
+            drop(handle.join());
+        }
+    }
+}
+
+fn serve(conn: &Connection, waiting: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        job(conn);
+    }
+}
+
+fn transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> Done<T>) -> Done<T> {
+    let snapshot = conn.unchecked_transaction()?;
+    let value = work(&snapshot)?;
+    snapshot.finish()?;
+    Ok(value)
+}

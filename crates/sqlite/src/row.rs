@@ -1,0 +1,178 @@
+//! From values to columns and back.
+
+use crate::error::Done;
+use rusqlite::types::FromSql;
+use rusqlite::{OptionalExtension, Params, Row};
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::str::FromStr;
+use weftwork_store::StoreError;
+use weftwork_types::canonical::{self, Hash};
+
+/// Where something lies: the table and the key.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) table: &'static str,
+    pub(crate) key: &'a dyn Display,
+}
+
+impl<'a> At<'a> {
+    pub(crate) fn new(table: &'static str, key: &'a dyn Display) -> Self {
+        Self { table, key }
+    }
+
+    pub(crate) fn corrupt(&self, what: impl Into<String>) -> StoreError {
+        let Self { table, key } = self;
+        StoreError::Corrupt { place: format!("table `{table}`, {key}"), what: what.into() }
+    }
+
+    /// Reads a column as it is.
+    pub(crate) fn plain<T: FromSql>(&self, row: &Row<'_>, column: &str) -> Result<T, StoreError> {
+        row.get(column).map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
+    }
+
+    /// Reads a column of JSON.
+    pub(crate) fn json<T: DeserializeOwned>(
+        &self,
+        row: &Row<'_>,
+        column: &str,
+    ) -> Result<T, StoreError> {
+        let text: String = self.plain(row, column)?;
+        self.parse(&text, column)
+    }
+
+    /// Reads a column of JSON that may be empty.
+    pub(crate) fn maybe_json<T: DeserializeOwned>(
+        &self,
+        row: &Row<'_>,
+        column: &str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.plain(row, column)?;
+        text.map(|text| self.parse(&text, column)).transpose()
+    }
+
+    fn parse<T: DeserializeOwned>(&self, text: &str, column: &str) -> Result<T, StoreError> {
+        serde_json::from_str(text)
+            .map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
+    }
+
+    /// Reads a column that holds the name of a variant.
+    pub(crate) fn word<T: DeserializeOwned>(
+        &self,
+        row: &Row<'_>,
+        column: &str,
+    ) -> Result<T, StoreError> {
+        let text: String = self.plain(row, column)?;
+        let word = T::deserialize(text.as_str().into_deserializer());
+        word.map_err(|error: value::Error| self.corrupt(format!("column `{column}`: {error}")))
+    }
+
+    /// Reads a column that holds a text id.
+    pub(crate) fn id<T: FromStr<Err: Display>>(
+        &self,
+        row: &Row<'_>,
+        column: &str,
+    ) -> Result<T, StoreError> {
+        let text: String = self.plain(row, column)?;
+        text.parse().map_err(|error: T::Err| self.corrupt(format!("column `{column}`: {error}")))
+    }
+
+    /// Reads a column that holds an id of 128 bits.
+    pub(crate) fn bits(&self, row: &Row<'_>, column: &str) -> Result<u128, StoreError> {
+        self.plain::<[u8; 16]>(row, column).map(u128::from_be_bytes)
+    }
+
+    /// Reads a column that holds an id of 128 bits or nothing.
+    pub(crate) fn maybe_bits(
+        &self,
+        row: &Row<'_>,
+        column: &str,
+    ) -> Result<Option<u128>, StoreError> {
+        Ok(self.plain::<Option<[u8; 16]>>(row, column)?.map(u128::from_be_bytes))
+    }
+
+    /// Reads a column that holds a hash.
+    pub(crate) fn hash(&self, row: &Row<'_>, column: &str) -> Result<Hash, StoreError> {
+        self.plain(row, column).map(Hash)
+    }
+
+    /// Compares a row's checksum with the one that its fields have now.
+    pub(crate) fn verify(&self, row: &Row<'_>, expected: [u8; 16]) -> Result<(), StoreError> {
+        let stored: [u8; 16] = self.plain(row, "checksum")?;
+        if stored == expected {
+            return Ok(());
+        }
+        Err(self.corrupt("the row does not match its checksum"))
+    }
+}
+
+/// The first half of the SHA-256 of some fields. Each is preceded by its length, so that bytes
+/// cannot wander from one field to the next.
+pub(crate) fn checksum(fields: &[&[u8]]) -> [u8; 16] {
+    let bytes = fields.iter().map(|field| 8 + field.len()).sum();
+    let mut all = Vec::with_capacity(bytes);
+    for field in fields {
+        all.extend_from_slice(&(field.len() as u64).to_be_bytes());
+        all.extend_from_slice(field);
+    }
+    let hash = canonical::hash_bytes(&all).0;
+    std::array::from_fn(|i| hash[i])
+}
+
+/// A value as JSON text.
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
+}
+
+/// The name of a variant, as serde writes it.
+pub(crate) fn word<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    let text = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
+    String::deserialize(text).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> StoreError {
+    StoreError::Conflict {
+        place: "a record".to_owned(),
+        expected: "a value that has a JSON form".to_owned(),
+        found: error.to_string(),
+    }
+}
+
+/// A count as SQLite holds it. Greater ones cannot be told apart, nor reached.
+pub(crate) fn int(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}
+
+/// Runs a query for at most one row.
+pub(crate) fn one<T>(
+    conn: &rusqlite::Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Done<T>,
+) -> Done<Option<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let found = statement.query_row(params, |row| Ok(read(row))).optional()?;
+    found.transpose()
+}
+
+/// Runs a query for all its rows.
+pub(crate) fn all<T>(
+    conn: &rusqlite::Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Done<T>,
+) -> Done<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// Runs a statement and returns how many rows it changed.
+pub(crate) fn execute(conn: &rusqlite::Connection, sql: &str, params: impl Params) -> Done<usize> {
+    Ok(conn.prepare_cached(sql)?.execute(params)?)
+}

@@ -1,0 +1,80 @@
+//! The formats of the file, and the way from each to the next.
+
+use crate::error::{Done, Place};
+use rusqlite::{Connection, TransactionBehavior};
+use weftwork_store::StoreError;
+
+/// Marks the file as ours: `weft` in ASCII.
+pub(crate) const APPLICATION_ID: i64 = 0x7765_6674;
+
+/// Each entry brings the file to the format of its index, in one transaction. The file's
+/// `user_version` is the number of entries that were applied, so a process that died on the way
+/// goes on where it stopped.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+
+/// The newest format this program knows.
+pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Nobody's: there is nothing in it.
+    Nobody,
+    Us,
+    /// Another program's, with its application id.
+    Other(i64),
+}
+
+pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
+    let id = pragma(conn, "application_id")?;
+    let objects: i64 =
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (id, objects) {
+        (APPLICATION_ID, _) => Owner::Us,
+        (0, 0) if pragma(conn, "user_version")? == 0 => Owner::Nobody,
+        _ => Owner::Other(id),
+    })
+}
+
+/// Brings the file to the newest format.
+pub(crate) fn migrate(conn: &mut Connection, place: &Place) -> Done<()> {
+    loop {
+        let applied = applied(conn, place)?;
+        let Some(sql) = MIGRATIONS.get(applied) else { return Ok(()) };
+        let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have been faster while we waited for the lock.
+        if self::applied(&work, place)? == applied {
+            work.execute_batch(sql)?;
+            work.execute(
+                "INSERT INTO meta (key, value) VALUES ('format', ?1)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                [i64::try_from(applied).unwrap_or(i64::MAX)],
+            )?;
+            work.pragma_update(None, "user_version", applied + 1)?;
+            work.pragma_update(None, "application_id", APPLICATION_ID)?;
+        }
+        work.commit()?;
+    }
+}
+
+fn applied(conn: &Connection, place: &Place) -> Done<usize> {
+    let found = pragma(conn, "user_version")?;
+    match usize::try_from(found) {
+        Ok(applied) if applied <= MIGRATIONS.len() => Ok(applied),
+        Ok(_) => Err(StoreError::Newer {
+            place: place.name(),
+            found: u32::try_from(found - 1).unwrap_or(u32::MAX),
+            known: u32::try_from(FORMAT).unwrap_or(u32::MAX),
+        }
+        .into()),
+        Err(_) => Err(StoreError::Corrupt {
+            place: format!("store `{}`, user_version", place.name),
+            what: format!("it is {found}, expected 0 or more"),
+        }
+        .into()),
+    }
+}
+
+fn pragma(conn: &Connection, name: &str) -> Done<i64> {
+    Ok(conn.pragma_query_value(None, name, |row| row.get(0))?)
+}

@@ -1,0 +1,81 @@
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::threads;
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+use weftwork_store::table::{ReadInterrupts, Result};
+use weftwork_store::{InterruptRow, rule};
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::run::RunRef;
+use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
+
+impl ReadInterrupts for SqliteStore {
+    fn interrupts<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
+            row::all(conn, sql, params![org.as_str(), thread.as_str()], |row| read(row, &thread))
+        })
+    }
+}
+
+fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
+    let name = format!("thread `{thread}`");
+    let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
+    let name = format!("thread `{thread}`, interrupt `{id}`");
+    let at = At::new("interrupts", &name);
+    Ok(InterruptRow {
+        interrupt: at.json(row, "interrupt")?,
+        run: at.id(row, "run")?,
+        answer: at.maybe_json(row, "answer")?,
+        closed: at.plain(row, "closed")?,
+    })
+}
+
+/// Gives answers to open questions; fails at the first that is not open.
+pub(crate) fn answer(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    answers: &BTreeMap<InterruptId, Answer>,
+) -> Done<()> {
+    for (id, answer) in answers {
+        let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 AND id = ?3";
+        let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
+        let asked = row::one(conn, sql, key, |row| read(row, thread))?;
+        rule::check_answerable(*id, asked.as_ref())?;
+        let sql = "UPDATE interrupts SET answer = ?4 WHERE org = ?1 AND thread = ?2 AND id = ?3";
+        let answer = row::json(answer)?;
+        let values = params![org.as_str(), thread.as_str(), id.0.to_be_bytes(), answer];
+        row::execute(conn, sql, values)?;
+    }
+    Ok(())
+}
+
+/// Closes all open questions of a thread.
+pub(crate) fn close(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    let sql = "UPDATE interrupts SET closed = 1
+               WHERE org = ?1 AND thread = ?2 AND answer IS NULL AND closed = 0";
+    row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
+    Ok(())
+}
+
+/// Opens a question, unless it was answered before.
+pub(crate) fn ask(conn: &Connection, org: &OrgId, at: &RunRef, interrupt: &Interrupt) -> Done<()> {
+    let sql = "INSERT INTO interrupts (org, thread, id, run, interrupt, closed)
+               VALUES (?1, ?2, ?3, ?4, ?5, 0)
+               ON CONFLICT (org, thread, id) DO UPDATE
+                   SET run = excluded.run, interrupt = excluded.interrupt, closed = 0
+                   WHERE answer IS NULL";
+    let id = interrupt.id.0.to_be_bytes();
+    let record = row::json(interrupt)?;
+    let values = params![org.as_str(), at.thread.as_str(), id, at.run.as_str(), record];
+    row::execute(conn, sql, values)?;
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! One file per table. Each has the trait of the store, and the work that goes on inside a
+//! transaction.
+
+pub(crate) mod calls;
+pub(crate) mod commit;
+pub(crate) mod events;
+pub(crate) mod interrupts;
+pub(crate) mod runs;
+pub(crate) mod steps;
+pub(crate) mod threads;
+pub(crate) mod usage;
+pub(crate) mod workers;

@@ -1,0 +1,275 @@
+use crate::error::Done;
+use crate::lock::Locks;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::{commit, interrupts, threads, workers};
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+use weftwork_store::table::{ReadRuns, Result, WriteRuns};
+use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, rule};
+use weftwork_types::interrupt::Answer;
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::{
+    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+};
+
+impl ReadRuns for SqliteStore {
+    fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.read(move |conn| expect(conn, &org, &at))
+    }
+
+    fn runs<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
+            row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+        })
+    }
+
+    fn orphans(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        let locks = self.locks();
+        self.read(move |conn| orphans(conn, &locks, now, limit))
+    }
+}
+
+impl WriteRuns for SqliteStore {
+    fn create_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        let who = who.clone();
+        self.write(move |conn| match earlier(conn, &who.org, &run)? {
+            Some(row) => Ok(row),
+            None => create(conn, &who, run, &answers),
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        worker: &'a WorkerId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
+        let (org, at, worker, locks) = (who.org.clone(), at.clone(), worker.clone(), self.locks());
+        self.write(move |conn| {
+            let row = expect(conn, &org, &at)?;
+            if row.status.is_final() {
+                return Err(rule::missing("run", &at.run).into());
+            }
+            if let Some(holder) = &row.worker
+                && workers::is_alive(conn, &locks, holder, now)?
+            {
+                return Err(rule::busy(&at).into());
+            }
+            claim(conn, &org, row, worker, now)
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        commit: Commit,
+    ) -> BoxFuture<'a, Result<Committed>> {
+        let (org, claim) = (who.org.clone(), claim.clone());
+        self.write(move |conn| commit::commit(conn, &org, &claim, commit))
+    }
+
+    fn request_cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.write(move |conn| {
+            let sql = "UPDATE runs SET cancel_requested = 1
+                       WHERE org = ?1 AND id = ?2 AND thread = ?3
+                         AND status IN ('pending', 'running')";
+            let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
+            match row::execute(conn, sql, key)? {
+                0 => Err(rule::missing("run", &at.run).into()),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+fn claim(
+    conn: &Connection,
+    org: &OrgId,
+    mut run: RunRow,
+    worker: WorkerId,
+    now: Timestamp,
+) -> Done<(Claim, RunRow)> {
+    run.status = RunStatus::Running;
+    run.fence += 1;
+    let at = run.new.at.clone();
+    let status = row::word(&run.status)?;
+    let sql = "UPDATE runs SET status = ?3, worker = ?4, fence = ?5 WHERE org = ?1 AND id = ?2";
+    let fence = row::int(run.fence);
+    let values = params![org.as_str(), at.run.as_str(), status, worker.as_str(), fence];
+    row::execute(conn, sql, values)?;
+    let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), status, now.0])?;
+    run.worker = Some(worker.clone());
+    Ok((Claim { at, worker, fence: run.fence }, run))
+}
+
+/// The run of an earlier request under the same key or run id.
+fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>> {
+    if let Some(key) = &new.options.idempotency_key {
+        let sql = "SELECT * FROM runs WHERE org = ?1 AND idempotency_key = ?2";
+        if let Some(row) = row::one(conn, sql, params![org.as_str(), key], read)? {
+            let same = rule::same_request(&row.new, new);
+            return if same { Ok(Some(row)) } else { Err(rule::key_reused(key).into()) };
+        }
+    }
+    let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
+    let found = row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], read)?;
+    match found {
+        Some(row) if !rule::same_request(&row.new, new) => Err(rule::run_id_reused(&new.at).into()),
+        found => Ok(found),
+    }
+}
+
+fn create(
+    conn: &Connection,
+    who: &Principal,
+    new: NewRun,
+    answers: &BTreeMap<InterruptId, Answer>,
+) -> Done<RunRow> {
+    if let Some(open) = open_run(conn, &who.org, &new.at.thread)? {
+        return Err(rule::busy(&open).into());
+    }
+    interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
+    let status = row::word(&RunStatus::Pending)?;
+    let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+               ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
+                   status = excluded.status, updated_at = excluded.updated_at";
+    let (org, thread, created_at) = (who.org.as_str(), new.at.thread.as_str(), new.created_at.0);
+    row::execute(conn, sql, params![org, thread, new.graph, status, created_at])?;
+    let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
+                   idempotency_key, created_at, status, fence, cancel_requested)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0)";
+    let values = params![
+        org,
+        new.at.run.as_str(),
+        thread,
+        who.subject,
+        new.graph,
+        row::json(&new.caller)?,
+        row::json(&new.input)?,
+        row::json(&new.options)?,
+        new.options.idempotency_key,
+        created_at,
+        status,
+    ];
+    row::execute(conn, sql, values)?;
+    Ok(RunRow {
+        new,
+        status: RunStatus::Pending,
+        worker: None,
+        fence: 0,
+        outcome: None,
+        ended_at: None,
+        cancel_requested: false,
+    })
+}
+
+fn orphans(
+    conn: &Connection,
+    locks: &Locks,
+    now: Timestamp,
+    limit: usize,
+) -> Done<Vec<(Principal, RunRow)>> {
+    let sql = "SELECT * FROM runs WHERE status IN ('pending', 'running')
+               ORDER BY created_at, rowid";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut alive = BTreeMap::new();
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let Some(row) = rows.next()? else { break };
+        let name = Named::of(row)?;
+        let at = name.at();
+        if let Some(worker) = at.plain::<Option<String>>(row, "worker")? {
+            let known = alive.get(&worker).copied();
+            let is_alive = match known {
+                Some(known) => known,
+                None => workers::is_alive(conn, locks, &at.id(row, "worker")?, now)?,
+            };
+            alive.insert(worker, is_alive);
+            if is_alive {
+                continue;
+            }
+        }
+        let who = Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? };
+        found.push((who, read(row)?));
+    }
+    Ok(found)
+}
+
+/// The unfinished run of a thread.
+pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<RunRef>> {
+    let sql = "SELECT id FROM runs
+               WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running')";
+    row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
+        let run: RunId = Named::of(row)?.at().id(row, "id")?;
+        Ok(RunRef { thread: thread.clone(), run })
+    })
+}
+
+fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow> {
+    let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
+    let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
+    Ok(row::one(conn, sql, key, read)?.ok_or_else(|| rule::missing("run", &at.run))?)
+}
+
+/// A row's name for messages.
+struct Named(String);
+
+impl Named {
+    fn of(row: &Row<'_>) -> Done<Self> {
+        Ok(Self(format!("run `{}`", row.get::<_, String>("id")?)))
+    }
+
+    fn at(&self) -> At<'_> {
+        At::new("runs", &self.0)
+    }
+}
+
+fn read(row: &Row<'_>) -> Done<RunRow> {
+    let name = Named::of(row)?;
+    let at = name.at();
+    let worker: Option<String> = at.plain(row, "worker")?;
+    Ok(RunRow {
+        new: NewRun {
+            at: RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? },
+            graph: at.plain(row, "graph")?,
+            caller: at.json(row, "caller")?,
+            input: at.json(row, "input")?,
+            options: at.json(row, "options")?,
+            created_at: Timestamp(at.plain(row, "created_at")?),
+        },
+        status: at.word(row, "status")?,
+        worker: worker.map(|_| at.id(row, "worker")).transpose()?,
+        fence: at.plain(row, "fence")?,
+        outcome: at.maybe_json(row, "outcome")?,
+        ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
+        cancel_requested: at.plain(row, "cancel_requested")?,
+    })
+}

@@ -1,0 +1,87 @@
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::runs;
+use rusqlite::{Connection, Row, params};
+use weftwork_store::table::{ReadThreads, Result, WriteThreads};
+use weftwork_store::{ThreadRow, rule};
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
+
+/// The most pages given back to the system after a thread was deleted, so that others need not
+/// wait long for the lock. The rest is used again or given back the next time.
+const PAGES_GIVEN_BACK_MAX: u32 = 2_000;
+
+impl ReadThreads for SqliteStore {
+    fn thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        let (org, id) = (who.org.clone(), id.clone());
+        self.read(move |conn| {
+            let sql = "SELECT * FROM threads WHERE org = ?1 AND id = ?2";
+            let found = row::one(conn, sql, params![org.as_str(), id.as_str()], read)?;
+            Ok(found.ok_or_else(|| rule::missing("thread", &id))?)
+        })
+    }
+
+    fn threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
+        let org = who.org.clone();
+        self.read(move |conn| {
+            let sql = "SELECT * FROM threads WHERE org = ?1
+                       ORDER BY updated_at DESC, id DESC LIMIT ?2 OFFSET ?3";
+            row::all(conn, sql, params![org.as_str(), row::int(limit), row::int(offset)], read)
+        })
+    }
+}
+
+impl WriteThreads for SqliteStore {
+    fn delete_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, id) = (who.org.clone(), id.clone());
+        self.write(move |conn| delete(conn, &org, &id))
+    }
+}
+
+fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
+    expect(conn, org, id)?;
+    if let Some(open) = runs::open_run(conn, org, id)? {
+        return Err(rule::busy(&open).into());
+    }
+    // Everything else of the thread goes with it, by foreign keys.
+    let sql = "DELETE FROM threads WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), id.as_str()])?;
+    // One row per page: the pragma works only as far as it is read.
+    let sql = format!("PRAGMA incremental_vacuum({PAGES_GIVEN_BACK_MAX})");
+    row::all(conn, &sql, [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Fails when there is no such thread.
+pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
+    let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2";
+    let found = row::one(conn, sql, params![org.as_str(), id.as_str()], |_| Ok(()))?;
+    Ok(found.ok_or_else(|| rule::missing("thread", id))?)
+}
+
+fn read(row: &Row<'_>) -> Done<ThreadRow> {
+    let key: String = row.get("id")?;
+    let name = format!("thread `{key}`");
+    let at = At::new("threads", &name);
+    Ok(ThreadRow {
+        id: at.id(row, "id")?,
+        graph: at.plain(row, "graph")?,
+        status: at.word(row, "status")?,
+        head: at.maybe_bits(row, "head")?.map(CheckpointId),
+        created_at: Timestamp(at.plain(row, "created_at")?),
+        updated_at: Timestamp(at.plain(row, "updated_at")?),
+    })
+}

@@ -1,0 +1,70 @@
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::threads;
+use rusqlite::{Row, params};
+use weftwork_store::UsageRow;
+use weftwork_store::table::{ReadUsage, Result, WriteUsage};
+use weftwork_types::{BoxFuture, Principal, RunId, ThreadId};
+
+impl ReadUsage for SqliteStore {
+    fn usage_of_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            let sql = "SELECT usage.* FROM runs
+                       JOIN usage ON usage.org = runs.org AND usage.run = runs.id
+                       WHERE runs.org = ?1 AND runs.thread = ?2
+                       ORDER BY usage.started_at, usage.invocation";
+            row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+        })
+    }
+
+    fn usage_of_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        let (org, run) = (who.org.clone(), run.clone());
+        self.read(move |conn| {
+            let sql = "SELECT * FROM usage WHERE org = ?1 AND run = ?2
+                       ORDER BY started_at, invocation";
+            row::all(conn, sql, params![org.as_str(), run.as_str()], read)
+        })
+    }
+}
+
+impl WriteUsage for SqliteStore {
+    fn record_usage<'a>(
+        &'a self,
+        who: &'a Principal,
+        usage: UsageRow,
+    ) -> BoxFuture<'a, Result<()>> {
+        let org = who.org.clone();
+        self.write(move |conn| {
+            let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                       ON CONFLICT (org, invocation) DO NOTHING";
+            let values = params![
+                org.as_str(),
+                usage.fact.invocation_id.as_str(),
+                usage.caller.run.as_str(),
+                usage.fact.started_at.0,
+                row::json(&usage.caller)?,
+                row::json(&usage.fact)?,
+            ];
+            row::execute(conn, sql, values)?;
+            Ok(())
+        })
+    }
+}
+
+fn read(row: &Row<'_>) -> Done<UsageRow> {
+    let name = format!("invocation `{}`", row.get::<_, String>("invocation")?);
+    let at = At::new("usage", &name);
+    Ok(UsageRow { caller: at.json(row, "caller")?, fact: at.json(row, "fact")? })
+}

@@ -1,0 +1,57 @@
+use crate::error::Done;
+use crate::lock::Locks;
+use crate::row;
+use crate::store::SqliteStore;
+use rusqlite::{Connection, params};
+use weftwork_store::WorkerRow;
+use weftwork_store::table::{Result, Workers};
+use weftwork_types::{BoxFuture, Timestamp, WorkerId};
+
+impl Workers for SqliteStore {
+    fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
+        let locks = self.locks();
+        self.write(move |conn| {
+            // First the lock, so that nobody finds the row without it.
+            locks.hold(&worker.id)?;
+            let sql = "INSERT INTO workers (id, started_at, expires_at) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (id) DO UPDATE
+                           SET started_at = excluded.started_at, expires_at = excluded.expires_at";
+            let (started, expires) = (worker.started_at.0, worker.expires_at.0);
+            row::execute(conn, sql, params![worker.id.as_str(), started, expires])?;
+            Ok(())
+        })
+    }
+
+    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
+        let (locks, worker) = (self.locks(), worker.clone());
+        self.write(move |conn| forget(conn, &locks, &worker))
+    }
+}
+
+fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
+    row::execute(conn, "DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
+    // Should the transaction be lost, the worker has a row without a lock: the lease decides.
+    locks.forget(worker)?;
+    Ok(())
+}
+
+/// Removes the workers whose processes are gone.
+pub(crate) fn bury(conn: &Connection, locks: &Locks) -> Done<()> {
+    for worker in locks.gone()? {
+        forget(conn, locks, &worker)?;
+    }
+    Ok(())
+}
+
+/// Whether a worker is registered, its lease has not run out, and its process is not known to be
+/// gone.
+pub(crate) fn is_alive(
+    conn: &Connection,
+    locks: &Locks,
+    worker: &WorkerId,
+    now: Timestamp,
+) -> Done<bool> {
+    let sql = "SELECT expires_at FROM workers WHERE id = ?1";
+    let expires: Option<i64> = row::one(conn, sql, [worker.as_str()], |row| Ok(row.get(0)?))?;
+    Ok(expires.is_some_and(|expires| expires > now.0) && !locks.is_gone(worker))
+}

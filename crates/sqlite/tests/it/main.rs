@@ -1,0 +1,33 @@
+//! The SQLite store passes the conformance suite, agrees with the memory store, outlives kills,
+//! and says clearly what is wrong with a file.
+
+mod support;
+
+use std::sync::Arc;
+use support::{block_on, open};
+use weftwork_sqlite::{Durability, Options};
+use weftwork_store::Store;
+use weftwork_store::conformance::run_case;
+
+fn run(case: &str, durability: Durability) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options { durability, ..Options::default() };
+    let store: Arc<dyn Store> = Arc::new(open(&folder, &options));
+    block_on(run_case(case, || async { store.clone() }));
+}
+
+fn full(case: &str) {
+    run(case, Durability::Full);
+}
+
+fn normal(case: &str) {
+    run(case, Durability::Normal);
+}
+
+mod at_full {
+    weftwork_store::conformance_tests!(super::full);
+}
+
+mod at_normal {
+    weftwork_store::conformance_tests!(super::normal);
+}
