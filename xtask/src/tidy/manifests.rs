@@ -17,6 +17,15 @@ const BANNED: [(&str, &str); 2] = [
     ("aws-lc-sys", "it needs cmake; use the ring provider of rustls"),
     ("openssl-sys", "it needs the system's OpenSSL; use rustls"),
 ];
+/// Dependencies that only one crate of ours may name, and that crate: all HTTP goes through the
+/// guarded client.
+const HOMES: [(&str, &str); 5] = [
+    ("hyper", "egress"),
+    ("hyper-util", "egress"),
+    ("reqwest", "egress"),
+    ("rustls", "egress"),
+    ("ureq", "egress"),
+];
 /// What each crate takes over from the workspace.
 const INHERITED: [&str; 6] =
     ["version", "edition", "rust-version", "license", "repository", "publish"];
@@ -75,6 +84,20 @@ pub(super) fn dependencies(house: &House<'_>) -> Vec<Offence> {
         (count > most).then(|| Offence::of(&one.manifest_path, message))
     });
     over.collect()
+}
+
+pub(super) fn homes(house: &House<'_>) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for one in &house.crates.all {
+        let external = one.external();
+        let astray =
+            HOMES.iter().filter(|(name, home)| external.contains(name) && one.name != *home);
+        offences.extend(astray.map(|(name, home)| {
+            let message = format!("`{name}` is for `{home}` alone; go through its port");
+            Offence::of(&one.manifest_path, message)
+        }));
+    }
+    offences
 }
 
 pub(super) fn lockfile(house: &House<'_>) -> Vec<Offence> {

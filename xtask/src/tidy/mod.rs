@@ -93,6 +93,7 @@ const RULES: &[Rule] = &[
     Rule { name: "dependencies", check: manifests::dependencies },
     Rule { name: "errors", check: errors::check },
     Rule { name: "fences", check: texts::fences },
+    Rule { name: "homes", check: manifests::homes },
     Rule { name: "lockfile", check: manifests::lockfile },
     Rule { name: "machine", check: texts::machine },
     Rule { name: "manifests", check: manifests::manifests },
