@@ -1,6 +1,7 @@
 //! What a tool may fail with, and what can be wrong with tools, policies and the record of calls.
 
 use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
 use weftwork_types::port::{BudgetExceeded, JournalError};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
@@ -298,6 +299,13 @@ impl RunToolError {
             Self::RecordUnreadable { .. } => code::RECORD_UNREADABLE,
             Self::Budget(exceeded) => exceeded.code(),
         }
+    }
+
+    /// The error as it is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        let retriable = matches!(self, Self::NotRecorded(error) if error.source.retriable);
+        Fault::new(self.code(), self.to_string()).retriable(retriable)
     }
 }
 

@@ -1,0 +1,139 @@
+//! A small order desk: one tool that reads, one that changes something and counts.
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use weftwork_agents::ReactAgent;
+use weftwork_graph::Runtime;
+use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::Step;
+use weftwork_store::Store;
+use weftwork_store::memory::MemoryStore;
+use weftwork_tools::{Deps, Policy, ToolBox, tool};
+use weftwork_types::caller::Caller;
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::message::Message;
+use weftwork_types::port::GraphExecutor;
+use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::{InterruptId, Principal, ThreadId};
+
+/// How often orders were refunded.
+#[derive(Debug, Default)]
+pub(crate) struct Refunds(AtomicU32);
+
+/// Looks an order up.
+#[tool]
+fn lookup_order(order_id: String) -> String {
+    format!("order {order_id} is on its way")
+}
+
+/// Refunds an order.
+#[tool(effect = external_side_effect, on_unknown = idempotent)]
+fn refund_order(order_id: String, amount: u32, refunds: Deps<Refunds>) -> String {
+    refunds.0.0.fetch_add(1, Ordering::SeqCst);
+    format!("refunded {amount} for {order_id}")
+}
+
+/// An agent, its thread, and what it is played with.
+pub(crate) struct Desk {
+    pub(crate) model: Arc<ScriptedModel>,
+    pub(crate) refunds: Arc<Refunds>,
+    pub(crate) store: Arc<dyn Store>,
+    runtime: Runtime,
+}
+
+impl Desk {
+    pub(crate) async fn new(steps: Vec<Step>) -> Self {
+        Self::on(Arc::new(MemoryStore::new()), Arc::new(Refunds::default()), steps).await
+    }
+
+    /// The same thread in a process of its own.
+    pub(crate) async fn reopened(self, steps: Vec<Step>) -> Self {
+        Self::on(self.store, self.refunds, steps).await
+    }
+
+    async fn on(store: Arc<dyn Store>, refunds: Arc<Refunds>, steps: Vec<Step>) -> Self {
+        let model = Arc::new(ScriptedModel::from_steps(steps));
+        let tools = ToolBox::new()
+            .with(lookup_order)
+            .with(refund_order)
+            .with_ask_human()
+            .provide_shared(Arc::clone(&refunds));
+        let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
+        let graph = ReactAgent::new("desk", model.clone()).tools(tools).policy(policy).build();
+        let runtime = Runtime::builder(Arc::clone(&store))
+            .graph("test:desk", graph.expect("a sound agent"))
+            .open()
+            .await
+            .expect("opens");
+        Self { model, refunds, store, runtime }
+    }
+
+    pub(crate) fn refunded(&self) -> u32 {
+        self.refunds.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn run(&self, input: RunInput) -> (Vec<RunEvent>, RunFinal) {
+        let handle = self.runtime.execute(request(input)).await.expect("accepted");
+        let events = handle.events.collect().await;
+        (events, handle.outcome.await)
+    }
+
+    pub(crate) async fn say(&self, text: &str) -> (Vec<RunEvent>, RunFinal) {
+        let message = json!({
+            "id": format!("user-{}", text.len()),
+            "role": "user",
+            "parts": [{"type": "text", "text": text}],
+        });
+        self.run(RunInput::Start { input: json!({"messages": [message]}) }).await
+    }
+
+    pub(crate) async fn answer(&self, id: InterruptId, value: Value) -> (Vec<RunEvent>, RunFinal) {
+        self.run(RunInput::Resume { answers: BTreeMap::from([(id, value)]) }).await
+    }
+}
+
+fn request(input: RunInput) -> RunRequest {
+    RunRequest {
+        principal: Principal::local(),
+        caller: Caller::local("request").expect("valid id"),
+        graph: "test:desk".to_owned(),
+        thread: thread(),
+        input,
+        options: RunOptions::default(),
+    }
+}
+
+pub(crate) fn thread() -> ThreadId {
+    ThreadId::new("t").expect("valid id")
+}
+
+pub(crate) fn messages(outcome: &RunFinal) -> Vec<Message> {
+    match outcome {
+        RunFinal::Completed { output } => {
+            serde_json::from_value(output["messages"].clone()).expect("messages")
+        }
+        other => panic!("expected a completed run, got {other:?}"),
+    }
+}
+
+pub(crate) fn open(outcome: &RunFinal) -> Vec<InterruptId> {
+    match outcome {
+        RunFinal::Interrupted { interrupts } => interrupts.clone(),
+        other => panic!("expected an interrupted run, got {other:?}"),
+    }
+}
+
+/// Start and result events by tool call, in order.
+pub(crate) fn tool_events(events: &[RunEvent]) -> Vec<String> {
+    events
+        .iter()
+        .filter_map(|e| match &e.event {
+            AiEvent::ToolCallStart { tool_name, .. } => Some(format!("start {tool_name}")),
+            AiEvent::ToolCallResult { is_error, .. } => Some(format!("result error={is_error}")),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,5 @@
+//! The ReAct agent on scripted answers.
+#![expect(clippy::expect_used, reason = "a test says what it relies on")]
+
+mod desk;
+mod react;
