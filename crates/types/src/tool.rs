@@ -46,6 +46,7 @@ pub struct ToolSpec {
     /// What to do when a crash leaves its outcome unknown.
     pub on_unknown: UnknownOutcome,
     /// The members of the result that may be shown in streams and user interfaces.
+    /// `.` stands for the whole result, whatever its shape.
     /// `None` means nobody decided, and the call fails before it shows anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Vec<String>>,
