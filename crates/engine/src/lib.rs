@@ -9,6 +9,7 @@
 //! Source: the superstep model is Pregel's (Malewicz et al., 2010) in the form LangGraph gave it:
 //! channels with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
 
+mod board;
 pub mod channel;
 pub mod error;
 mod fold;
@@ -23,8 +24,8 @@ pub mod value;
 pub use channel::{Channel, Persist};
 pub use error::{EngineError, PlanProblem};
 pub use list::List;
-pub use machine::{Closed, Due, Machine};
-pub use plan::{ChannelIdx, Entry, NodeIdx, NodePlan, Plan, PlanBuilder};
+pub use machine::{Closed, Machine};
+pub use plan::{ChannelIdx, NodeIdx, NodePlan, Plan, PlanBuilder, TriggerIdx};
 pub use record::StepRecord;
 pub use task::{Goto, Task, TaskOutput, TaskPath};
 pub use value::{Slots, Value, Write};

@@ -1,11 +1,11 @@
 //! The superstep machine: a thread's state over a plan.
 
+use crate::board::{Board, Moves};
 use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::ids::{did_you_mean, task_id};
 use crate::plan::{ChannelIdx, NodeIdx, Plan};
-use crate::record::{StepRecord, StoredChange};
-use crate::task::{Arg, Goto, Task, TaskOutput, TaskPath};
+use crate::task::{Goto, Task, TaskOutput, TaskPath};
 use crate::value::{Slots, Value, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,37 +15,17 @@ use weftwork_types::CheckpointId;
 ///
 /// One superstep: [`tasks`](Self::tasks) names the tasks; the host runs them and
 /// [`close`](Self::close)s the step with their outputs. An input comes before the first step and
-/// shares its checkpoint.
+/// shares its checkpoint. Cloning keeps a checkpoint in memory: values are shared.
 ///
 /// **Invariant:** after an error of `close` or `input` the machine is void; rebuild it from the
 /// store, where nothing of the failed step was written.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    plan: Arc<Plan>,
-    slots: Slots,
-    due: Due,
-    step: i64,
-    head: Option<CheckpointId>,
-}
-
-/// What is due in the next superstep.
-#[derive(Debug, Clone, Default)]
-pub struct Due {
-    /// Nodes that edges, routes and joins lead to, by name.
-    pub pull: Vec<NodeIdx>,
-    /// Tasks that were sent.
-    pub sends: Vec<(NodeIdx, Arg)>,
-    /// The sources each join has seen, in the plan's order of joins.
-    pub joins: Vec<BTreeSet<NodeIdx>>,
-}
-
-/// A change of one channel.
-#[derive(Debug, Clone)]
-pub enum Change {
-    /// Its new value.
-    Value(Option<Value>),
-    /// The writes that were applied.
-    Writes(Vec<Write>),
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) slots: Slots,
+    pub(crate) board: Board,
+    pub(crate) step: i64,
+    pub(crate) head: Option<CheckpointId>,
 }
 
 /// A closed superstep.
@@ -53,10 +33,11 @@ pub enum Change {
 pub struct Closed {
     /// Its number.
     pub step: i64,
-    /// What changed.
-    pub changes: Vec<(ChannelIdx, Change)>,
-    /// What is due next.
-    pub due: Due,
+    /// The outputs in the order in which they were applied; without a task: the input.
+    pub outputs: Vec<(Option<Task>, TaskOutput)>,
+    /// The channels whose values changed, and their new values.
+    pub changed: Vec<(ChannelIdx, Option<Value>)>,
+    pub(crate) board: Board,
 }
 
 impl Machine {
@@ -64,8 +45,8 @@ impl Machine {
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
         let slots = Slots::new(plan.channels.iter().map(|c| c.channel.initial()).collect());
-        let due = Due { joins: vec![BTreeSet::new(); plan.joins.len()], ..Due::default() };
-        Self { plan, slots, due, step: -1, head: None }
+        let board = Board::new(&plan);
+        Self { plan, slots, board, step: -1, head: None }
     }
 
     /// The plan.
@@ -95,7 +76,7 @@ impl Machine {
     /// Whether nothing is due.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.due.pull.is_empty() && self.due.sends.is_empty()
+        self.board.sends().is_empty() && self.board.due(&self.plan).is_empty()
     }
 
     /// Names the checkpoint that holds the last closed superstep.
@@ -104,7 +85,7 @@ impl Machine {
     }
 
     /// Takes new input: what was due before is dropped, the writes are applied, and what follows
-    /// the start is due.
+    /// the start is due. Joins keep the sources that already arrived.
     ///
     /// # Errors
     /// [`EngineError`] when a write cannot be applied or a route leads nowhere.
@@ -113,29 +94,37 @@ impl Machine {
         writes: Vec<(ChannelIdx, Write)>,
         routes: Vec<Goto>,
     ) -> Result<Closed, EngineError> {
-        self.due = Due { joins: vec![BTreeSet::new(); self.plan.joins.len()], ..Due::default() };
-        let entry = self.plan.entry.clone();
-        let output = TaskOutput { writes, goto: routes };
-        self.advance(&[("the input", entry.as_slice(), None, &output)])
+        let dropped = self.tasks();
+        if !dropped.is_empty() {
+            let consumed = dropped.into_iter().flat_map(|task| task.triggers).collect();
+            self.lapse(&BTreeSet::new());
+            let plan = Arc::clone(&self.plan);
+            self.board.advance(&plan, Moves { consumed, bump: true, ..Moves::default() });
+        }
+        self.advance(vec![(None, TaskOutput { writes, goto: routes })])
     }
 
     /// The tasks of the next superstep in the order in which their writes apply.
     #[must_use]
     pub fn tasks(&self) -> Vec<Task> {
         let checkpoint = self.head.unwrap_or(CheckpointId(0));
-        let make = |node: NodeIdx, path: TaskPath, arg: Option<Arg>| Task {
-            id: task_id(checkpoint, self.step + 1, self.plan.node_name(node), &path.to_string()),
-            node,
-            path,
-            arg,
+        let id = |node: NodeIdx, path: TaskPath| {
+            task_id(checkpoint, self.step + 1, self.plan.node_name(node), &path.to_string())
         };
-        let pulls = self.due.pull.iter().map(|node| make(*node, TaskPath::Pull, None));
-        let sends = self
-            .due
-            .sends
-            .iter()
-            .zip(0u32..)
-            .map(|((node, arg), index)| make(*node, TaskPath::Push(index), Some(arg.clone())));
+        let pulls = self.board.due(&self.plan).into_iter().map(|(node, triggers)| Task {
+            id: id(node, TaskPath::Pull),
+            node,
+            path: TaskPath::Pull,
+            triggers,
+            arg: None,
+        });
+        let sends = self.board.sends().iter().zip(0u32..).map(|((node, arg), index)| Task {
+            id: id(*node, TaskPath::Push(index)),
+            node: *node,
+            path: TaskPath::Push(index),
+            triggers: Vec::new(),
+            arg: Some(arg.clone()),
+        });
         pulls.chain(sends).collect()
     }
 
@@ -157,161 +146,81 @@ impl Machine {
     ///
     /// # Errors
     /// [`EngineError`] when a write cannot be applied or a route leads nowhere.
-    pub fn close(&mut self, done: &[(Task, TaskOutput)]) -> Result<Closed, EngineError> {
-        let plan = Arc::clone(&self.plan);
-        self.due.pull.clear();
-        self.due.sends.clear();
-        let outputs: Vec<_> = done
-            .iter()
-            .filter_map(|(task, output)| {
-                let node = plan.nodes.get(task.node.0)?;
-                Some((node.name.as_str(), node.edges.as_slice(), Some(task.node), output))
-            })
-            .collect();
-        self.advance(&outputs)
+    pub fn close(&mut self, done: Vec<(Task, TaskOutput)>) -> Result<Closed, EngineError> {
+        self.advance(done.into_iter().map(|(task, output)| (Some(task), output)).collect())
     }
 
-    fn advance(
-        &mut self,
-        outputs: &[(&str, &[NodeIdx], Option<NodeIdx>, &TaskOutput)],
-    ) -> Result<Closed, EngineError> {
+    fn advance(&mut self, outputs: Vec<(Option<Task>, TaskOutput)>) -> Result<Closed, EngineError> {
         let plan = Arc::clone(&self.plan);
-        let mut changes = Vec::new();
-        let name_of =
-            |task: usize| outputs.get(task).map_or_else(String::new, |(n, ..)| (*n).to_owned());
-        for (index, batch) in batches(outputs.iter().map(|(.., output)| *output)) {
-            let value = plan.fold(&mut self.slots, index, &batch, &name_of)?;
-            let change = if plan.keeps_writes(index) {
-                Change::Writes(batch.writes)
-            } else {
-                Change::Value(value)
-            };
-            changes.push((ChannelIdx(index), change));
+        let mut changed = Vec::new();
+        let name_of = |index: usize| match outputs.get(index) {
+            Some((Some(task), _)) => plan.node_name(task.node).to_owned(),
+            _ => "the input".to_owned(),
+        };
+        let batches = batches(outputs.iter().map(|(_, output)| output));
+        for (index, batch) in &batches {
+            let value = plan.fold(&mut self.slots, *index, batch, &name_of)?;
+            changed.push((ChannelIdx(*index), value));
         }
-        let mut pull = BTreeSet::new();
-        for (name, edges, node, output) in outputs {
-            pull.extend(edges.iter().copied());
-            for goto in &output.goto {
-                self.follow(name, goto, &mut pull)?;
-            }
-            if let Some(node) = node {
-                self.arrive(*node, &mut pull);
-            }
-        }
-        self.due.pull = pull.into_iter().collect();
-        self.due.pull.sort_by(|a, b| plan.node_name(*a).cmp(plan.node_name(*b)));
+        self.lapse(&batches.keys().copied().collect());
+        let moves = self.moves(&outputs, &name_of)?;
+        self.board.advance(&plan, moves);
         self.step += 1;
-        Ok(Closed { step: self.step, changes, due: self.due.clone() })
+        Ok(Closed { step: self.step, outputs, changed, board: self.board.clone() })
     }
 
-    fn follow(
-        &mut self,
-        from: &str,
-        goto: &Goto,
-        pull: &mut BTreeSet<NodeIdx>,
-    ) -> Result<(), EngineError> {
-        let (name, arg) = match goto {
-            Goto::End => return Ok(()),
-            Goto::Node(name) => (name, None),
-            Goto::Send { node, arg } => (node, Some(arg)),
-        };
-        let Some(target) = self.plan.node_idx(name) else {
-            let known = self.plan.by_name.keys().map(String::as_str);
-            return Err(EngineError::UnknownTarget {
-                from: from.to_owned(),
-                to: name.clone(),
-                did_you_mean: did_you_mean(name, known),
-            });
-        };
-        match arg {
-            None => {
-                pull.insert(target);
-            }
-            Some(arg) => self.due.sends.push((target, arg.clone())),
-        }
-        Ok(())
-    }
-
-    /// Tells the joins of a node that it has finished; a full join makes its target due.
-    fn arrive(&mut self, node: NodeIdx, pull: &mut BTreeSet<NodeIdx>) {
-        let Some(plan) = self.plan.nodes.get(node.0) else { return };
-        for index in &plan.joins {
-            let (Some(join), Some(seen)) =
-                (self.plan.joins.get(*index), self.due.joins.get_mut(*index))
-            else {
-                continue;
-            };
-            seen.insert(node);
-            if join.sources.iter().all(|source| seen.contains(source)) {
-                seen.clear();
-                pull.insert(join.target);
+    /// Clears the channels that last one superstep and were not written in this one.
+    fn lapse(&mut self, written: &BTreeSet<usize>) {
+        for index in &self.plan.lapsing {
+            if !written.contains(index) {
+                self.slots.set(*index, None);
             }
         }
     }
 
-    /// Applies a stored step when a thread is loaded.
-    ///
-    /// # Errors
-    /// [`EngineError`] when the record does not fit the graph.
-    pub fn restore(
-        &mut self,
-        id: CheckpointId,
-        step: i64,
-        record: StepRecord,
-    ) -> Result<(), EngineError> {
-        for (name, change) in record.changes {
-            let index = self.plan.expect_channel(&name)?.0;
-            match change {
-                StoredChange::Set(json) => {
-                    let value = self.decode(step, index, &name, &json)?;
-                    self.slots.set(index, value);
-                }
-                StoredChange::Writes(writes) => {
-                    let by = vec![0; writes.len()];
-                    let writes = writes.into_iter().map(Write::from).collect();
-                    let batch = Batch { writes, by };
-                    let named = |_| format!("stored step {step}");
-                    self.plan.fold(&mut self.slots, index, &batch, &named)?;
-                }
-            }
-        }
-        let lost = |node: &str| EngineError::LostNode { node: node.to_owned() };
-        let find = |node: &String| self.plan.node_idx(node).ok_or_else(|| lost(node));
-        let pull = record.next.iter().map(find).collect::<Result<_, _>>()?;
-        let sends = record
-            .sends
-            .into_iter()
-            .map(|send| Ok((find(&send.node)?, Arg { typed: None, json: send.arg })))
-            .collect::<Result<_, EngineError>>()?;
-        let mut joins = vec![BTreeSet::new(); self.plan.joins.len()];
-        for (join, seen) in self.plan.joins.iter().zip(&mut joins) {
-            for name in record.joins.get(&join.name).into_iter().flatten() {
-                seen.insert(find(name)?);
-            }
-        }
-        self.due = Due { pull, sends, joins };
-        self.step = step;
-        self.head = Some(id);
-        Ok(())
-    }
-
-    fn decode(
+    fn moves(
         &self,
-        step: i64,
-        index: usize,
-        name: &str,
-        json: &serde_json::Value,
-    ) -> Result<Option<Value>, EngineError> {
-        let Some(channel) = self.plan.channels.get(index) else { return Ok(None) };
-        channel.channel.decode(json).map(Some).map_err(|reason| EngineError::BadRecord {
-            step,
-            reason: format!("channel `{name}`: {reason}"),
+        outputs: &[(Option<Task>, TaskOutput)],
+        name_of: &dyn Fn(usize) -> String,
+    ) -> Result<Moves, EngineError> {
+        let mut moves = Moves { bump: !outputs.is_empty(), ..Moves::default() };
+        for (index, (task, output)) in outputs.iter().enumerate() {
+            match task {
+                Some(task) => {
+                    moves.consumed.extend(task.triggers.iter().copied());
+                    let edges = self.plan.nodes.get(task.node.0).map(|node| node.edges.iter());
+                    moves.branches.extend(edges.into_iter().flatten());
+                    moves.arrivals.push(task.node);
+                }
+                None => moves.branches.extend(&self.plan.entry),
+            }
+            for goto in &output.goto {
+                let (name, arg) = match goto {
+                    Goto::End => continue,
+                    Goto::Node(name) => (name, None),
+                    Goto::Send { node, arg } => (node, Some(arg)),
+                };
+                let target = self.target(name, || name_of(index))?;
+                match arg {
+                    None => moves.branches.push(target),
+                    Some(arg) => moves.sends.push((target, arg.clone())),
+                }
+            }
+        }
+        Ok(moves)
+    }
+
+    fn target(&self, name: &str, from: impl Fn() -> String) -> Result<NodeIdx, EngineError> {
+        self.plan.node_idx(name).ok_or_else(|| EngineError::UnknownTarget {
+            from: from(),
+            to: name.to_owned(),
+            did_you_mean: did_you_mean(name, self.plan.by_name.keys().map(String::as_str)),
         })
     }
 }
 
 /// The writes of a superstep by channel, in task order.
-fn batches<'a>(outputs: impl Iterator<Item = &'a TaskOutput>) -> BTreeMap<usize, Batch> {
+pub(crate) fn batches<'a>(outputs: impl Iterator<Item = &'a TaskOutput>) -> BTreeMap<usize, Batch> {
     let mut batches: BTreeMap<usize, Batch> = BTreeMap::new();
     for (task, output) in outputs.enumerate() {
         for (channel, write) in &output.writes {

@@ -1,44 +1,73 @@
 //! What is stored of a superstep: closed records with a version, written and read only here.
+//!
+//! A step's record holds what its tasks wrote and where they went, in the order in which it was
+//! applied, and what is due after it. The state of a thread is the fold of these writes; only
+//! values that their channel stores whole are kept beside them.
 
+use crate::board::{Board, Trigger};
 use crate::channel::Persist;
 use crate::error::EngineError;
-use crate::machine::{Change, Closed};
-use crate::plan::Plan;
+use crate::fold::Batch;
+use crate::machine::{Closed, Machine};
+use crate::plan::{ChannelPlan, NodeIdx, Plan, TriggerIdx};
 use crate::task::{Arg, Goto, TaskOutput};
-use crate::value::{Value, Write};
+use crate::value::{Slots, Value, Write};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use weftwork_types::CheckpointId;
 
 /// The version of the records written here.
 pub const VERSION: u32 = 0;
 
-/// A closed superstep, or an input: what changed, and what is due next.
+/// A closed superstep, or an input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
     /// The version of the record.
     pub v: u32,
-    /// What changed, by channel.
-    pub changes: BTreeMap<String, StoredChange>,
-    /// The nodes that edges, routes and joins lead to next.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub next: Vec<String>,
-    /// The tasks that were sent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sends: Vec<StoredSend>,
-    /// The joins that wait, and the sources they have seen.
+    /// What the tasks left behind, in the order in which it was applied.
+    pub tasks: Vec<StepTask>,
+    /// New values of channels that are stored whole.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub joins: BTreeMap<String, Vec<String>>,
+    pub set: BTreeMap<String, serde_json::Value>,
+    /// What is due next.
+    pub due: DueRecord,
 }
 
-/// A change of a channel.
+/// A task of a closed superstep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum StoredChange {
-    /// The whole new value.
-    Set(serde_json::Value),
-    /// The writes, in the order in which they were applied.
-    Writes(Vec<StoredWrite>),
+#[serde(deny_unknown_fields)]
+pub struct StepTask {
+    /// The node; absent for the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How it came to run; absent for the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What it left behind.
+    pub left: Left,
+}
+
+/// What a finished task left behind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Left {
+    /// Its writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<(String, StoredWrite)>,
+    /// Where it goes on besides its edges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goto: Vec<StoredGoto>,
+}
+
+/// A finished task of a superstep that is still open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskRecord {
+    /// The version of the record.
+    pub v: u32,
+    /// What it left behind.
+    pub left: Left,
 }
 
 /// A write.
@@ -51,28 +80,6 @@ pub enum StoredWrite {
     Overwrite(serde_json::Value),
 }
 
-/// A task that was sent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StoredSend {
-    /// The node.
-    pub node: String,
-    /// What it gets.
-    pub arg: serde_json::Value,
-}
-
-/// What a finished task of an open superstep left behind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TaskRecord {
-    /// The version of the record.
-    pub v: u32,
-    /// Its writes.
-    pub writes: Vec<(String, StoredWrite)>,
-    /// Where it goes on.
-    pub goto: Vec<StoredGoto>,
-}
-
 /// Where a task goes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -83,6 +90,46 @@ pub enum StoredGoto {
     Send(StoredSend),
     /// Nowhere.
     End,
+}
+
+/// A task that was sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredSend {
+    /// The node.
+    pub node: String,
+    /// What it gets.
+    pub arg: serde_json::Value,
+}
+
+/// What is due after a step. Triggers that say nothing are left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DueRecord {
+    /// The triggers, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub triggers: BTreeMap<String, TriggerRecord>,
+    /// The tasks that were sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sends: Vec<StoredSend>,
+    /// The nodes that ran because something led to them, once per trigger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last: Vec<String>,
+}
+
+/// A trigger.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriggerRecord {
+    /// The sources of a join that arrived.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// Whether a deferral was released.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
+    /// Whether the last step made it available.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub updated: bool,
 }
 
 fn bad(step: i64, reason: impl std::fmt::Display) -> EngineError {
@@ -120,64 +167,46 @@ impl Plan {
     /// # Errors
     /// [`EngineError::BadWrite`] when a value cannot be written as JSON.
     pub fn record(&self, closed: &Closed) -> Result<StepRecord, EngineError> {
-        let mut changes = BTreeMap::new();
-        for (index, change) in &closed.changes {
-            let Some(channel) = self.channels.get(index.0) else { continue };
-            let refuse = |reason| EngineError::BadWrite {
-                channel: channel.name.clone(),
-                by: format!("step {}", closed.step),
-                reason,
-            };
-            let stored = match change {
-                Change::Value(value) => {
-                    let json = value
-                        .as_ref()
-                        .map_or(Ok(serde_json::Value::Null), |v| channel.channel.encode(v));
-                    StoredChange::Set(json.map_err(refuse)?)
-                }
-                Change::Writes(writes) => StoredChange::Writes(
-                    writes
-                        .iter()
-                        .map(|w| self.stored_write(index.0, w))
-                        .collect::<Result<_, _>>()
-                        .map_err(refuse)?,
-                ),
-            };
-            changes.insert(channel.name.clone(), stored);
+        let mut tasks = Vec::with_capacity(closed.outputs.len());
+        for (task, output) in &closed.outputs {
+            let node = task.as_ref().map(|task| self.node_name(task.node).to_owned());
+            let left = self.left(node.as_deref().unwrap_or("the input"), output)?;
+            let path = task.as_ref().map(|task| task.path.to_string());
+            tasks.push(StepTask { node, path, left });
         }
-        let due = &closed.due;
-        Ok(StepRecord {
-            v: VERSION,
-            changes,
-            next: due.pull.iter().map(|n| self.node_name(*n).to_owned()).collect(),
-            sends: due
-                .sends
-                .iter()
-                .map(|(node, arg)| StoredSend {
-                    node: self.node_name(*node).to_owned(),
-                    arg: arg.json.clone(),
-                })
-                .collect(),
-            joins: self
-                .joins
-                .iter()
-                .zip(&due.joins)
-                .filter(|(_, seen)| !seen.is_empty())
-                .map(|(join, seen)| {
-                    let seen = seen.iter().map(|n| self.node_name(*n).to_owned()).collect();
-                    (join.name.clone(), seen)
-                })
-                .collect(),
-        })
+        let mut set = BTreeMap::new();
+        for (index, value) in &closed.changed {
+            let Some(channel) = self.channels.get(index.0) else { continue };
+            if channel.channel.persist() == Persist::Value {
+                let json = value.as_ref().map(|value| encode(channel, value)).transpose()?;
+                set.insert(channel.name.clone(), json.unwrap_or_default());
+            }
+        }
+        Ok(StepRecord { v: VERSION, tasks, set, due: self.due_record(&closed.board) })
     }
 
-    fn stored_write(&self, channel: usize, write: &Write) -> Result<StoredWrite, String> {
-        let channel = self.channels.get(channel).ok_or("no such channel")?;
-        Ok(match write {
-            Write::Typed(value) => StoredWrite::Put(channel.channel.encode_write(value)?),
-            Write::Json(json) => StoredWrite::Put(json.clone()),
-            Write::Overwrite(json) => StoredWrite::Overwrite(json.clone()),
-        })
+    fn due_record(&self, board: &Board) -> DueRecord {
+        let name = |node: &NodeIdx| self.node_name(*node).to_owned();
+        let triggers = self.triggers.iter().zip(board.triggers()).enumerate();
+        let triggers = triggers.filter(|(_, (_, trigger))| **trigger != Trigger::default());
+        DueRecord {
+            triggers: triggers
+                .map(|(index, (planned, trigger))| {
+                    let record = TriggerRecord {
+                        sources: trigger.sources.iter().map(name).collect(),
+                        finished: trigger.finished,
+                        updated: board.updated().contains(&TriggerIdx(index)),
+                    };
+                    (planned.name.clone(), record)
+                })
+                .collect(),
+            sends: board
+                .sends()
+                .iter()
+                .map(|(node, arg)| StoredSend { node: name(node), arg: arg.json.clone() })
+                .collect(),
+            last: board.last().iter().map(name).collect(),
+        }
     }
 
     /// What is stored of a finished task of an open superstep.
@@ -185,80 +214,132 @@ impl Plan {
     /// # Errors
     /// [`EngineError::BadWrite`] when a value cannot be written as JSON.
     pub fn task_record(&self, by: &str, output: &TaskOutput) -> Result<TaskRecord, EngineError> {
+        Ok(TaskRecord { v: VERSION, left: self.left(by, output)? })
+    }
+
+    fn left(&self, by: &str, output: &TaskOutput) -> Result<Left, EngineError> {
         let mut writes = Vec::with_capacity(output.writes.len());
         for (index, write) in &output.writes {
-            let name = self.channels.get(index.0).map_or("", |c| c.name.as_str());
-            let stored = self.stored_write(index.0, write).map_err(|reason| {
-                EngineError::BadWrite { channel: name.to_owned(), by: by.to_owned(), reason }
+            let Some(channel) = self.channels.get(index.0) else { continue };
+            let stored = match write {
+                Write::Typed(value) => channel.channel.encode_write(value).map(StoredWrite::Put),
+                Write::Json(json) => Ok(StoredWrite::Put(json.clone())),
+                Write::Overwrite(json) => Ok(StoredWrite::Overwrite(json.clone())),
+            };
+            let stored = stored.map_err(|reason| EngineError::BadWrite {
+                channel: channel.name.clone(),
+                by: by.to_owned(),
+                reason,
             })?;
-            writes.push((name.to_owned(), stored));
+            writes.push((channel.name.clone(), stored));
         }
-        let goto = output
-            .goto
-            .iter()
-            .map(|goto| match goto {
-                Goto::Node(name) => StoredGoto::Node(name.clone()),
-                Goto::Send { node, arg } => {
-                    StoredGoto::Send(StoredSend { node: node.clone(), arg: arg.json.clone() })
-                }
-                Goto::End => StoredGoto::End,
-            })
-            .collect();
-        Ok(TaskRecord { v: VERSION, writes, goto })
+        let goto = output.goto.iter().map(StoredGoto::from).collect();
+        Ok(Left { writes, goto })
     }
 
     /// A task's output from what was stored of it.
     ///
     /// # Errors
     /// [`EngineError::UnknownChannel`] when the graph no longer has a channel it wrote.
-    pub fn task_output(&self, record: TaskRecord) -> Result<TaskOutput, EngineError> {
-        let mut output = TaskOutput::default();
-        for (name, write) in record.writes {
-            output.writes.push((self.expect_channel(&name)?, write.into()));
-        }
-        output.goto = record
-            .goto
+    pub fn task_output(&self, left: Left) -> Result<TaskOutput, EngineError> {
+        let writes = left
+            .writes
             .into_iter()
-            .map(|goto| match goto {
-                StoredGoto::Node(name) => Goto::Node(name),
-                StoredGoto::Send(send) => {
-                    Goto::Send { node: send.node, arg: Arg { typed: None, json: send.arg } }
-                }
-                StoredGoto::End => Goto::End,
-            })
-            .collect();
-        Ok(output)
-    }
-
-    /// Whether a channel's changes are stored as writes.
-    pub(crate) fn keeps_writes(&self, channel: usize) -> bool {
-        self.channels.get(channel).is_some_and(|c| c.channel.persist() == Persist::Writes)
+            .map(|(name, write)| Ok((self.expect_channel(&name)?, write.into())))
+            .collect::<Result<_, EngineError>>()?;
+        Ok(TaskOutput { writes, goto: left.goto.into_iter().map(Goto::from).collect() })
     }
 
     /// A state as one JSON object; channels without a value are left out.
     ///
     /// # Errors
     /// [`EngineError::BadWrite`] when a value cannot be written as JSON.
-    pub fn to_json(&self, slots: &crate::Slots) -> Result<serde_json::Value, EngineError> {
+    pub fn to_json(&self, slots: &Slots) -> Result<serde_json::Value, EngineError> {
         let mut out = serde_json::Map::new();
         for (i, channel) in self.channels.iter().enumerate() {
-            let Some(value) = slots.get(i) else { continue };
-            let json = self.encode(channel, value)?;
-            out.insert(channel.name.clone(), json);
+            if let Some(value) = slots.get(i) {
+                out.insert(channel.name.clone(), encode(channel, value)?);
+            }
         }
         Ok(serde_json::Value::Object(out))
     }
+}
 
-    fn encode(
-        &self,
-        channel: &crate::plan::ChannelPlan,
-        value: &Value,
-    ) -> Result<serde_json::Value, EngineError> {
-        channel.channel.encode(value).map_err(|reason| EngineError::BadWrite {
-            channel: channel.name.clone(),
-            by: "the state".to_owned(),
-            reason,
-        })
+fn encode(channel: &ChannelPlan, value: &Value) -> Result<serde_json::Value, EngineError> {
+    channel.channel.encode(value).map_err(|reason| EngineError::BadWrite {
+        channel: channel.name.clone(),
+        by: "the state".to_owned(),
+        reason,
+    })
+}
+
+impl Machine {
+    /// Applies a stored step when a thread is loaded.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the record does not fit the graph.
+    pub fn restore(
+        &mut self,
+        id: CheckpointId,
+        step: i64,
+        record: StepRecord,
+    ) -> Result<(), EngineError> {
+        let mut batches: BTreeMap<usize, Batch> = BTreeMap::new();
+        for (name, write) in record.tasks.into_iter().flat_map(|task| task.left.writes) {
+            let batch = batches.entry(self.plan.expect_channel(&name)?.0).or_default();
+            batch.writes.push(write.into());
+            batch.by.push(0);
+        }
+        for index in &self.plan.lapsing {
+            self.slots.set(*index, None);
+        }
+        let named = |_| format!("stored step {step}");
+        for (index, batch) in &batches {
+            let whole = self.plan.channels.get(*index).map(|c| c.channel.persist());
+            if whole != Some(Persist::Value) {
+                self.plan.fold(&mut self.slots, *index, batch, &named)?;
+            }
+        }
+        for (name, json) in record.set {
+            let index = self.plan.expect_channel(&name)?.0;
+            let Some(channel) = self.plan.channels.get(index) else { continue };
+            let value = channel.channel.decode(&json);
+            let value = value.map_err(|e| bad(step, format!("channel `{name}`: {e}")))?;
+            self.slots.set(index, Some(value));
+        }
+        self.board = self.restored_board(record.due)?;
+        self.step = step;
+        self.head = Some(id);
+        Ok(())
+    }
+
+    fn restored_board(&self, record: DueRecord) -> Result<Board, EngineError> {
+        let plan = &self.plan;
+        let lost = |node: &str| EngineError::LostNode { node: node.to_owned() };
+        let find = |node: &String| plan.node_idx(node).ok_or_else(|| lost(node));
+        let mut triggers = vec![Trigger::default(); plan.triggers.len()];
+        let mut updated = std::collections::BTreeSet::new();
+        for (name, stored) in record.triggers {
+            let index = plan
+                .trigger_idx(&name)
+                .ok_or_else(|| lost(name.rsplit(':').next().unwrap_or(&name)))?;
+            let sources = stored.sources.iter().map(find).collect::<Result<_, _>>()?;
+            if let Some(slot) = triggers.get_mut(index.0) {
+                let written = index.0 < plan.nodes.len();
+                *slot = Trigger { written, sources, finished: stored.finished };
+            }
+            if stored.updated {
+                updated.insert(index);
+            }
+        }
+        let sends = record
+            .sends
+            .into_iter()
+            .map(|send| Ok((find(&send.node)?, Arg { typed: None, json: send.arg })))
+            .collect::<Result<_, EngineError>>()?;
+        // A node that ran last and is gone now hinders nobody.
+        let last = record.last.iter().filter_map(|node| plan.node_idx(node)).collect();
+        Ok(Board::restored(triggers, sends, updated, last))
     }
 }
 
@@ -267,6 +348,30 @@ impl From<StoredWrite> for Write {
         match write {
             StoredWrite::Put(json) => Self::Json(json),
             StoredWrite::Overwrite(json) => Self::Overwrite(json),
+        }
+    }
+}
+
+impl From<&Goto> for StoredGoto {
+    fn from(goto: &Goto) -> Self {
+        match goto {
+            Goto::Node(name) => Self::Node(name.clone()),
+            Goto::Send { node, arg } => {
+                Self::Send(StoredSend { node: node.clone(), arg: arg.json.clone() })
+            }
+            Goto::End => Self::End,
+        }
+    }
+}
+
+impl From<StoredGoto> for Goto {
+    fn from(goto: StoredGoto) -> Self {
+        match goto {
+            StoredGoto::Node(name) => Self::Node(name),
+            StoredGoto::Send(send) => {
+                Self::Send { node: send.node, arg: Arg { typed: None, json: send.arg } }
+            }
+            StoredGoto::End => Self::End,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tasks of a superstep, and what comes of them.
 
-use crate::plan::{ChannelIdx, NodeIdx};
+use crate::plan::{ChannelIdx, NodeIdx, TriggerIdx};
 use crate::value::{Value, Write};
 use weftwork_types::TaskId;
 
@@ -13,6 +13,8 @@ pub struct Task {
     pub node: NodeIdx,
     /// How it came to run.
     pub path: TaskPath,
+    /// The triggers that made its node due; none for a task that was sent.
+    pub triggers: Vec<TriggerIdx>,
     /// What it was sent, for tasks that come from a send.
     pub arg: Option<Arg>,
 }

@@ -114,7 +114,7 @@ impl<S: StateSpec> Graph<S> {
     /// Adds a node.
     pub fn node<M: 'static>(mut self, name: impl Into<String>, node: impl Handler<M>) -> Self {
         let name = name.into();
-        self.plan.node(name.clone());
+        self.plan.node(name.clone(), false);
         let node = NodeFn::new(node);
         self.checks.push((name.clone(), node.clone()));
         self.nodes.insert(name, node);

@@ -43,7 +43,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for LastVa
     }
 
     fn persist(&self) -> Persist {
-        Persist::Value
+        Persist::Last
     }
 
     fn initial(&self) -> Option<Value> {

@@ -18,7 +18,10 @@ use crate::value::{Value, Write};
 /// How a channel's changes are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persist {
-    /// The whole value, when it changed: for values of bounded size.
+    /// The last write, which is the value.
+    Last,
+    /// The writes of tasks for the record, and the whole value when it changed: for values of
+    /// bounded size whose reducer may change from build to build.
     Value,
     /// The writes, which are applied again when the thread is loaded: for values that grow.
     Writes,
@@ -52,6 +55,11 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
 
     /// The value before any write.
     fn initial(&self) -> Option<Value>;
+
+    /// Whether a superstep that does not write the channel clears it.
+    fn lapses(&self) -> bool {
+        false
+    }
 
     /// The next value. `current` is given up so that a value nobody shares can be changed in
     /// place. `writes` is not empty and holds the writes of one superstep in task order.

@@ -4,7 +4,6 @@ use super::{Going, Host};
 use crate::error::RuntimeError;
 use crate::hub::Hub;
 use weftwork_engine::channel::MessageWrite;
-use weftwork_engine::machine::Change;
 use weftwork_engine::record::{self, VERSION};
 use weftwork_engine::{Closed, TaskOutput, Write};
 use weftwork_store::{Claim, Commit, Source, StepRow, TaskWrites};
@@ -130,14 +129,11 @@ fn stored(outcome: &RunFinal) -> RunFinal {
 /// The messages a superstep added to or replaced in conversations.
 fn new_messages(closed: &Closed) -> Vec<Message> {
     let mut messages = Vec::new();
-    for (_, change) in &closed.changes {
-        let Change::Writes(writes) = change else { continue };
-        for write in writes {
-            let Write::Typed(value) = write else { continue };
-            for change in value.get::<Vec<MessageWrite>>().into_iter().flatten() {
-                if let MessageWrite::Put(message) = change {
-                    messages.push(message.clone());
-                }
+    for (_, write) in closed.outputs.iter().flat_map(|(_, output)| &output.writes) {
+        let Write::Typed(value) = write else { continue };
+        for change in value.get::<Vec<MessageWrite>>().into_iter().flatten() {
+            if let MessageWrite::Put(message) = change {
+                messages.push(message.clone());
             }
         }
     }

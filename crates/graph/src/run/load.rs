@@ -4,7 +4,8 @@ use super::Run;
 use crate::error::RuntimeError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::{Machine, TaskOutput, record};
+use weftwork_engine::record::{self, TaskRecord};
+use weftwork_engine::{Machine, TaskOutput};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::{InterruptId, TaskId};
 
@@ -29,8 +30,8 @@ impl Run {
                 machine.restore(row.id, row.step, step)?;
             }
             for row in head.pending.iter().filter(|row| Some(row.of) == machine.head()) {
-                let task = record::read(machine.step() + 1, &row.body)?;
-                pending.insert(row.task, machine.plan().task_output(task)?);
+                let task: TaskRecord = record::read(machine.step() + 1, &row.body)?;
+                pending.insert(row.task, machine.plan().task_output(task.left)?);
             }
         }
         let mut answers = BTreeMap::new();

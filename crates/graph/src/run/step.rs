@@ -230,9 +230,9 @@ impl Going {
             .filter_map(|(index, task)| Some((task, open.done.remove(&index)?)))
             .collect();
         drop(open.unsaved);
-        let closed = self.machine.close(&done)?;
         let plan = self.machine.plan();
         let nodes = done.iter().map(|(t, _)| plan.node_name(t.node).to_owned()).collect();
+        let closed = self.machine.close(done)?;
         self.run.hub.emit(weftwork_types::event::AiEvent::Step { step: closed.step, nodes });
         Ok(StepEnd::Closed(closed))
     }

@@ -1,0 +1,227 @@
+//! Validating the parts of a graph together.
+
+use super::{
+    ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, START, TriggerIdx, TriggerKind,
+    TriggerPlan, fingerprint,
+};
+use crate::channel::Channel;
+use crate::error::PlanProblem;
+use crate::ids::did_you_mean;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Collects a graph's parts and validates them together.
+#[derive(Debug, Default)]
+pub struct PlanBuilder {
+    channels: Vec<ChannelPlan>,
+    /// Name, and whether it is deferred.
+    nodes: Vec<(String, bool)>,
+    edges: Vec<(String, String)>,
+    joins: Vec<(Vec<String>, String)>,
+    routes: Vec<(String, Vec<String>)>,
+    /// Whether some route may lead anywhere; then nothing is called unreachable.
+    open_routes: bool,
+}
+
+impl PlanBuilder {
+    /// Adds a channel; returns its place.
+    pub fn channel(&mut self, name: impl Into<String>, channel: Arc<dyn Channel>) -> ChannelIdx {
+        self.channels.push(ChannelPlan { name: name.into(), channel });
+        ChannelIdx(self.channels.len() - 1)
+    }
+
+    /// Adds a node; returns its place. A deferred node runs only when nothing else is due.
+    pub fn node(&mut self, name: impl Into<String>, defer: bool) -> NodeIdx {
+        self.nodes.push((name.into(), defer));
+        NodeIdx(self.nodes.len() - 1)
+    }
+
+    /// Adds an edge. [`START`] and [`END`] are allowed where they make sense.
+    pub fn edge(&mut self, from: impl Into<String>, to: impl Into<String>) {
+        self.edges.push((from.into(), to.into()));
+    }
+
+    /// Adds a node that waits for all of `from`.
+    pub fn join(&mut self, from: Vec<String>, to: impl Into<String>) {
+        self.joins.push((from, to.into()));
+    }
+
+    /// Declares where routes of `from` may lead. An empty list means anywhere.
+    pub fn route(&mut self, from: impl Into<String>, targets: Vec<String>) {
+        self.open_routes |= targets.is_empty();
+        self.routes.push((from.into(), targets));
+    }
+
+    /// Validates everything.
+    ///
+    /// # Errors
+    /// All problems there are, in the order in which the parts were added.
+    pub fn build(self) -> Result<Plan, Vec<PlanProblem>> {
+        let mut draft = Draft::new(&self);
+        self.edges.iter().for_each(|(from, to)| draft.edge(from, to));
+        self.joins.iter().for_each(|(from, to)| draft.join(from, to));
+        self.routes.iter().for_each(|(from, targets)| draft.route(from, targets));
+        if draft.entry.is_empty() && !self.routes.iter().any(|(from, _)| from == START) {
+            draft.problems.push(PlanProblem::NoEntry);
+        }
+        if draft.problems.is_empty() && !self.open_routes {
+            draft.find_unreachable();
+        }
+        if !draft.problems.is_empty() {
+            return Err(draft.problems);
+        }
+        let fingerprint = fingerprint(&draft.nodes, &self.channels);
+        let lapsing = self.channels.iter().enumerate().filter(|(_, c)| c.channel.lapses());
+        Ok(Plan {
+            lapsing: lapsing.map(|(i, _)| i).collect(),
+            nodes: draft.nodes,
+            channels: self.channels,
+            triggers: draft.triggers,
+            entry: draft.entry,
+            by_name: draft.by_name,
+            channel_by_name: draft.channel_by_name,
+            fingerprint,
+        })
+    }
+}
+
+/// A plan on its way, with everything that is wrong with it.
+struct Draft {
+    nodes: Vec<NodePlan>,
+    triggers: Vec<TriggerPlan>,
+    deferred: Vec<bool>,
+    entry: Vec<NodeIdx>,
+    start_routes: Vec<NodeIdx>,
+    by_name: BTreeMap<String, NodeIdx>,
+    channel_by_name: BTreeMap<String, ChannelIdx>,
+    problems: Vec<PlanProblem>,
+}
+
+impl Draft {
+    fn new(parts: &PlanBuilder) -> Self {
+        let mut problems = Vec::new();
+        let mut by_name = BTreeMap::new();
+        for (i, (name, _)) in parts.nodes.iter().enumerate() {
+            check_name("node", name, &mut problems);
+            if by_name.insert(name.clone(), NodeIdx(i)).is_some() {
+                problems.push(PlanProblem::DuplicateNode { name: name.clone() });
+            }
+        }
+        let mut channel_by_name = BTreeMap::new();
+        for (i, channel) in parts.channels.iter().enumerate() {
+            check_name("channel", &channel.name, &mut problems);
+            if channel_by_name.insert(channel.name.clone(), ChannelIdx(i)).is_some() {
+                problems.push(PlanProblem::DuplicateChannel { name: channel.name.clone() });
+            }
+        }
+        let nodes = parts.nodes.iter().map(|(name, _)| NodePlan {
+            name: name.clone(),
+            edges: Vec::new(),
+            joins: Vec::new(),
+            routes: Vec::new(),
+        });
+        let triggers = parts.nodes.iter().enumerate().map(|(i, (name, defer))| TriggerPlan {
+            name: format!("branch:to:{name}"),
+            target: NodeIdx(i),
+            kind: TriggerKind::Branch { defer: *defer },
+        });
+        Self {
+            nodes: nodes.collect(),
+            triggers: triggers.collect(),
+            deferred: parts.nodes.iter().map(|(_, defer)| *defer).collect(),
+            entry: Vec::new(),
+            start_routes: Vec::new(),
+            by_name,
+            channel_by_name,
+            problems,
+        }
+    }
+
+    fn find(&mut self, what: &str, name: &str) -> Option<NodeIdx> {
+        let found = self.by_name.get(name).copied();
+        if found.is_none() {
+            self.problems.push(PlanProblem::UnknownNode {
+                what: what.to_owned(),
+                name: name.to_owned(),
+                did_you_mean: did_you_mean(name, self.by_name.keys().map(String::as_str)),
+            });
+        }
+        found
+    }
+
+    fn edge(&mut self, from: &str, to: &str) {
+        let what = format!("edge `{from}` -> `{to}`");
+        let source = if from == START { None } else { Some(self.find(&what, from)) };
+        let target = if to == END { None } else { self.find(&what, to) };
+        match (source, target) {
+            (None, Some(target)) => self.entry.push(target),
+            (Some(Some(source)), Some(target)) => {
+                if let Some(node) = self.nodes.get_mut(source.0) {
+                    node.edges.push(target);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn join(&mut self, from: &[String], to: &str) {
+        let what = format!("join [{}] -> `{to}`", from.join(", "));
+        let sources: Vec<_> = from.iter().filter_map(|f| self.find(&what, f)).collect();
+        let Some(target) = self.find(&what, to) else { return };
+        let index = TriggerIdx(self.triggers.len());
+        for source in &sources {
+            if let Some(node) = self.nodes.get_mut(source.0) {
+                node.joins.push(index);
+            }
+        }
+        let defer = self.deferred.get(target.0).copied().unwrap_or_default();
+        self.triggers.push(TriggerPlan {
+            name: format!("join:{}:{to}", from.join("+")),
+            target,
+            kind: TriggerKind::Join { sources, defer },
+        });
+    }
+
+    fn route(&mut self, from: &str, targets: &[String]) {
+        let what = format!("route of `{from}`");
+        let found: Vec<_> =
+            targets.iter().filter(|t| *t != END).filter_map(|t| self.find(&what, t)).collect();
+        if from == START {
+            self.start_routes.extend(found);
+            return;
+        }
+        let source = self.find(&what, from);
+        if let Some(node) = source.and_then(|source| self.nodes.get_mut(source.0)) {
+            node.routes.extend(targets.iter().cloned());
+        }
+    }
+
+    fn find_unreachable(&mut self) {
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<NodeIdx> = self.entry.iter().chain(&self.start_routes).copied().collect();
+        while let Some(index) = open.pop() {
+            let Some(node) = self.nodes.get(index.0).filter(|_| seen.insert(index)) else {
+                continue;
+            };
+            open.extend(&node.edges);
+            open.extend(node.routes.iter().filter_map(|name| self.by_name.get(name)));
+            open.extend(node.joins.iter().filter_map(|j| self.triggers.get(j.0)).map(|t| t.target));
+        }
+        let lost = self.nodes.iter().enumerate().filter(|(i, _)| !seen.contains(&NodeIdx(*i)));
+        let lost = lost.map(|(_, node)| PlanProblem::Unreachable { name: node.name.clone() });
+        self.problems.extend(lost);
+    }
+}
+
+fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {
+    let reason = if name.is_empty() || name.chars().count() > 128 {
+        "names have 1 to 128 characters"
+    } else if name == START || name == END || name.starts_with("__") {
+        "it is reserved"
+    } else if name.contains(['|', ':']) || name.chars().any(char::is_control) {
+        "`|`, `:` and control characters separate names in paths"
+    } else {
+        return;
+    };
+    problems.push(PlanProblem::BadName { name: name.to_owned(), kind, reason });
+}
