@@ -2,6 +2,7 @@
 
 use crate::ConfigError;
 use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::CertificateResult;
 use std::sync::Arc;
 
 /// The TLS configuration of every connection. The crypto provider is passed along here and never
@@ -20,30 +21,43 @@ pub(crate) fn config() -> Result<ClientConfig, ConfigError> {
 /// The system's certificates, `SSL_CERT_FILE` and `SSL_CERT_DIR` included; Mozilla's where the
 /// system has none, as on a machine without the `ca-certificates` package.
 fn roots() -> Result<RootCertStore, ConfigError> {
+    let named = std::env::var_os("SSL_CERT_FILE").is_some_and(|file| !file.is_empty());
+    choose(rustls_native_certs::load_native_certs(), named)
+}
+
+/// Takes what was found, else Mozilla's; never those in place of a file that somebody named on
+/// purpose.
+fn choose(found: CertificateResult, named: bool) -> Result<RootCertStore, ConfigError> {
     let mut store = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
     store.add_parsable_certificates(found.certs);
-    if !store.is_empty() {
-        return Ok(store);
+    if store.is_empty() && named {
+        let why = found.errors.first().map(ToString::to_string);
+        let why = why.unwrap_or_else(|| "it holds no certificate".to_owned());
+        return Err(ConfigError::Tls { reason: format!("`SSL_CERT_FILE`: {why}") });
     }
-    // A file that somebody named on purpose must not be replaced by other certificates.
-    if std::env::var_os("SSL_CERT_FILE").is_some_and(|file| !file.is_empty()) {
-        let reason = found
-            .errors
-            .first()
-            .map_or_else(|| "it holds no certificate".to_owned(), |error| error.to_string());
-        return Err(ConfigError::Tls { reason: format!("`SSL_CERT_FILE`: {reason}") });
+    if store.is_empty() {
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
-    store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     Ok(store)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn certificates_are_found_and_no_provider_is_installed() {
-        let config = super::config().expect("a configuration");
+        let config = config().expect("a configuration");
         assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
         assert!(rustls::crypto::CryptoProvider::get_default().is_none());
+    }
+
+    #[test]
+    fn a_machine_without_certificates_gets_mozillas_but_a_named_file_is_not_replaced() {
+        let store = choose(CertificateResult::default(), false).expect("certificates");
+        assert_eq!(store.len(), webpki_roots::TLS_SERVER_ROOTS.len());
+        let error = choose(CertificateResult::default(), true).expect_err("an empty file");
+        assert_eq!(error.code().0, "W0808");
+        assert!(error.to_string().ends_with("`SSL_CERT_FILE`: it holds no certificate"), "{error}");
     }
 }

@@ -81,7 +81,8 @@ pub enum ToolChoice {
 }
 
 /// A piece of an attempt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum ChatEvent {
     /// More words.
     TextDelta(String),
@@ -92,8 +93,10 @@ pub enum ChatEvent {
         /// Which call of this answer, from 0.
         index: usize,
         /// The call's id, in the piece that names it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
         /// The tool's wire name, in the piece that names it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// A fragment of the arguments' JSON text.
         args: String,
@@ -105,6 +108,7 @@ pub enum ChatEvent {
         /// Why it ended.
         reason: FinishReason,
         /// The provider's own id of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_call_id: Option<String>,
     },
 }

@@ -119,6 +119,24 @@ pub enum ModelError {
         /// Why, with its own code.
         source: Fault,
     },
+    /// The limit of tokens was reached inside a tool call, whose arguments are cut.
+    #[error(
+        "the answer of `{provider}` reached its limit of tokens inside the arguments of `{tool}`; raise `max_tokens`"
+    )]
+    CutByLimit {
+        /// The provider.
+        provider: String,
+        /// The tool whose arguments are cut.
+        tool: String,
+    },
+    /// A provider is described in a way that cannot be used.
+    #[error("provider `{provider}` is not set up right: {reason}")]
+    BadProvider {
+        /// The provider.
+        provider: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The deadline passed.
     #[error("the deadline passed before `{provider}` had answered")]
     Deadline {
@@ -153,6 +171,8 @@ impl ModelError {
             Self::Deadline { .. } => "W0313",
             Self::Budget(error) => return error.code(),
             Self::Journal(_) => "W0314",
+            Self::CutByLimit { .. } => "W0315",
+            Self::BadProvider { .. } => "W0316",
         })
     }
 
@@ -188,3 +208,6 @@ impl ModelError {
         Fault::new(code, self.to_string()).retriable(self.is_retriable())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,10 +2,31 @@
 //!
 //! A provider implements [`ChatModel`]: one attempt, as a stream. Everything that must happen
 //! around an attempt (journal, budget, retries, usage facts, ledger, events) happens in one place,
-//! and nodes call models only through it.
+//! [`ModelCaller`], and nodes call models only through it. [`ModelRegistry`] turns names such as
+//! `openai:gpt-4o-mini` or `ollama:qwen3` into models.
 
+mod attempt;
+pub mod call;
 pub mod chat;
+mod collect;
 pub mod error;
+pub mod fingerprint;
+pub mod form;
+pub mod prompt_hash;
+pub mod protocol;
+pub mod registry;
+pub mod replay;
+pub mod retry;
+pub mod scripted;
+pub mod secret;
 
-pub use chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice};
+pub use call::{ChatResponse, ModelCaller};
+pub use chat::{
+    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
+};
 pub use error::ModelError;
+pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};
+pub use replay::{Recorder, ReplayModel};
+pub use retry::RetryPolicy;
+pub use scripted::ScriptedModel;
+pub use secret::Secret;

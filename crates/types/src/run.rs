@@ -51,6 +51,10 @@ pub struct RunOptions {
     /// A key under which a repeated request returns the first one's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// The model the graph was opened with, as it was asked for (`provider:model`), so that whoever
+    /// goes on with the thread can open the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// Where a run stands.

@@ -1,0 +1,190 @@
+//! One attempt of a call, and the usage fact that it leaves behind whatever becomes of it.
+
+use crate::ModelError;
+use crate::call::ChatResponse;
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
+use crate::collect::Collector;
+use crate::fingerprint;
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+use weftwork_types::canonical::{self, Hash};
+use weftwork_types::event::AiEvent;
+use weftwork_types::port::{CallContext, CallKey, EgressError};
+use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
+use weftwork_types::{BoxFuture, InvocationId};
+
+/// How many bytes of text make one token, when nobody counted.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// An attempt that goes on. Dropped before its end, it still counts and tells what it used.
+pub(crate) struct Attempt<'a> {
+    ctx: &'a CallContext,
+    collector: Collector,
+    /// Says that we cut it short, until its end is known.
+    fact: UsageFact,
+    told: bool,
+    began: Duration,
+    /// The request in bytes, for an estimate.
+    asked_bytes: u64,
+    shown: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn begin(
+        info: &ModelInfo,
+        request: &ChatRequest,
+        number: u32,
+        prompt_hash: Hash,
+        ctx: &'a CallContext,
+    ) -> Self {
+        let asked = canonical::to_string(&fingerprint::request(request));
+        let fact = UsageFact {
+            invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
+            attempt: number,
+            provider: info.provider.clone(),
+            model: info.model.clone(),
+            status: UsageStatus::Cancelled,
+            error_code: None,
+            tokens: Tokens::default(),
+            cost_micro_usd: None,
+            provider_call_id: None,
+            prompt_hash,
+            started_at: ctx.clock.now(),
+            latency_ms: 0,
+        };
+        Self {
+            ctx,
+            collector: Collector::default(),
+            fact,
+            told: false,
+            began: ctx.clock.elapsed(),
+            asked_bytes: asked.len() as u64,
+            shown: false,
+        }
+    }
+
+    /// Makes the attempt. Its fact is counted and told when this returns.
+    pub(crate) async fn run(
+        mut self,
+        model: &dyn ChatModel,
+        request: &Arc<ChatRequest>,
+        key: CallKey,
+    ) -> (UsageFact, Result<ChatResponse, ModelError>) {
+        let outcome = self.listen(model, request).await;
+        let tokens = self.tokens(outcome.as_ref().err());
+        let provider_call_id = self.collector.provider_call_id();
+        let said = std::mem::take(&mut self.collector);
+        let outcome = outcome.and_then(|()| said.response(model.info(), key, request, tokens));
+        let error = outcome.as_ref().err();
+        if error.is_some() && self.shown {
+            self.ctx.emit.emit(AiEvent::AttemptReset { node: model.info().id() });
+        }
+        self.fact.status = match error {
+            None => UsageStatus::Ok,
+            Some(ModelError::Deadline { .. }) => UsageStatus::Cancelled,
+            Some(_) => UsageStatus::Error,
+        };
+        self.fact.error_code = error.map(|error| error.fault().code);
+        self.tell(tokens, provider_call_id);
+        (self.fact.clone(), outcome)
+    }
+
+    /// Follows the stream to its last event or its first error, no longer than the deadline.
+    async fn listen(
+        &mut self,
+        model: &dyn ChatModel,
+        request: &Arc<ChatRequest>,
+    ) -> Result<(), ModelError> {
+        let provider = || model.info().provider.clone();
+        let mut stream = model.stream(Arc::clone(request));
+        let mut late: BoxFuture<'static, ()> = match self.ctx.deadline {
+            Some(deadline) => self.ctx.clock.sleep(deadline.since(self.ctx.clock.now())),
+            None => Box::pin(std::future::pending()),
+        };
+        while !self.collector.is_whole() {
+            // The stream is asked first: what has arrived by the deadline counts.
+            match select(stream.next(), &mut late).await {
+                Either::Left((Some(event), _)) => self.take(event?),
+                Either::Left((None, _)) => {
+                    return Err(ModelError::Truncated {
+                        provider: provider(),
+                        events: self.collector.events(),
+                        reason: "the stream ended before its last event".to_owned(),
+                    });
+                }
+                Either::Right(((), _)) => {
+                    return Err(ModelError::Deadline { provider: provider() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: ChatEvent) {
+        match &event {
+            ChatEvent::TextDelta(delta) => {
+                self.shown = true;
+                self.ctx.emit.emit(AiEvent::TextDelta { delta: delta.clone() });
+            }
+            ChatEvent::ReasoningDelta(delta) => {
+                self.shown = true;
+                self.ctx.emit.emit(AiEvent::ReasoningDelta { delta: delta.clone() });
+            }
+            _ => {}
+        }
+        self.collector.push(event);
+    }
+
+    /// What the attempt used: the provider's count, or an estimate. An attempt that the provider
+    /// refused, or that never reached it, used nothing.
+    fn tokens(&self, error: Option<&ModelError>) -> Tokens {
+        if let Some(tokens) = self.collector.tokens() {
+            return tokens;
+        }
+        let nothing_came = self.collector.events() == 0;
+        if nothing_came && error.is_some_and(is_refusal) {
+            return Tokens { input: 0, output: 0, estimated: true };
+        }
+        Tokens {
+            input: self.asked_bytes.div_ceil(BYTES_PER_TOKEN),
+            output: self.collector.bytes().div_ceil(BYTES_PER_TOKEN),
+            estimated: true,
+        }
+    }
+
+    /// Counts the fact and tells it, once.
+    fn tell(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
+        self.told = true;
+        let took = self.ctx.clock.elapsed().saturating_sub(self.began);
+        self.fact.tokens = tokens;
+        self.fact.provider_call_id = provider_call_id;
+        self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.ctx.budget.record(&self.fact);
+        self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
+            self.tell(tokens, id);
+        }
+    }
+}
+
+/// Whether an error says that the provider did no work.
+fn is_refusal(error: &ModelError) -> bool {
+    match error {
+        ModelError::Transport { source, .. } => {
+            !matches!(source, EgressError::Timeout { .. } | EgressError::Broken { .. })
+        }
+        ModelError::Truncated { .. }
+        | ModelError::Malformed { .. }
+        | ModelError::Deadline { .. } => false,
+        _ => true,
+    }
+}

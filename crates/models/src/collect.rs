@@ -1,0 +1,203 @@
+//! The events of one attempt, put together to a message.
+
+use crate::ModelError;
+use crate::call::ChatResponse;
+use crate::chat::{ChatEvent, ChatRequest, FinishReason, ModelInfo};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+use weftwork_types::message::{Message, Part, Role, ToolCall};
+use weftwork_types::port::CallKey;
+use weftwork_types::usage::Tokens;
+use weftwork_types::{MessageId, ToolCallId};
+
+/// What one attempt has said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    parts: Vec<Piece>,
+    calls: BTreeMap<usize, CallPieces>,
+    tokens: Option<Tokens>,
+    finish: Option<(FinishReason, Option<String>)>,
+    events: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Reasoning(String),
+    Call(usize),
+}
+
+#[derive(Debug, Default)]
+struct CallPieces {
+    id: Option<String>,
+    name: String,
+    args: String,
+}
+
+impl Collector {
+    pub(crate) fn push(&mut self, event: ChatEvent) {
+        self.events += 1;
+        match event {
+            ChatEvent::TextDelta(text) => {
+                self.bytes += text.len() as u64;
+                match self.parts.last_mut() {
+                    Some(Piece::Text(so_far)) => so_far.push_str(&text),
+                    _ => self.parts.push(Piece::Text(text)),
+                }
+            }
+            ChatEvent::ReasoningDelta(text) => {
+                self.bytes += text.len() as u64;
+                match self.parts.last_mut() {
+                    Some(Piece::Reasoning(so_far)) => so_far.push_str(&text),
+                    _ => self.parts.push(Piece::Reasoning(text)),
+                }
+            }
+            ChatEvent::ToolCallDelta { index, id, name, args } => {
+                self.bytes += args.len() as u64;
+                let call = self.calls.entry(index).or_insert_with(|| {
+                    self.parts.push(Piece::Call(index));
+                    CallPieces::default()
+                });
+                call.id = call.id.take().or(id);
+                call.name.push_str(name.as_deref().unwrap_or_default());
+                call.args.push_str(&args);
+            }
+            ChatEvent::Usage(tokens) => self.tokens = Some(tokens),
+            ChatEvent::Finish { reason, provider_call_id } => {
+                self.finish = Some((reason, provider_call_id));
+            }
+        }
+    }
+
+    /// Whether the last event was there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        self.tokens
+    }
+
+    pub(crate) fn provider_call_id(&self) -> Option<String> {
+        self.finish.as_ref().and_then(|(_, id)| id.clone())
+    }
+
+    /// How much was said, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The message, once the answer is whole.
+    ///
+    /// A text cut by the token limit is an answer, and `finish` says so. A tool call cut by it is
+    /// none: nobody may act on half of its arguments.
+    pub(crate) fn response(
+        self,
+        info: &ModelInfo,
+        key: CallKey,
+        request: &ChatRequest,
+        tokens: Tokens,
+    ) -> Result<ChatResponse, ModelError> {
+        let provider = || info.provider.clone();
+        let Some((reason, provider_call_id)) = self.finish else {
+            let reason = "the stream ended before its last event".to_owned();
+            return Err(ModelError::Truncated {
+                provider: provider(),
+                events: self.events,
+                reason,
+            });
+        };
+        let mut ids = CallIds::new(key, request);
+        let (mut parts, mut calls) = (Vec::with_capacity(self.parts.len()), self.calls);
+        for piece in self.parts {
+            parts.push(match piece {
+                Piece::Text(text) => Part::Text { text },
+                Piece::Reasoning(text) => Part::Reasoning { text, signature: None },
+                Piece::Call(index) => {
+                    let call = calls.remove(&index).unwrap_or_default();
+                    if call.name.is_empty() {
+                        let reason = format!("tool call {index} has no name");
+                        return Err(ModelError::Malformed { provider: provider(), reason });
+                    }
+                    let id = ids.of(index, call.id);
+                    let Some(args) = read_args(call.args, reason) else {
+                        return Err(ModelError::CutByLimit {
+                            provider: provider(),
+                            tool: call.name,
+                        });
+                    };
+                    Part::ToolCall(ToolCall { id, name: call.name, args })
+                }
+            });
+        }
+        let message = Message { id: message_id(key), role: Role::Assistant, parts };
+        let finish = match (reason, message.tool_calls().next().is_some()) {
+            // Some servers say "stop" after a call.
+            (FinishReason::Stop, true) => FinishReason::ToolCalls,
+            (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
+                let reason = "it announces tool calls and makes none".to_owned();
+                return Err(ModelError::Malformed { provider: provider(), reason });
+            }
+            (FinishReason::ToolCalls, false) => FinishReason::Stop,
+            (reason, _) => reason,
+        };
+        Ok(ChatResponse { message, finish, tokens, model: info.id(), provider_call_id })
+    }
+}
+
+/// Arguments as JSON; text that is none stays a string, which no tool's schema accepts. `None`
+/// when the token limit cut them.
+fn read_args(text: String, reason: FinishReason) -> Option<Value> {
+    if text.trim().is_empty() {
+        // How a call without arguments often looks.
+        return Some(Value::Object(serde_json::Map::new()));
+    }
+    match serde_json::from_str(&text) {
+        Ok(args) => Some(args),
+        Err(_) if reason == FinishReason::Length => None,
+        Err(_) => Some(Value::String(text)),
+    }
+}
+
+/// The id of an answer is a function of its call: the same after a crash.
+fn message_id(key: CallKey) -> MessageId {
+    #[expect(clippy::expect_used, reason = "hex digits are valid in ids")]
+    MessageId::new(&key.0.to_string()[..32]).expect("32 hex digits are a message id")
+}
+
+/// Ids of tool calls: the model's own where it is usable and new to the conversation, otherwise
+/// one made of the call's key and its place.
+struct CallIds<'a> {
+    key: String,
+    known: HashSet<&'a str>,
+    given: HashSet<String>,
+}
+
+impl<'a> CallIds<'a> {
+    fn new(key: CallKey, request: &'a ChatRequest) -> Self {
+        let calls = request.messages.iter().flat_map(|message| message.tool_calls());
+        let known = calls.map(|call| call.id.as_str()).collect();
+        Self { key: key.0.to_string()[..24].to_owned(), known, given: HashSet::new() }
+    }
+
+    fn of(&mut self, index: usize, id: Option<String>) -> ToolCallId {
+        let own = id.filter(|id| !self.known.contains(id.as_str()) && !self.given.contains(id));
+        let own = own.and_then(|id| ToolCallId::new(id).ok());
+        let made = own.unwrap_or_else(|| {
+            let text = format!("call_{}_{index}", self.key);
+            #[expect(clippy::expect_used, reason = "hex digits and an index are valid in ids")]
+            ToolCallId::new(text).expect("hex digits and an index are a tool call id")
+        });
+        self.given.insert(made.as_str().to_owned());
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests;

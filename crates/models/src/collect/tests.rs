@@ -1,0 +1,120 @@
+use super::*;
+use serde_json::json;
+use weftwork_types::canonical;
+
+fn info() -> ModelInfo {
+    ModelInfo { provider: "p".to_owned(), model: "m".to_owned(), label: None }
+}
+
+fn key() -> CallKey {
+    CallKey(canonical::hash(&json!("key")))
+}
+
+fn call(index: usize, id: Option<&str>, name: Option<&str>, args: &str) -> ChatEvent {
+    let (id, name) = (id.map(str::to_owned), name.map(str::to_owned));
+    ChatEvent::ToolCallDelta { index, id, name, args: args.to_owned() }
+}
+
+fn collect(
+    events: Vec<ChatEvent>,
+    reason: FinishReason,
+    request: &ChatRequest,
+) -> Result<ChatResponse, ModelError> {
+    let mut collector = Collector::default();
+    events.into_iter().for_each(|event| collector.push(event));
+    collector.push(ChatEvent::Finish { reason, provider_call_id: Some("x".to_owned()) });
+    assert!(collector.is_whole());
+    collector.response(&info(), key(), request, Tokens::default())
+}
+
+fn calls(events: Vec<ChatEvent>) -> Vec<ToolCall> {
+    let response = collect(events, FinishReason::ToolCalls, &ChatRequest::default());
+    response.expect("an answer").message.tool_calls().cloned().collect()
+}
+
+#[test]
+fn pieces_are_joined_in_the_order_in_which_they_were_said() {
+    let events = vec![
+        ChatEvent::ReasoningDelta("h".to_owned()),
+        ChatEvent::ReasoningDelta("m".to_owned()),
+        ChatEvent::TextDelta("I ".to_owned()),
+        ChatEvent::TextDelta("look".to_owned()),
+        call(0, Some("c1"), Some("add"), "{\"a\""),
+        call(1, Some("c2"), Some("sub"), ""),
+        call(0, None, None, ":1}"),
+    ];
+    let response = collect(events, FinishReason::Stop, &ChatRequest::default()).expect("an answer");
+    let id = |text| ToolCallId::new(text).expect("an id");
+    let parts = [
+        Part::Reasoning { text: "hm".to_owned(), signature: None },
+        Part::Text { text: "I look".to_owned() },
+        Part::ToolCall(ToolCall { id: id("c1"), name: "add".to_owned(), args: json!({"a": 1}) }),
+        Part::ToolCall(ToolCall { id: id("c2"), name: "sub".to_owned(), args: json!({}) }),
+    ];
+    assert_eq!(response.message.parts, parts);
+    assert_eq!(response.finish, FinishReason::ToolCalls);
+    assert_eq!(response.message.id.as_str(), &key().0.to_string()[..32]);
+    assert_eq!((response.model.as_str(), response.provider_call_id.as_deref()), ("p:m", Some("x")));
+}
+
+#[test]
+fn arguments_that_are_no_json_stay_a_string() {
+    let found = calls(vec![call(0, Some("c"), Some("add"), "{a: 1}")]);
+    assert_eq!(found[0].args, json!("{a: 1}"));
+}
+
+#[test]
+fn missing_unusable_and_repeated_ids_are_replaced_by_ones_made_from_the_key() {
+    let found = calls(vec![
+        call(0, None, Some("f"), ""),
+        call(1, Some("not ok/"), Some("f"), ""),
+        call(2, Some("c"), Some("f"), ""),
+        call(3, Some("c"), Some("f"), ""),
+    ]);
+    let made = |index| format!("call_{}_{index}", &key().0.to_string()[..24]);
+    let ids: Vec<&str> = found.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, [made(0).as_str(), made(1).as_str(), "c", made(3).as_str()]);
+
+    // An id that an earlier answer used already would pair its result with the wrong call.
+    let earlier = Message {
+        id: message_id(key()),
+        role: Role::Assistant,
+        parts: vec![Part::ToolCall(found[2].clone())],
+    };
+    let request = ChatRequest { messages: vec![earlier], ..ChatRequest::default() };
+    let again = collect(vec![call(0, Some("c"), Some("f"), "")], FinishReason::Stop, &request);
+    let again = again.expect("an answer");
+    assert_eq!(again.message.tool_calls().next().expect("a call").id.as_str(), made(0));
+}
+
+#[test]
+fn the_token_limit_may_cut_words_but_not_arguments() {
+    let words = vec![ChatEvent::TextDelta("once upon".to_owned())];
+    let response = collect(words, FinishReason::Length, &ChatRequest::default());
+    assert_eq!(response.expect("an answer").finish, FinishReason::Length);
+
+    let cut = vec![call(0, Some("c"), Some("refund"), "{\"amount\": 2")];
+    let error = collect(cut, FinishReason::Length, &ChatRequest::default()).expect_err("cut");
+    assert_eq!(error.code().0, "W0315");
+    assert!(!error.is_retriable() && error.to_string().contains("refund"));
+}
+
+#[test]
+fn calls_that_are_announced_and_missing_are_malformed() {
+    let none = collect(Vec::new(), FinishReason::ToolCalls, &ChatRequest::default());
+    assert_eq!(none.expect_err("no calls").code().0, "W0308");
+    let unnamed = vec![call(0, Some("c"), None, "{}")];
+    let unnamed = collect(unnamed, FinishReason::Stop, &ChatRequest::default());
+    assert_eq!(unnamed.expect_err("no name").code().0, "W0308");
+    let words = vec![ChatEvent::TextDelta("well".to_owned())];
+    let words = collect(words, FinishReason::ToolCalls, &ChatRequest::default());
+    assert_eq!(words.expect("words").finish, FinishReason::Stop);
+}
+
+#[test]
+fn without_a_finish_there_is_no_answer() {
+    let mut collector = Collector::default();
+    collector.push(ChatEvent::TextDelta("half".to_owned()));
+    let error = collector.response(&info(), key(), &ChatRequest::default(), Tokens::default());
+    assert_eq!(error.expect_err("cut").code().0, "W0307");
+}

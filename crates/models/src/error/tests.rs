@@ -1,0 +1,164 @@
+use super::*;
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn fault() -> Fault {
+    Fault::new(ErrorCode("W0501"), "the weights are missing")
+}
+
+/// An error, its code, whether trying again can help, and what a person reads.
+type Row = (ModelError, &'static str, bool, &'static str);
+
+fn check(rows: Vec<Row>) {
+    for (error, code, retriable, shown) in rows {
+        assert_eq!((error.code().0, error.to_string().as_str()), (code, shown));
+        assert_eq!(error.is_retriable(), retriable, "{code}");
+    }
+}
+
+#[test]
+fn what_providers_say_has_a_code_and_tells_what_to_do() {
+    let (provider, message) = (text("p"), text("words"));
+    check(vec![
+        (
+            ModelError::Unknown { found: text("x:y"), known: vec![text("a:b"), text("c:d")] },
+            "W0301",
+            false,
+            "unknown model `x:y`; known are: a:b, c:d",
+        ),
+        (
+            ModelError::KeyMissing { provider: provider.clone(), variable: text("P_KEY") },
+            "W0302",
+            false,
+            "provider `p` needs a key: set the environment variable `P_KEY`",
+        ),
+        (
+            ModelError::KeyRefused {
+                provider: provider.clone(),
+                status: 401,
+                variable: text("P_KEY"),
+            },
+            "W0303",
+            false,
+            "provider `p` refused the key (status 401); check `P_KEY`",
+        ),
+        (
+            ModelError::Throttled {
+                provider: provider.clone(),
+                message: message.clone(),
+                retry_after: None,
+                quota_exhausted: false,
+            },
+            "W0304",
+            true,
+            "provider `p` throttles: words",
+        ),
+        (
+            ModelError::Provider {
+                provider: provider.clone(),
+                status: 500,
+                message: message.clone(),
+                retry_after: None,
+            },
+            "W0305",
+            true,
+            "provider `p` failed with status 500: words",
+        ),
+        (
+            ModelError::BadRequest { provider: provider.clone(), status: 404, message },
+            "W0306",
+            false,
+            "provider `p` refused the request (status 404): words",
+        ),
+        (
+            ModelError::Truncated {
+                provider: provider.clone(),
+                events: 3,
+                reason: text("it fell"),
+            },
+            "W0307",
+            true,
+            "the answer of `p` was cut off after 3 events: it fell",
+        ),
+        (
+            ModelError::Malformed { provider, reason: text("a web page") },
+            "W0308",
+            false,
+            "the answer of `p` cannot be read: a web page",
+        ),
+    ]);
+}
+
+#[test]
+fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
+    let provider = text("p");
+    check(vec![
+        (
+            ModelError::Transport {
+                provider: provider.clone(),
+                source: EgressError::Connect { host: text("h:1"), reason: text("nobody there") },
+            },
+            "W0309",
+            true,
+            "provider `p` is out of reach: cannot connect to `h:1`: nobody there",
+        ),
+        (
+            ModelError::Unsupported { model: text("p:m"), what: text("sound") },
+            "W0310",
+            false,
+            "model `p:m` cannot do this: sound",
+        ),
+        (
+            ModelError::NotRecorded { file: text("f"), index: 2, reason: text("it differs") },
+            "W0311",
+            false,
+            "the recording `f` holds no answer for request 2: it differs",
+        ),
+        (
+            ModelError::Engine { source: fault() },
+            "W0312",
+            false,
+            "the embedded model failed: the weights are missing",
+        ),
+        (
+            ModelError::Deadline { provider: provider.clone() },
+            "W0313",
+            false,
+            "the deadline passed before `p` had answered",
+        ),
+        (
+            ModelError::Journal(JournalError { name: text("p:m"), source: fault() }),
+            "W0314",
+            false,
+            "call of `p:m` cannot be recorded: the weights are missing",
+        ),
+        (
+            ModelError::CutByLimit { provider: provider.clone(), tool: text("refund") },
+            "W0315",
+            false,
+            "the answer of `p` reached its limit of tokens inside the arguments of `refund`; raise `max_tokens`",
+        ),
+        (
+            ModelError::BadProvider { provider, reason: text("it has no `url`") },
+            "W0316",
+            false,
+            "provider `p` is not set up right: it has no `url`",
+        ),
+        (
+            ModelError::Budget(BudgetExceeded { unit: "model calls", used: 3, limit: 3 }),
+            "W0601",
+            false,
+            "budget is used up: 3 of 3 model calls; raise the limit to go on",
+        ),
+    ]);
+}
+
+#[test]
+fn a_fault_of_the_embedded_engine_keeps_its_own_code() {
+    let error = ModelError::Engine { source: fault() };
+    assert_eq!(error.fault(), fault());
+    let late = ModelError::Deadline { provider: text("p") };
+    assert_eq!((late.fault().code.as_str(), late.fault().retriable), ("W0313", false));
+}

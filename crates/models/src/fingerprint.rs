@@ -1,0 +1,95 @@
+//! Requests as plain JSON, without ids: what hashes and recordings compare.
+
+use crate::ChatRequest;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use weftwork_types::ToolCallId;
+use weftwork_types::message::{Message, Part};
+use weftwork_types::tool::ToolSpec;
+
+/// A request with everything that can change the answer, and nothing else.
+///
+/// Message ids are left out. Tool calls are numbered in order of first appearance instead of
+/// carrying their ids, so that a result still names its call while a provider's random ids make
+/// no difference.
+#[must_use]
+pub fn request(request: &ChatRequest) -> Value {
+    json!({
+        "messages": messages(&request.messages),
+        "tools": request.tools.iter().map(full_tool).collect::<Vec<_>>(),
+        "tool_choice": request.tool_choice,
+        "temperature": temperature(request.temperature),
+        "max_tokens": request.max_tokens,
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "response_schema": request.response_schema,
+    })
+}
+
+/// Messages as `{role, content}`: content is a text, or a list of parts when there is more.
+pub(crate) fn messages(messages: &[Message]) -> Value {
+    let mut numbers = CallNumbers::default();
+    messages.iter().map(|message| message_json(message, &mut numbers)).collect()
+}
+
+/// A tool as the model sees it.
+pub(crate) fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.wire_name(),
+        "description": spec.description,
+        "parameters": spec.parameters,
+    })
+}
+
+/// A temperature as people write it: 0.7, not 0.699999988079071.
+pub(crate) fn temperature(value: Option<f32>) -> Value {
+    // The shortest text of an f32 reads back as the f64 that was meant.
+    let number = value.and_then(|value| value.to_string().parse::<f64>().ok());
+    number.map_or(Value::Null, Value::from)
+}
+
+fn full_tool(spec: &ToolSpec) -> Value {
+    let mut value = tool(spec);
+    if let (Value::Object(map), false) = (&mut value, spec.examples.is_empty()) {
+        map.insert("examples".to_owned(), json!(spec.examples));
+    }
+    value
+}
+
+#[derive(Default)]
+struct CallNumbers<'a>(HashMap<&'a ToolCallId, usize>);
+
+impl<'a> CallNumbers<'a> {
+    fn of(&mut self, id: &'a ToolCallId) -> usize {
+        let next = self.0.len();
+        *self.0.entry(id).or_insert(next)
+    }
+}
+
+fn message_json<'a>(message: &'a Message, numbers: &mut CallNumbers<'a>) -> Value {
+    let content = match message.parts.as_slice() {
+        [Part::Text { text }] => Value::from(text.as_str()),
+        parts => parts.iter().map(|part| part_json(part, numbers)).collect(),
+    };
+    let mut map = Map::new();
+    map.insert("role".to_owned(), json!(message.role));
+    map.insert("content".to_owned(), content);
+    Value::Object(map)
+}
+
+fn part_json<'a>(part: &'a Part, numbers: &mut CallNumbers<'a>) -> Value {
+    match part {
+        Part::Text { text } => json!({"type": "text", "text": text}),
+        Part::Reasoning { text, .. } => json!({"type": "reasoning", "text": text}),
+        Part::Media(media) => {
+            json!({"type": "media", "media_type": media.media_type, "url": media.url})
+        }
+        Part::ToolCall(call) => json!({
+            "type": "tool_call", "call": numbers.of(&call.id),
+            "name": call.name, "args": call.args,
+        }),
+        Part::ToolResult(result) => json!({
+            "type": "tool_result", "call": numbers.of(&result.tool_call_id),
+            "name": result.name, "value": result.value, "is_error": result.is_error,
+        }),
+    }
+}

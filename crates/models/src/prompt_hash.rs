@@ -1,0 +1,131 @@
+//! The prompt hash: equal prompts have equal hashes, in every process and every version.
+
+use crate::{ChatRequest, fingerprint};
+use serde_json::json;
+use weftwork_types::canonical::{self, Hash};
+
+/// The version of the payload below. A change of the payload is a new version.
+pub const VERSION: &str = "v1";
+
+/// Hashes what decides about an answer: model, messages, temperature, token limit and tools.
+///
+/// Ids, callers and everything else that only correlates or bills stays out. The one place that
+/// computes it is [`crate::ModelCaller`].
+#[must_use]
+pub(crate) fn prompt_hash(model: &str, request: &ChatRequest) -> Hash {
+    let mut payload = json!({
+        "prompt_hash_version": VERSION,
+        "model": model,
+        "messages": fingerprint::messages(&request.messages),
+        "temperature": fingerprint::temperature(request.temperature),
+        "max_tokens": request.max_tokens,
+    });
+    if !request.tools.is_empty() {
+        payload["tools"] = request.tools.iter().map(fingerprint::tool).collect();
+    }
+    canonical::hash(&payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ToolChoice;
+    use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
+    use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
+    use weftwork_types::{MessageId, ToolCallId};
+
+    fn message(id: &str, role: Role, text: &str) -> Message {
+        Message::text(MessageId::new(id).expect("an id"), role, text)
+    }
+
+    fn plain() -> ChatRequest {
+        ChatRequest { messages: vec![message("m1", Role::User, "hello")], ..Default::default() }
+    }
+
+    fn with_call(call_id: &str) -> ChatRequest {
+        let id = ToolCallId::new(call_id).expect("an id");
+        let call =
+            ToolCall { id: id.clone(), name: "add".to_owned(), args: json!({"b": 2, "a": 1}) };
+        let result = ToolResult {
+            tool_call_id: id,
+            name: "add".to_owned(),
+            value: json!(3),
+            is_error: false,
+        };
+        let mut messages = plain().messages;
+        messages.push(Message {
+            id: MessageId::new("m2").expect("an id"),
+            role: Role::Assistant,
+            parts: vec![Part::ToolCall(call)],
+        });
+        messages.push(Message::tool_result(MessageId::new("m3").expect("an id"), result));
+        let add = ToolSpec {
+            name: "math/add".to_owned(),
+            description: "adds".to_owned(),
+            parameters: json!({"type": "object"}),
+            output: None,
+            effect: Effect::ReadOnly,
+            on_unknown: UnknownOutcome::Idempotent,
+            shown: None,
+            examples: Vec::new(),
+        };
+        ChatRequest {
+            messages,
+            tools: vec![add],
+            temperature: Some(0.7),
+            max_tokens: Some(100),
+            ..Default::default()
+        }
+    }
+
+    /// Golden vectors: they change only together with [`VERSION`].
+    #[test]
+    fn known_prompts_keep_their_hashes() {
+        let payload = r#"{"max_tokens":null,"messages":[{"content":"hello","role":"user"}],"model":"openai:m","prompt_hash_version":"v1","temperature":null}"#;
+        assert_eq!(prompt_hash("openai:m", &plain()), canonical::hash_bytes(payload.as_bytes()));
+        assert_eq!(
+            prompt_hash("openai:m", &plain()).to_string(),
+            "107bb55791c99f79cdfd76e94867fbef9440b92eb649d22600f78d73d6156b59"
+        );
+        assert_eq!(
+            prompt_hash("openai:m", &with_call("call_1")).to_string(),
+            "a97e6650d48751f31c6ca5c395f6b95bac22e45c872c6f7bf5a85727b3c89c7d"
+        );
+    }
+
+    #[test]
+    fn ids_and_what_only_correlates_make_no_difference() {
+        let one = prompt_hash("openai:m", &with_call("call_1"));
+        assert_eq!(one, prompt_hash("openai:m", &with_call("another")));
+        let mut renamed = with_call("call_1");
+        renamed.messages[0].id = MessageId::new("x").expect("an id");
+        assert_eq!(one, prompt_hash("openai:m", &renamed));
+    }
+
+    #[test]
+    fn what_decides_about_the_answer_makes_one() {
+        let base = prompt_hash("openai:m", &with_call("c"));
+        let changed: [fn(&mut ChatRequest); 5] = [
+            |r| r.temperature = None,
+            |r| r.max_tokens = Some(99),
+            |r| r.tools.clear(),
+            |r| r.messages[0] = message("m1", Role::User, "hallo"),
+            |r| r.messages[0] = message("m1", Role::System, "hello"),
+        ];
+        for change in changed {
+            let mut request = with_call("c");
+            change(&mut request);
+            assert_ne!(prompt_hash("openai:m", &request), base);
+        }
+        assert_ne!(prompt_hash("groq:m", &with_call("c")), base);
+    }
+
+    #[test]
+    fn the_journal_also_tells_tool_choice_and_schema_apart() {
+        let base = fingerprint::request(&plain());
+        let required = ChatRequest { tool_choice: ToolChoice::Required, ..plain() };
+        let schema = ChatRequest { response_schema: Some(json!({})), ..plain() };
+        assert_ne!(fingerprint::request(&required), base);
+        assert_ne!(fingerprint::request(&schema), base);
+    }
+}

@@ -1,0 +1,4 @@
+//! Wire protocols of model providers.
+
+pub mod openai;
+mod sse;

@@ -1,0 +1,162 @@
+//! Requests as the protocol wants them.
+
+use super::{OpenAiConfig, Quirk};
+use crate::chat::{ChatRequest, ToolChoice};
+use crate::{ModelError, fingerprint};
+use serde_json::{Map, Value, json};
+use weftwork_types::message::{Media, Message, Part, Role};
+
+/// The body of a request.
+pub(super) fn body(
+    model: &str,
+    request: &ChatRequest,
+    config: &OpenAiConfig,
+) -> Result<Value, ModelError> {
+    let unsupported = |what: String| ModelError::Unsupported {
+        model: format!("{}:{model}", config.provider),
+        what,
+    };
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    set("model", model.into());
+    set("messages", messages(&request.messages).map_err(unsupported)?);
+    set("stream", true.into());
+    if !config.quirks.has(Quirk::NoStreamOptions) {
+        set("stream_options", json!({"include_usage": true}));
+    }
+    if request.temperature.is_some() {
+        set("temperature", fingerprint::temperature(request.temperature));
+    }
+    if let Some(limit) = request.max_tokens {
+        let completion = config.quirks.has(Quirk::MaxCompletionTokens);
+        set(if completion { "max_completion_tokens" } else { "max_tokens" }, limit.into());
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(fingerprint::tool);
+        set("tools", tools.map(|tool| json!({"type": "function", "function": tool})).collect());
+    }
+    if let Some(choice) = tool_choice(request).map_err(unsupported)? {
+        set("tool_choice", choice);
+    }
+    if let (Some(parallel), false) = (request.parallel_tool_calls, request.tools.is_empty()) {
+        set("parallel_tool_calls", parallel.into());
+    }
+    if let Some(schema) = &request.response_schema {
+        set("response_format", response_format(schema));
+    }
+    Ok(Value::Object(body))
+}
+
+fn tool_choice(request: &ChatRequest) -> Result<Option<Value>, String> {
+    let offered = |name: &String| request.tools.iter().any(|tool| tool.wire_name() == *name);
+    match &request.tool_choice {
+        ToolChoice::Named(name) if !offered(name) => {
+            Err(format!("tool choice names `{name}`, which is not among the tools"))
+        }
+        ToolChoice::Named(name) => {
+            Ok(Some(json!({"type": "function", "function": {"name": name}})))
+        }
+        ToolChoice::Required if request.tools.is_empty() => {
+            Err("tool choice is `required`, but there are no tools".to_owned())
+        }
+        ToolChoice::Required => Ok(Some("required".into())),
+        ToolChoice::None if !request.tools.is_empty() => Ok(Some("none".into())),
+        ToolChoice::None | ToolChoice::Auto => Ok(None),
+    }
+}
+
+fn response_format(schema: &Value) -> Value {
+    json!({
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "strict": is_strict(schema), "schema": schema},
+    })
+}
+
+/// Whether a schema is one that strict servers accept: every object is closed and requires all of
+/// its members. Others are sent without the promise instead of being refused.
+fn is_strict(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            let closed = match map.get("properties").and_then(Value::as_object) {
+                Some(properties) => {
+                    let required = map.get("required").and_then(Value::as_array);
+                    map.get("additionalProperties") == Some(&Value::Bool(false))
+                        && required.is_some_and(|names| names.len() == properties.len())
+                }
+                None => map.get("type") != Some(&Value::from("object")),
+            };
+            closed && map.values().all(is_strict)
+        }
+        Value::Array(items) => items.iter().all(is_strict),
+        _ => true,
+    }
+}
+
+fn messages(messages: &[Message]) -> Result<Value, String> {
+    let mut out = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message.role {
+            Role::System => out.push(json!({"role": "system", "content": message.joined_text()})),
+            Role::User => out.push(json!({"role": "user", "content": user_content(message)?})),
+            Role::Assistant => out.push(assistant(message)),
+            Role::Tool => out.extend(message.tool_results().map(|result| {
+                let content = match &result.value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                json!({
+                    "role": "tool", "tool_call_id": result.tool_call_id.as_str(),
+                    "content": content,
+                })
+            })),
+        }
+    }
+    Ok(out.into())
+}
+
+fn assistant(message: &Message) -> Value {
+    let calls: Vec<Value> = message
+        .tool_calls()
+        .map(|call| {
+            // Arguments that were no JSON are a string here and go back quoted: servers that
+            // parse what we send them refuse anything else.
+            let function = json!({"name": call.name, "arguments": call.args.to_string()});
+            json!({"id": call.id.as_str(), "type": "function", "function": function})
+        })
+        .collect();
+    let text = message.joined_text();
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+    let mut out = json!({"role": "assistant", "content": content});
+    if !calls.is_empty() {
+        out["tool_calls"] = calls.into();
+    }
+    out
+}
+
+fn user_content(message: &Message) -> Result<Value, String> {
+    let only_text = message.parts.iter().all(|part| matches!(part, Part::Text { .. }));
+    if only_text {
+        return Ok(message.joined_text().into());
+    }
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(Ok(json!({"type": "text", "text": text}))),
+        Part::Media(media) => Some(image(media)),
+        Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    });
+    parts.collect()
+}
+
+fn image(media: &Media) -> Result<Value, String> {
+    let reachable = media.url.starts_with("https:") || media.url.starts_with("data:");
+    if !media.media_type.starts_with("image/") || !reachable {
+        let scheme = media.url.split(':').next().unwrap_or_default();
+        return Err(format!(
+            "media of type `{}` from a `{scheme}:` URL; this protocol takes images from `https:` and `data:` URLs",
+            media.media_type
+        ));
+    }
+    Ok(json!({"type": "image_url", "image_url": {"url": media.url}}))
+}
+
+#[cfg(test)]
+mod tests;

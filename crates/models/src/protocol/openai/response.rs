@@ -1,0 +1,126 @@
+//! The shapes of answers, as lenient as servers are different.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use weftwork_types::usage::Tokens;
+
+/// One chunk of a stream, or a whole answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk {
+    #[serde(deserialize_with = "or_default")]
+    pub(super) id: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) choices: Vec<Choice>,
+    pub(super) usage: Option<Usage>,
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice {
+    #[serde(deserialize_with = "or_default")]
+    pub(super) index: u64,
+    /// In a stream.
+    pub(super) delta: Option<Delta>,
+    /// In a whole answer.
+    pub(super) message: Option<Delta>,
+    pub(super) finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Delta {
+    content: Value,
+    reasoning_content: Value,
+    reasoning: Value,
+    refusal: Value,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) tool_calls: Vec<CallDelta>,
+}
+
+impl Delta {
+    /// The thinking in it, under either of its two names or as a part of the content.
+    pub(super) fn reasoning(&self) -> String {
+        let direct = [&self.reasoning_content, &self.reasoning];
+        match direct.iter().find_map(|value| value.as_str()) {
+            Some(text) => text.to_owned(),
+            None => parts(&self.content, "thinking"),
+        }
+    }
+
+    /// The words in it; a refusal is words too.
+    pub(super) fn text(&self) -> String {
+        let mut text = match &self.content {
+            Value::String(text) => text.clone(),
+            other => parts(other, "text"),
+        };
+        text.push_str(self.refusal.as_str().unwrap_or_default());
+        text
+    }
+}
+
+/// The text of content that comes as a list of parts.
+fn parts(content: &Value, kind: &str) -> String {
+    let items = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    items
+        .iter()
+        .filter(|part| part.get("type").and_then(Value::as_str) == Some(kind))
+        .filter_map(|part| part.get(kind))
+        .map(|inner| match inner {
+            Value::String(text) => text.clone(),
+            nested => parts(nested, "text"),
+        })
+        .collect()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallDelta {
+    pub(super) index: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) id: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) function: FunctionDelta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FunctionDelta {
+    #[serde(deserialize_with = "or_default")]
+    pub(super) name: String,
+    arguments: Value,
+}
+
+impl FunctionDelta {
+    /// The fragment of the arguments' text; some servers send the object itself.
+    pub(super) fn arguments(&self) -> String {
+        match &self.arguments {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Usage {
+    #[serde(deserialize_with = "or_default")]
+    prompt_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    completion_tokens: u64,
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        Self { input: usage.prompt_tokens, output: usage.completion_tokens, estimated: false }
+    }
+}
+
+/// `null` where the protocol leaves a member out.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

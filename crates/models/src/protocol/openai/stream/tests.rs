@@ -1,0 +1,287 @@
+use super::*;
+use crate::Secret;
+use crate::protocol::openai::{OpenAiConfig, Quirks};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn source() -> Source {
+    Source::of(&OpenAiConfig {
+        provider: "p".to_owned(),
+        base_url: "https://p.example/v1".to_owned(),
+        key: Secret::new("sk-hunter2"),
+        key_variable: "P_KEY".to_owned(),
+        quirks: Quirks::default(),
+        head_timeout: Duration::ZERO,
+        idle_timeout: Duration::ZERO,
+    })
+}
+
+fn decode<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    cut: Option<EgressError>,
+) -> (Vec<ChatEvent>, Result<(), ModelError>) {
+    let (mut decoder, mut out) = (Decoder::new(source(), 200), VecDeque::new());
+    let mut result = Ok(());
+    for piece in pieces {
+        result = decoder.push(piece, &mut out);
+        if result.is_err() || decoder.is_done() {
+            return (out.into(), result);
+        }
+    }
+    if result.is_ok() {
+        result = decoder.cut(cut, &mut out);
+    }
+    (out.into(), result)
+}
+
+fn read(text: &str) -> Vec<ChatEvent> {
+    let (events, result) = decode([text.as_bytes()], None);
+    assert_eq!(result, Ok(()), "{text}");
+    events
+}
+
+fn fail(text: &str) -> ModelError {
+    decode([text.as_bytes()], None).1.expect_err(text)
+}
+
+fn sse(chunks: &[&str]) -> String {
+    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+}
+
+fn delta(delta: &str) -> String {
+    format!(r#"{{"id":"c1","choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
+}
+
+fn finish(reason: &str) -> String {
+    format!(r#"{{"id":"c1","choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
+}
+
+fn text(text: &str) -> ChatEvent {
+    ChatEvent::TextDelta(text.to_owned())
+}
+
+fn call(index: usize, id: Option<&str>, name: Option<&str>, args: &str) -> ChatEvent {
+    let (id, name) = (id.map(str::to_owned), name.map(str::to_owned));
+    ChatEvent::ToolCallDelta { index, id, name, args: args.to_owned() }
+}
+
+fn end(reason: FinishReason) -> ChatEvent {
+    ChatEvent::Finish { reason, provider_call_id: Some("c1".to_owned()) }
+}
+
+const USAGE: &str =
+    r#"{"id":"c1","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7}}"#;
+
+fn used() -> ChatEvent {
+    ChatEvent::Usage(Tokens { input: 11, output: 7, estimated: false })
+}
+
+/// Thinking, words, two calls in fragments, usage: everything that one answer can hold.
+fn full() -> String {
+    let chunks = [
+        delta(r#"{"role":"assistant","content":null,"reasoning_content":"Hm, "}"#),
+        delta(r#"{"reasoning":"ja: ü"}"#),
+        delta(r#"{"content":"Let me look. 🧵"}"#),
+        delta(
+            r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"lookup","arguments":""}}]}"#,
+        ),
+        delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"{\"order"}}]}"#),
+        delta(r#"{"tool_calls":[{"index":0,"function":{"arguments":"_id\":\"A1\"}"}}]}"#),
+        delta(
+            r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"add","arguments":"{}"}}]}"#,
+        ),
+        finish("tool_calls"),
+        USAGE.to_owned(),
+        "[DONE]".to_owned(),
+    ];
+    sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn full_events() -> Vec<ChatEvent> {
+    vec![
+        ChatEvent::ReasoningDelta("Hm, ".to_owned()),
+        ChatEvent::ReasoningDelta("ja: ü".to_owned()),
+        text("Let me look. 🧵"),
+        call(0, Some("a"), Some("lookup"), ""),
+        call(0, None, None, "{\"order"),
+        call(0, None, None, "_id\":\"A1\"}"),
+        call(1, Some("b"), Some("add"), "{}"),
+        used(),
+        end(FinishReason::ToolCalls),
+    ]
+}
+
+#[test]
+fn a_full_answer_becomes_its_events() {
+    assert_eq!(read(&full()), full_events());
+    assert_eq!(read(&full().replace('\n', "\r\n")), full_events());
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_events(
+        cuts in proptest::collection::vec(0usize..2000, 0..40),
+        crlf in any::<bool>(),
+    ) {
+        let body = if crlf { full().replace('\n', "\r\n") } else { full() };
+        let bytes = body.as_bytes();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+        prop_assert_eq!(decode(pieces, None), (full_events(), Ok(())));
+    }
+}
+
+#[test]
+fn an_answer_cut_anywhere_before_its_finish_reason_is_truncated() {
+    let body = full();
+    let finish_ends = body.find(r#""finish_reason":"tool_calls""#).expect("it is there");
+    let finish_ends = finish_ends + body[finish_ends..].find("\n\n").expect("an end") + 2;
+    for at in 0..body.len() {
+        let broken = EgressError::Broken { host: "p".to_owned(), reason: "gone".to_owned() };
+        for cut in [None, Some(broken)] {
+            let (events, result) = decode([&body.as_bytes()[..at]], cut.clone());
+            let whole = events.iter().any(|event| matches!(event, ChatEvent::Finish { .. }));
+            assert_eq!(whole, at >= finish_ends, "cut at {at}");
+            match result {
+                Ok(()) => assert!(at >= finish_ends, "cut at {at}"),
+                Err(ModelError::Truncated { .. }) => {}
+                Err(ModelError::Transport { .. }) => assert!(cut.is_some() && events.is_empty()),
+                Err(other) => panic!("cut at {at}: {other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn done_without_a_finish_reason_is_truncated() {
+    let error = fail(&sse(&[&delta(r#"{"content":"hal"}"#), "[DONE]"]));
+    assert!(matches!(error, ModelError::Truncated { events: 1, .. }), "{error}");
+    for reason in ["abort", "error", "insufficient_system_resource"] {
+        assert!(matches!(fail(&sse(&[&finish(reason)])), ModelError::Truncated { .. }));
+    }
+}
+
+#[test]
+fn finish_reasons_have_one_meaning_each() {
+    for (word, reason) in [
+        ("stop", FinishReason::Stop),
+        ("tool_calls", FinishReason::ToolCalls),
+        ("function_call", FinishReason::ToolCalls),
+        ("length", FinishReason::Length),
+        ("content_filter", FinishReason::ContentFilter),
+    ] {
+        assert_eq!(read(&sse(&[&finish(word), "[DONE]"])), [end(reason)]);
+    }
+    assert_eq!(fail(&sse(&[&finish("bored")])).code().0, "W0308");
+}
+
+#[test]
+fn calls_are_told_apart_however_servers_number_them() {
+    let piece = |index: &str, id: &str, name: &str, args: &str| {
+        delta(&format!(
+            r#"{{"tool_calls":[{{{index}"id":{id},"function":{{"name":{name},"arguments":{args}}}}}]}}"#
+        ))
+    };
+    let two = |pieces: &[String]| {
+        let mut chunks: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let last = finish("tool_calls");
+        chunks.push(&last);
+        let mut events = read(&sse(&chunks));
+        events.pop();
+        events
+    };
+    let expected = [
+        call(0, Some("x"), Some("f"), "{\"n\":"),
+        call(0, None, None, "1}"),
+        call(1, Some("y"), Some("f"), "{}"),
+    ];
+    // No index at all, then index 0 for every call, then ids and names repeated in each piece.
+    for (index, again) in [("", "null"), (r#""index":0,"#, "null"), (r#""index":0,"#, r#""x""#)] {
+        let name = if again == "null" { "null" } else { r#""f""# };
+        let pieces = [
+            piece(index, r#""x""#, r#""f""#, r#""{\"n\":""#),
+            piece(index, again, name, r#""1}""#),
+            piece(index, r#""y""#, r#""f""#, r#""{}""#),
+        ];
+        assert_eq!(two(&pieces), expected, "{index} {again}");
+    }
+    // Neither index nor id: a name begins a call. Arguments may come as the object itself.
+    let pieces = [piece("", "null", r#""f""#, r#"{"n":1}"#), piece("", r#""""#, r#""g""#, "null")];
+    assert_eq!(two(&pieces), [call(0, None, Some("f"), "{\"n\":1}"), call(1, None, Some("g"), "")]);
+}
+
+#[test]
+fn other_choices_and_other_shapes_of_content_are_read() {
+    let body = sse(&[
+        r#"{"id":"c1","choices":[{"index":1,"delta":{"content":"not this"}}]}"#,
+        r#"{"choices":null}"#,
+        &delta(
+            r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"hi"}]}"#,
+        ),
+        &delta(r#"{"refusal":"no"}"#),
+        &finish("stop"),
+    ]);
+    let thought = ChatEvent::ReasoningDelta("hm".to_owned());
+    assert_eq!(read(&body), [thought, text("hi"), text("no"), end(FinishReason::Stop)]);
+}
+
+#[test]
+fn a_server_that_does_not_stream_is_read_too() {
+    let body = r#" {"id":"c1","choices":[{"index":0,"finish_reason":"tool_calls","message":
+        {"role":"assistant","content":"ok","tool_calls":[{"id":"a","type":"function",
+        "function":{"name":"add","arguments":"{\"a\":1}"}}]}}],
+        "usage":{"prompt_tokens":11,"completion_tokens":7}}"#;
+    let events = [
+        text("ok"),
+        call(0, Some("a"), Some("add"), "{\"a\":1}"),
+        used(),
+        end(FinishReason::ToolCalls),
+    ];
+    assert_eq!(read(body), events);
+    let (head, tail) = body.as_bytes().split_at(40);
+    assert_eq!(decode([head, tail], None), (events.to_vec(), Ok(())));
+    assert!(matches!(fail(r#"{"id":"c1","choices":[]}"#), ModelError::Truncated { .. }));
+    assert!(matches!(fail(r#"{"id":"c1","cho"#), ModelError::Malformed { .. }));
+}
+
+#[test]
+fn errors_inside_an_answer_are_named() {
+    let said = |body: &str| fail(&sse(&[&delta(r#"{"content":"hal"}"#), body]));
+    let error = said(r#"{"error":{"message":"overloaded","type":"server_error"}}"#);
+    assert!(matches!(error, ModelError::Provider { status: 200, .. }), "{error}");
+    assert!(error.is_retriable());
+    let error = said(r#"{"error":{"message":"busy","code":503}}"#);
+    assert!(matches!(error, ModelError::Provider { status: 503, .. }), "{error}");
+    let error = said(r#"{"error":{"message":"slow","type":"rate_limit_exceeded"}}"#);
+    assert!(matches!(error, ModelError::Throttled { quota_exhausted: false, .. }), "{error}");
+    let error = said(r#"{"error":{"message":"empty","code":"insufficient_quota"}}"#);
+    assert!(!error.is_retriable(), "{error}");
+    let error = said(r#"{"message":"bad field","detail":"x"}"#);
+    assert!(error.to_string().contains("bad field"), "{error}");
+    let error = fail(r#"{"error":"model not found","code":404}"#);
+    assert!(error.to_string().contains("model not found"), "{error}");
+}
+
+#[test]
+fn garbage_is_malformed_and_shown_without_the_key() {
+    for body in ["<html>busy</html>", "data: {oops sk-hunter2\n\n", "data: [1]\n\n"] {
+        let error = fail(body);
+        assert!(matches!(error, ModelError::Malformed { .. }), "{body}: {error}");
+        assert!(!error.to_string().contains("hunter2"));
+    }
+    let long = format!("data: {}", "x".repeat(1024 * 1024 + 1));
+    assert!(fail(&long).to_string().contains("larger than 1 MiB"));
+    assert!(matches!(fail(""), ModelError::Truncated { events: 0, .. }));
+    assert!(matches!(fail(": ping\n\nevent: x\n\n"), ModelError::Truncated { events: 0, .. }));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        decode([bytes.as_slice()], None).1.ok();
+        let framed = [b"data: ".as_slice(), &bytes, b"\n\n"].concat();
+        decode([framed.as_slice()], None).1.ok();
+    }
+}

@@ -1,0 +1,154 @@
+//! Names such as `openai:gpt-4o-mini`, turned into models.
+
+mod table;
+
+pub use table::{Protocol, ProviderOverride, ProviderRow, ProviderTable};
+
+use crate::ModelError;
+use crate::chat::{ChatModel, ModelInfo};
+use crate::protocol::openai::{OpenAiConfig, OpenAiModel};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use weftwork_types::port::Egress;
+
+/// Opens the models of one provider.
+pub trait ModelProvider: Send + Sync + Debug {
+    /// Its name, the part of a model's id before the colon.
+    fn name(&self) -> &str;
+
+    /// Opens a model by the part of its id after the colon.
+    ///
+    /// # Errors
+    /// [`ModelError`] when there is no such model or it cannot be opened as things are.
+    fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
+
+    /// The models it knows without asking anybody, the usual one first. Empty for providers on
+    /// the network.
+    fn list(&self) -> Vec<ModelInfo>;
+
+    /// Whether a model could be opened now.
+    ///
+    /// # Errors
+    /// [`ModelError`] saying what is missing.
+    fn ready(&self) -> Result<(), ModelError>;
+}
+
+/// All providers, by name.
+#[derive(Debug, Default)]
+pub struct ModelRegistry {
+    providers: BTreeMap<String, Arc<dyn ModelProvider>>,
+}
+
+impl ModelRegistry {
+    /// A registry with the providers of a table, reached through one client.
+    #[must_use]
+    pub fn new(table: &ProviderTable, egress: &Arc<dyn Egress>) -> Self {
+        let mut registry = Self::default();
+        for row in table.rows() {
+            let (row, egress) = (row.clone(), Arc::clone(egress));
+            registry.register(Arc::new(HttpProvider { row, egress }));
+        }
+        registry
+    }
+
+    /// Adds a provider; one of the same name is replaced.
+    pub fn register(&mut self, provider: Arc<dyn ModelProvider>) {
+        self.providers.insert(provider.name().to_owned(), provider);
+    }
+
+    /// Every provider, by name.
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<dyn ModelProvider>> {
+        self.providers.values()
+    }
+
+    /// The model of an id, `provider:model`; a provider's name alone means its usual model.
+    ///
+    /// # Errors
+    /// [`ModelError::Unknown`] with the known names, the likeliest first, and whatever the
+    /// provider says when it cannot open the model.
+    pub fn resolve(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        let (name, model) = id.trim().split_once(':').unwrap_or((id.trim(), ""));
+        let Some(provider) = self.providers.get(name) else { return Err(self.unknown(id, name)) };
+        match (model, provider.list().into_iter().next()) {
+            ("", Some(usual)) => provider.open(&usual.model),
+            ("", None) => Err(ModelError::Unknown {
+                found: id.to_owned(),
+                known: vec![format!("{name}:MODEL")],
+            }),
+            (model, _) => provider.open(model),
+        }
+    }
+
+    fn unknown(&self, found: &str, name: &str) -> ModelError {
+        let name = name.to_ascii_lowercase();
+        let mut known: Vec<String> = self
+            .providers
+            .values()
+            .map(|provider| match provider.list().first() {
+                Some(usual) => usual.id(),
+                None => format!("{}:MODEL", provider.name()),
+            })
+            .collect();
+        known.sort_by_key(|id| distance(&name, id.split(':').next().unwrap_or_default()));
+        ModelError::Unknown { found: found.to_owned(), known }
+    }
+}
+
+/// How many letters have to be put in, taken out or changed to make one name of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A provider from the table.
+#[derive(Debug)]
+struct HttpProvider {
+    row: ProviderRow,
+    egress: Arc<dyn Egress>,
+}
+
+impl ModelProvider for HttpProvider {
+    fn name(&self) -> &str {
+        &self.row.name
+    }
+
+    fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        self.ready()?;
+        let row = &self.row;
+        match row.protocol {
+            Protocol::Openai => {
+                let config = OpenAiConfig {
+                    provider: row.name.clone(),
+                    base_url: row.url.clone(),
+                    key: row.key.clone(),
+                    key_variable: row.key_env.clone(),
+                    quirks: row.quirks.clone(),
+                    head_timeout: row.head_timeout,
+                    idle_timeout: row.idle_timeout,
+                };
+                Ok(Arc::new(OpenAiModel::new(config, model, Arc::clone(&self.egress))))
+            }
+        }
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
+    }
+
+    fn ready(&self) -> Result<(), ModelError> {
+        self.row.ready()
+    }
+}
+
+#[cfg(test)]
+mod tests;

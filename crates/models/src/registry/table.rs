@@ -1,0 +1,193 @@
+//! The table of providers: built in, changed by configuration and environment.
+
+use crate::protocol::openai::{Quirks, base_url};
+use crate::{ModelError, Secret};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The rows that are built in.
+const BUILT_IN: &str = include_str!("../../providers.toml");
+
+/// How long a provider may take for the head of an answer, and between two pieces of it, unless
+/// its row says otherwise: a model on a busy machine may think for long before its first word.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a configuration may change of a provider, and what a new one consists of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderOverride {
+    /// The base URL. A provider that is not built in must have one.
+    pub url: Option<String>,
+    /// An environment variable that replaces the base URL.
+    pub url_env: Option<String>,
+    /// The environment variable that holds the key.
+    pub key_env: Option<String>,
+    /// Whether the server also answers without a key.
+    pub key_optional: Option<bool>,
+    /// The protocol it speaks.
+    pub protocol: Option<Protocol>,
+    /// How it differs from the protocol.
+    pub quirks: Option<Quirks>,
+    /// How long to wait for the head of an answer, in milliseconds.
+    pub head_timeout_ms: Option<u64>,
+    /// How long to wait between two pieces of an answer, in milliseconds.
+    pub idle_timeout_ms: Option<u64>,
+}
+
+/// A wire protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Chat completions as OpenAI has them.
+    #[default]
+    Openai,
+}
+
+/// One provider, ready to be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderRow {
+    /// Its name, the part of a model's id before the colon.
+    pub name: String,
+    /// The base URL.
+    pub url: String,
+    /// The key that the environment holds.
+    pub key: Option<Secret>,
+    /// The environment variable that holds the key.
+    pub key_env: String,
+    /// Whether it also answers without a key.
+    pub key_optional: bool,
+    /// The protocol it speaks.
+    pub protocol: Protocol,
+    /// How it differs from the protocol.
+    pub quirks: Quirks,
+    /// How long to wait for the head of an answer.
+    pub head_timeout: Duration,
+    /// How long to wait between two pieces of an answer.
+    pub idle_timeout: Duration,
+}
+
+impl ProviderRow {
+    /// Whether its key is there, or not needed.
+    ///
+    /// # Errors
+    /// [`ModelError::KeyMissing`] when it is not.
+    pub fn ready(&self) -> Result<(), ModelError> {
+        if self.key.is_some() || self.key_optional {
+            return Ok(());
+        }
+        let (provider, variable) = (self.name.clone(), self.key_env.clone());
+        Err(ModelError::KeyMissing { provider, variable })
+    }
+
+    /// Host and port of its URL, such as `localhost:11434`, as an allow list takes them.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let authority = rest.split('/').next().unwrap_or_default();
+        authority.rsplit('@').next().unwrap_or_default()
+    }
+
+    /// Whether it runs on this machine, so that the guarded client must be allowed to reach it.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host();
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        match name.parse::<std::net::IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        }
+    }
+}
+
+/// All providers that speak HTTP, by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderTable {
+    rows: BTreeMap<String, ProviderRow>,
+}
+
+impl ProviderTable {
+    /// The built-in rows, changed by the configuration, then by the environment.
+    ///
+    /// # Errors
+    /// [`ModelError::BadProvider`] when a row has no usable URL or an impossible name.
+    pub fn load(
+        env: &dyn Fn(&str) -> Option<String>,
+        overrides: &BTreeMap<String, ProviderOverride>,
+    ) -> Result<Self, ModelError> {
+        let mut drafts: BTreeMap<String, ProviderOverride> =
+            toml::from_str(BUILT_IN).map_err(|error| ModelError::BadProvider {
+                provider: "built in".to_owned(),
+                reason: error.message().to_owned(),
+            })?;
+        for (name, change) in overrides {
+            let draft = drafts.entry(name.clone()).or_default();
+            *draft = changed(draft, change);
+        }
+        let rows = drafts.into_iter().map(|(name, draft)| {
+            let row = row(&name, draft, env)
+                .map_err(|reason| ModelError::BadProvider { provider: name.clone(), reason });
+            Ok((name, row?))
+        });
+        Ok(Self { rows: rows.collect::<Result<_, ModelError>>()? })
+    }
+
+    /// The row of that name.
+    #[must_use]
+    pub fn row(&self, name: &str) -> Option<&ProviderRow> {
+        self.rows.get(name)
+    }
+
+    /// Every row, by name.
+    pub fn rows(&self) -> impl Iterator<Item = &ProviderRow> {
+        self.rows.values()
+    }
+}
+
+fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverride {
+    let (draft, change) = (draft.clone(), change.clone());
+    ProviderOverride {
+        // A URL from the configuration is meant; the variable of the built-in row is not asked.
+        url_env: change.url_env.or(if change.url.is_some() { None } else { draft.url_env }),
+        url: change.url.or(draft.url),
+        key_env: change.key_env.or(draft.key_env),
+        key_optional: change.key_optional.or(draft.key_optional),
+        protocol: change.protocol.or(draft.protocol),
+        quirks: change.quirks.or(draft.quirks),
+        head_timeout_ms: change.head_timeout_ms.or(draft.head_timeout_ms),
+        idle_timeout_ms: change.idle_timeout_ms.or(draft.idle_timeout_ms),
+    }
+}
+
+fn row(
+    name: &str,
+    draft: ProviderOverride,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<ProviderRow, String> {
+    let plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err("a name consists of a-z, 0-9, `-` and `_`".to_owned());
+    }
+    let from_env = draft.url_env.as_deref().and_then(env).filter(|url| !url.trim().is_empty());
+    let url = from_env.or(draft.url).ok_or("it has no `url`")?;
+    let url = base_url(&url).map_err(|reason| format!("its URL cannot be used: {reason}"))?;
+    let key_env = draft.key_env.unwrap_or_default();
+    let key = Some(&key_env).filter(|name| !name.is_empty()).and_then(|name| env(name));
+    Ok(ProviderRow {
+        name: name.to_owned(),
+        url,
+        key: key.as_deref().and_then(Secret::new),
+        // A server of one's own for which no variable is named has no key.
+        key_optional: draft.key_optional.unwrap_or(key_env.is_empty()),
+        key_env,
+        protocol: draft.protocol.unwrap_or_default(),
+        quirks: draft.quirks.unwrap_or_default(),
+        head_timeout: draft.head_timeout_ms.map_or(PATIENCE, Duration::from_millis),
+        idle_timeout: draft.idle_timeout_ms.map_or(PATIENCE, Duration::from_millis),
+    })
+}

@@ -1,0 +1,157 @@
+//! A model without a model: rules that always do the same, for demos, tests and documentation.
+//!
+//! It never passes for more than it is: [`ModelInfo::label`] says so wherever its answers are
+//! shown.
+
+mod extract;
+mod plan;
+mod rules;
+mod steps;
+mod tell;
+mod words;
+
+pub use steps::Step;
+
+use crate::ModelError;
+use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::registry::ModelProvider;
+use futures_util::{StreamExt as _, stream as streams};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use weftwork_types::port::Clock;
+
+/// What people are told about it.
+pub const LABEL: &str = "scripted model: deterministic rules, not a language model";
+
+/// A model that follows rules, or a fixed list of steps.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    info: ModelInfo,
+    script: Script,
+    asked: AtomicUsize,
+    clock: Option<Arc<dyn Clock>>,
+    pause: Duration,
+}
+
+#[derive(Debug)]
+enum Script {
+    Rules,
+    Steps(Vec<Step>),
+}
+
+impl ScriptedModel {
+    /// A model that finds the tools a person's words ask for, and fills in their arguments, by
+    /// comparing the words with each tool's name, description and examples.
+    #[must_use]
+    pub fn rules() -> Self {
+        Self::with(Script::Rules, "rules")
+    }
+
+    /// A model that takes one step for each attempt, whatever it is asked, and fails with
+    /// [`ModelError::NotRecorded`] after the last.
+    #[must_use]
+    pub fn from_steps(steps: Vec<Step>) -> Self {
+        Self::with(Script::Steps(steps), "steps")
+    }
+
+    fn with(script: Script, model: &str) -> Self {
+        Self {
+            info: ModelInfo {
+                provider: "scripted".to_owned(),
+                model: model.to_owned(),
+                label: Some(LABEL.to_owned()),
+            },
+            script,
+            asked: AtomicUsize::new(0),
+            clock: None,
+            pause: Duration::ZERO,
+        }
+    }
+
+    /// Makes it take its time: a pause before each event. Steps that wait need this clock too.
+    #[must_use]
+    pub fn paced(mut self, clock: Arc<dyn Clock>, pause: Duration) -> Self {
+        self.clock = Some(clock);
+        self.pause = pause;
+        self
+    }
+
+    /// How many attempts were made so far.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn step(&self, request: &ChatRequest) -> Step {
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        match &self.script {
+            Script::Rules => rules::answer(request),
+            Script::Steps(steps) => steps.get(number).cloned().unwrap_or_else(|| {
+                Step::fails(ModelError::NotRecorded {
+                    file: "script".to_owned(),
+                    index: number + 1,
+                    reason: format!("it has {} steps", steps.len()),
+                })
+            }),
+        }
+    }
+}
+
+impl ChatModel for ScriptedModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        let Step { wait, events, hangs } = self.step(&request);
+        let (clock, pause) = (self.clock.clone(), self.pause);
+        let paced = streams::iter(events).enumerate().then(move |(number, event)| {
+            let wait = if number == 0 { wait + pause } else { pause };
+            let sleep = clock.as_ref().filter(|_| !wait.is_zero()).map(|clock| clock.sleep(wait));
+            async move {
+                if let Some(sleep) = sleep {
+                    sleep.await;
+                }
+                event
+            }
+        });
+        if hangs { paced.chain(streams::pending()).boxed() } else { paced.boxed() }
+    }
+}
+
+/// The events of a text, word by word.
+fn text_events(text: &str) -> impl Iterator<Item = ChatEvent> {
+    text.split_inclusive(' ').map(|word| ChatEvent::TextDelta(word.to_owned()))
+}
+
+/// Offers `scripted:rules`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ScriptedProvider;
+
+impl ModelProvider for ScriptedProvider {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
+        match model {
+            "rules" => Ok(Arc::new(ScriptedModel::rules())),
+            other => Err(ModelError::Unknown {
+                found: format!("scripted:{other}"),
+                known: vec!["scripted:rules".to_owned()],
+            }),
+        }
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        vec![ScriptedModel::rules().info]
+    }
+
+    fn ready(&self) -> Result<(), ModelError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What to do next, by rules alone.
+
+use super::steps::Step;
+use super::{plan, tell};
+use crate::chat::{ChatRequest, ToolChoice};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_types::message::{Message, Role, ToolResult};
+use weftwork_types::tool::ToolSpec;
+use weftwork_types::usage::Tokens;
+
+/// The tool that asks the person, by its name.
+const ASK: &str = "ask_human";
+/// How often it asks about one request before it gives up.
+const ASKS_MAX: usize = 3;
+
+/// The answer to a request.
+pub(super) fn answer(request: &ChatRequest) -> Step {
+    let turn = Turn::of(request);
+    let calls = match request.tool_choice {
+        ToolChoice::None => Vec::new(),
+        _ => turn.calls(request),
+    };
+    let said: usize = request.messages.iter().map(|message| message.joined_text().len()).sum();
+    let output = match calls.is_empty() {
+        true => turn.text(&request.tools),
+        false => String::new(),
+    };
+    let tokens = Tokens {
+        input: said as u64 / 4,
+        output: (output.len() + json!(calls).to_string().len()) as u64 / 4,
+        estimated: true,
+    };
+    let step = if calls.is_empty() { Step::text(&output) } else { Step::calls(calls) };
+    step.using(tokens)
+}
+
+/// What was said and done since the person last spoke.
+struct Turn<'a> {
+    /// The person's words.
+    request: String,
+    results: Vec<&'a ToolResult>,
+    made: Vec<(&'a str, &'a Value)>,
+    /// Arguments of earlier calls, the latest of each name.
+    known: BTreeMap<String, Value>,
+}
+
+impl<'a> Turn<'a> {
+    fn of(request: &'a ChatRequest) -> Self {
+        let messages = &request.messages;
+        let start = messages.iter().rposition(|message| message.role == Role::User);
+        let (before, since) = messages.split_at(start.map_or(messages.len(), |at| at + 1));
+        let known = before.iter().flat_map(Message::tool_calls);
+        let known = known.filter_map(|call| call.args.as_object()).flatten();
+        Self {
+            request: before.last().map(Message::joined_text).unwrap_or_default(),
+            results: since.iter().flat_map(Message::tool_results).collect(),
+            made: since
+                .iter()
+                .flat_map(Message::tool_calls)
+                .map(|call| (call.name.as_str(), &call.args))
+                .collect(),
+            known: known.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        }
+    }
+
+    /// The calls to make now: those that the words ask for and that were not made yet.
+    fn calls(&self, request: &ChatRequest) -> Vec<(String, Value)> {
+        let ask = request.tools.iter().find(|tool| tool.name == ASK);
+        let tools: Vec<ToolSpec> = match &request.tool_choice {
+            ToolChoice::Named(name) => {
+                request.tools.iter().filter(|tool| tool.wire_name() == *name).cloned().collect()
+            }
+            _ => request.tools.clone(),
+        };
+        let answers: Vec<String> =
+            self.results_of(ASK).map(|result| words(&result.value)).collect();
+        let mut wishes = plan::wishes(&tools, &self.request, &answers, self.known.clone());
+        let must = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+        if must && wishes.is_empty() {
+            wishes.extend(plan::forced(&tools, &self.request, &self.known));
+        }
+        let mut calls: Vec<(String, Value)> = Vec::new();
+        for wish in wishes {
+            let name = wish.tool.wire_name();
+            let call = match (wish.found.missing.first(), ask) {
+                (None, _) => (name, Value::Object(wish.found.args)),
+                (Some(missing), Some(ask)) if self.may_ask() => {
+                    (ask.wire_name(), json!({ "question": question(&name, missing) }))
+                }
+                (Some(_), _) if must => (name, Value::Object(wish.found.args)),
+                (Some(_), _) => continue,
+            };
+            let made = self.made.iter().any(|(name, args)| *name == call.0 && **args == call.1);
+            let asks_twice = call.0 == ASK && calls.iter().any(|(name, _)| name == ASK);
+            if !made && !asks_twice && !calls.contains(&call) {
+                calls.push(call);
+            }
+        }
+        if request.parallel_tool_calls == Some(false) {
+            calls.truncate(1);
+        }
+        calls
+    }
+
+    fn may_ask(&self) -> bool {
+        self.made.iter().filter(|(name, _)| *name == ASK).count() < ASKS_MAX
+    }
+
+    fn results_of(&self, name: &'static str) -> impl Iterator<Item = &&'a ToolResult> {
+        self.results.iter().filter(move |result| result.name == name && !result.is_error)
+    }
+
+    /// An answer in words.
+    fn text(&self, tools: &[ToolSpec]) -> String {
+        let told: Vec<&&ToolResult> =
+            self.results.iter().filter(|result| result.name != ASK).collect();
+        if !told.is_empty() {
+            let sentences: Vec<String> = told.iter().map(|result| tell::sentence(result)).collect();
+            return sentences.join(" ");
+        }
+        let wishes = plan::wishes(tools, &self.request, &[], self.known.clone());
+        if let Some(wish) = wishes.iter().find(|wish| !wish.found.missing.is_empty()) {
+            let missing = wish.found.missing.join(", ");
+            return format!("To use {} I need: {missing}.", wish.tool.wire_name());
+        }
+        match self.results.last() {
+            Some(result) => tell::sentence(result),
+            None => tell::help(tools),
+        }
+    }
+}
+
+fn question(tool: &str, missing: &str) -> String {
+    format!("Which {} should I use for {}?", tell::plain(missing), tell::plain(tool))
+}
+
+/// A person's answer as words: tools give it as a text or as an object that holds one.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(map) => map.values().map(words).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,95 @@
+//! Answers written down beforehand.
+
+use super::text_events;
+use crate::ModelError;
+use crate::chat::{ChatEvent, FinishReason};
+use serde_json::Value;
+use std::time::Duration;
+use weftwork_types::usage::Tokens;
+
+/// What a scripted model does in one attempt.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub(super) wait: Duration,
+    pub(super) events: Vec<Result<ChatEvent, ModelError>>,
+    pub(super) hangs: bool,
+}
+
+impl Step {
+    /// Exactly these events.
+    #[must_use]
+    pub fn events(events: Vec<Result<ChatEvent, ModelError>>) -> Self {
+        Self { wait: Duration::ZERO, events, hangs: false }
+    }
+
+    /// A whole answer in words.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        let mut step = Self::cut(text);
+        step.finish(FinishReason::Stop);
+        step
+    }
+
+    /// A whole answer of one tool call.
+    #[must_use]
+    pub fn call(name: &str, args: Value) -> Self {
+        Self::calls(vec![(name.to_owned(), args)])
+    }
+
+    /// A whole answer of tool calls, whose arguments come in fragments.
+    #[must_use]
+    pub fn calls(calls: Vec<(String, Value)>) -> Self {
+        let mut step = Self::events(Vec::new());
+        for (index, (name, args)) in calls.into_iter().enumerate() {
+            let args = args.to_string();
+            let middle = args.char_indices().nth(args.chars().count() / 2).map_or(0, |(at, _)| at);
+            let (first, rest) = args.split_at(middle);
+            for (name, args) in [(Some(name), first), (None, rest)] {
+                let args = args.to_owned();
+                step.events.push(Ok(ChatEvent::ToolCallDelta { index, id: None, name, args }));
+            }
+        }
+        step.finish(FinishReason::ToolCalls);
+        step
+    }
+
+    /// An attempt that fails at once.
+    #[must_use]
+    pub fn fails(error: ModelError) -> Self {
+        Self::events(vec![Err(error)])
+    }
+
+    /// An answer that breaks off after these words.
+    #[must_use]
+    pub fn cut(text: &str) -> Self {
+        Self::events(text_events(text).map(Ok).collect())
+    }
+
+    /// The same step, but it never ends: after its events nothing comes any more.
+    #[must_use]
+    pub fn hanging(mut self) -> Self {
+        self.events.retain(|event| !matches!(event, Ok(ChatEvent::Finish { .. })));
+        self.hangs = true;
+        self
+    }
+
+    /// The same step after a wait, on the clock given to
+    /// [`ScriptedModel::paced`](super::ScriptedModel::paced).
+    #[must_use]
+    pub fn after(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The same step with a count of tokens before its end.
+    #[must_use]
+    pub fn using(mut self, tokens: Tokens) -> Self {
+        let end = self.events.len().saturating_sub(1);
+        self.events.insert(end, Ok(ChatEvent::Usage(tokens)));
+        self
+    }
+
+    fn finish(&mut self, reason: FinishReason) {
+        self.events.push(Ok(ChatEvent::Finish { reason, provider_call_id: None }));
+    }
+}

@@ -1,0 +1,87 @@
+//! Words of a person's request.
+
+/// Words that say nothing about which tool is meant.
+const EMPTY: [&str; 42] = [
+    "a", "also", "am", "an", "and", "are", "as", "at", "be", "by", "can", "could", "do", "for",
+    "from", "have", "i", "in", "is", "it", "me", "my", "need", "of", "on", "or", "please", "that",
+    "the", "then", "this", "to", "was", "want", "we", "what", "which", "will", "with", "would",
+    "you", "your",
+];
+
+/// The words of a text, without the punctuation around them.
+pub(super) fn split(text: &str) -> Vec<&str> {
+    text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
+}
+
+/// A word without the punctuation around it; a sign before a number stays, a sign that stands
+/// alone is a word.
+fn bare(word: &str) -> &str {
+    let inner = word.trim_matches(|c: char| !c.is_alphanumeric());
+    if inner.is_empty() {
+        return if matches!(word, "*" | "×") { "times" } else { "" };
+    }
+    let before = word.find(inner).unwrap_or_default();
+    let signed = inner.starts_with(|c: char| c.is_ascii_digit()) && word[..before].ends_with('-');
+    if signed { &word[before - 1..before + inner.len()] } else { inner }
+}
+
+/// The stems of the words that say something, each once.
+pub(super) fn stems(text: &str) -> Vec<String> {
+    let mut stems = Vec::new();
+    for word in split(text) {
+        let lower = word.to_lowercase();
+        let stem = stem(&lower);
+        if !EMPTY.contains(&lower.as_str()) && !is_value(word) && !stems.contains(&stem) {
+            stems.push(stem);
+        }
+    }
+    stems
+}
+
+/// A word without its ending, so that "refund", "refunds" and "refunded" are one.
+pub(super) fn stem(word: &str) -> String {
+    let word = word.to_lowercase();
+    let word = word.strip_suffix("'s").or(word.strip_suffix("’s")).unwrap_or(&word);
+    let shorter = [("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("e", 4)]
+        .iter()
+        .find_map(|(ending, length)| word.strip_suffix(ending).filter(|_| word.len() >= *length));
+    let base = shorter.filter(|base| !base.ends_with('s')).unwrap_or(word);
+    match base.strip_suffix('y') {
+        Some(front) => format!("{front}i"),
+        None => base.strip_suffix('e').unwrap_or(base).to_owned(),
+    }
+}
+
+/// Whether a word is a value, not a word: it holds a digit.
+pub(super) fn is_value(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn punctuation_falls_off_and_values_stay_whole() {
+        assert_eq!(
+            split("Where's order “A1001”? It's -5.50, (really) 6 * 7!"),
+            ["Where's", "order", "A1001", "It's", "-5.50", "really", "6", "times", "7"]
+        );
+    }
+
+    #[test]
+    fn forms_of_a_word_have_one_stem() {
+        for forms in [
+            ["refund", "refunds", "refunded"],
+            ["multiply", "multiplied", "multiplies"],
+            ["order", "orders", "ordering"],
+        ] {
+            assert!(forms.iter().all(|form| stem(form) == stem(forms[0])), "{forms:?}");
+        }
+    }
+
+    #[test]
+    fn only_words_that_say_something_have_stems() {
+        assert_eq!(stems("Please refund the order A1001, it is my order"), ["refund", "order"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! A run's side of a call: journal, budget, ledger and events that tests can look into.
+
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use weftwork_models::ChatRequest;
+use weftwork_testkit::ManualClock;
+use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::port::{
+    Budget, BudgetExceeded, CallContext, CallKey, CallResult, Emit, Intent, Journal, JournalError,
+    Ledger, LedgerError, Opened,
+};
+use weftwork_types::usage::UsageFact;
+use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
+
+/// Everything that a call leaves behind, in one list and in order.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) events: Mutex<Vec<AiEvent>>,
+    pub(crate) booked: Mutex<Vec<UsageFact>>,
+    pub(crate) settled: Mutex<HashMap<CallKey, Value>>,
+    /// How many calls the budget still allows; negative means no limit.
+    pub(crate) calls_left: Mutex<i64>,
+    pub(crate) ledger_refuses: AtomicU64,
+    pub(crate) settle_refuses: AtomicU64,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { calls_left: Mutex::new(-1), ..Self::default() })
+    }
+
+    pub(crate) fn context(self: &Arc<Self>, clock: &ManualClock) -> CallContext {
+        CallContext {
+            principal: Principal::local(),
+            caller: GraphCaller {
+                caller: Caller::local("request").expect("a caller"),
+                run: RunId::new("run").expect("an id"),
+                graph: "test:graph".to_owned(),
+                graph_version: "1".to_owned(),
+            },
+            thread: ThreadId::new("thread").expect("an id"),
+            journal: Arc::<Self>::clone(self),
+            budget: Arc::<Self>::clone(self),
+            ledger: Arc::<Self>::clone(self),
+            clock: Arc::new(clock.clone()),
+            emit: Arc::<Self>::clone(self),
+            deadline: None,
+        }
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().expect("a lock").clone()
+    }
+
+    pub(crate) fn facts(&self) -> Vec<UsageFact> {
+        let events = self.events.lock().expect("a lock");
+        let facts = events.iter().filter_map(|event| match event {
+            AiEvent::UsageReport { fact } => Some(fact.clone()),
+            _ => None,
+        });
+        facts.collect()
+    }
+
+    pub(crate) fn booked(&self) -> Vec<UsageFact> {
+        self.booked.lock().expect("a lock").clone()
+    }
+
+    /// The words that a watcher saw.
+    pub(crate) fn shown(&self) -> String {
+        let events = self.events.lock().expect("a lock");
+        let deltas = events.iter().filter_map(|event| match event {
+            AiEvent::TextDelta { delta } => Some(delta.as_str()),
+            _ => None,
+        });
+        deltas.collect()
+    }
+
+    fn note(&self, what: impl Into<String>) {
+        self.log.lock().expect("a lock").push(what.into());
+    }
+}
+
+pub(crate) fn request(text: &str) -> ChatRequest {
+    let id = MessageId::new("m1").expect("an id");
+    let messages = vec![Message::text(id, Role::User, text)];
+    ChatRequest { messages, ..ChatRequest::default() }
+}
+
+fn fault() -> Fault {
+    Fault::new(ErrorCode("W0204"), "the disk is full")
+}
+
+fn takes_one(counter: &AtomicU64) -> bool {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Journal for Desk {
+    fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
+        self.note("open");
+        let key = format!("{:?} {} {}", intent.kind, intent.name, intent.input);
+        let key = CallKey(canonical::hash_bytes(key.as_bytes()));
+        let settled = self.settled.lock().expect("a lock").get(&key).cloned();
+        Box::pin(async move {
+            Ok(match settled {
+                Some(value) => Opened::Settled { key, result: CallResult { value } },
+                None => Opened::New { key },
+            })
+        })
+    }
+
+    fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.note("settle");
+        let refused = takes_one(&self.settle_refuses);
+        if !refused {
+            self.settled.lock().expect("a lock").insert(key, result.value);
+        }
+        Box::pin(async move {
+            match refused {
+                true => Err(JournalError { name: "m".to_owned(), source: fault() }),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+impl Budget for Desk {
+    fn admit_model_call(&self) -> Result<(), BudgetExceeded> {
+        let mut left = self.calls_left.lock().expect("a lock");
+        if *left == 0 {
+            return Err(BudgetExceeded { unit: "model calls", used: 1, limit: 1 });
+        }
+        *left -= 1;
+        self.note("admit");
+        Ok(())
+    }
+
+    fn admit_tool_call(&self) -> Result<(), BudgetExceeded> {
+        Ok(())
+    }
+
+    fn record(&self, fact: &UsageFact) {
+        self.note(format!("count {}", fact.attempt));
+    }
+}
+
+impl Ledger for Desk {
+    fn record<'a>(
+        &'a self,
+        _principal: &'a Principal,
+        _caller: &'a GraphCaller,
+        fact: &'a UsageFact,
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let refused = takes_one(&self.ledger_refuses);
+        self.note(format!("book {}{}", fact.attempt, if refused { " refused" } else { "" }));
+        if !refused {
+            self.booked.lock().expect("a lock").push(fact.clone());
+        }
+        let invocation = fact.invocation_id.to_string();
+        Box::pin(async move {
+            match refused {
+                true => Err(LedgerError { invocation, source: fault() }),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+impl Emit for Desk {
+    fn emit(&self, event: AiEvent) {
+        let name = serde_json::to_value(&event).expect("json")["type"].clone();
+        self.note(format!("emit {}", name.as_str().unwrap_or_default()));
+        self.events.lock().expect("a lock").push(event);
+    }
+}

@@ -1,0 +1,117 @@
+//! What is read from where.
+
+use super::*;
+
+struct Home {
+    folder: tempfile::TempDir,
+    variables: BTreeMap<&'static str, String>,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = folder.path().join("home").display().to_string();
+        Self { folder, variables: BTreeMap::from([("HOME", home)]) }
+    }
+
+    fn set(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.insert(name, value.to_owned());
+        self
+    }
+
+    fn file(self, text: &str) -> Self {
+        std::fs::write(self.folder.path().join("weft.toml"), text).expect("written");
+        self
+    }
+
+    fn load(&self, flags: &Flags) -> Result<Config, Error> {
+        let variable = |name: &str| self.variables.get(name).cloned();
+        Config::load(&Surroundings { variable: &variable, folder: self.folder.path() }, flags)
+    }
+
+    fn refused(&self) -> (String, String) {
+        let fault = self.load(&Flags::default()).expect_err("refused").fault();
+        let folder = self.folder.path().display().to_string();
+        (fault.code, fault.message.replace(&folder, "FOLDER"))
+    }
+}
+
+#[test]
+fn flags_win_over_environment_over_file() {
+    let home = Home::new().file("model = \"ollama:a\"\nstore = \"memory\"\n");
+    let model = |home: &Home, flags: &Flags| home.load(flags).expect("loads").model;
+    let path = home.folder.path().join("weft.toml");
+    assert_eq!(
+        model(&home, &Flags::default()),
+        Some(Setting { value: "ollama:a".to_owned(), origin: Origin::File(path) })
+    );
+    let home = home.set(MODEL_VARIABLE, "openai:b");
+    let from_env = model(&home, &Flags::default()).expect("a model");
+    assert_eq!(from_env.origin, Origin::Environment(MODEL_VARIABLE));
+    let flags = Flags { model: Some("scripted".to_owned()), ..Flags::default() };
+    let from_flag = model(&home, &flags).expect("a model");
+    assert_eq!((from_flag.value.as_str(), from_flag.origin), ("scripted", Origin::Flag("--model")));
+}
+
+#[test]
+fn the_usual_store_is_in_the_users_data_folder() {
+    let home = Home::new();
+    let store = home.load(&Flags::default()).expect("loads").store;
+    let expected = home.folder.path().join("home/.local/share/weftwork/weft.db");
+    assert_eq!(store, Setting { value: StorePlace::Sqlite(expected), origin: Origin::Default });
+    let home = home.set("XDG_DATA_HOME", "/data");
+    let store = home.load(&Flags::default()).expect("loads").store.value;
+    assert_eq!(store.to_string(), "sqlite:/data/weftwork/weft.db");
+    let mut nowhere = Home::new();
+    nowhere.variables.clear();
+    assert_eq!(nowhere.refused().0, "W0705");
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there() {
+    let home = Home::new().set(CONFIG_VARIABLE, "other.toml");
+    let (code, message) = home.refused();
+    assert_eq!(code, "W0701");
+    assert!(message.starts_with("configuration file `FOLDER/other.toml` cannot be read"));
+}
+
+#[test]
+fn what_is_unknown_is_refused_with_its_line_and_a_guess() {
+    for (text, expected) in [
+        (
+            "\nmodle = \"local\"\n",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `egress`, `providers`; did you mean `model`?",
+        ),
+        (
+            "[egress]\nalow = []\n",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `alow`, expected `allow` or `proxy`; did you mean `allow`?",
+        ),
+        (
+            "model = 3\n",
+            "configuration file `FOLDER/weft.toml`, line 1: invalid type: integer `3`, expected a string",
+        ),
+    ] {
+        assert_eq!(Home::new().file(text).refused(), ("W0702".to_owned(), expected.to_owned()));
+    }
+}
+
+#[test]
+fn a_store_of_an_unknown_kind_is_refused() {
+    let (code, message) = Home::new().set(STORE_VARIABLE, "postgres://x").refused();
+    assert_eq!(code, "W0703");
+    assert_eq!(
+        message,
+        "the store (from WEFT_STORE) is `postgres://x`, expected `memory` or `sqlite:PATH`"
+    );
+    assert_eq!(Home::new().file("[egress]\nallow = [\"http://x\"]\n").refused().0, "W0806");
+}
+
+#[test]
+fn a_provider_of_the_file_is_in_the_table_with_its_key() {
+    let text = "[providers.mine]\nurl = \"http://127.0.0.1:9/v1\"\nkey_env = \"MINE_KEY\"\n";
+    let home = Home::new().file(text).set("MINE_KEY", "secret");
+    let config = home.load(&Flags::default()).expect("loads");
+    let row = config.providers.row("mine").expect("a row");
+    assert!(row.is_loopback() && row.ready().is_ok());
+    assert!(!format!("{config:?}").contains("secret"));
+}

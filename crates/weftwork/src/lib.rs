@@ -1,0 +1,89 @@
+//! A durable runtime for LLM agents that are modelled as graphs.
+//!
+//! An agent is a graph: a model, tools, and rules about what a person must approve. Its runs
+//! survive a kill of the process: what was answered is not paid again, and what was done is not
+//! done again. [`App`] wires store, model and agents together from a configuration; everything
+//! below it is public too, under [`agents`], [`graph`], [`models`], [`tools`], [`store`] and
+//! [`types`].
+//!
+//! ```
+//! use weftwork::prelude::*;
+//!
+//! /// Converts miles to kilometres.
+//! #[tool(example(request = "How many kilometres are 10 miles?", args = {"miles": 10}))]
+//! fn miles_to_kilometres(miles: f64) -> f64 {
+//!     miles * 1.609344
+//! }
+//!
+//! # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+//! # async fn main() -> Result<(), weftwork::Error> {
+//! let app = App::builder()
+//!     .config(Config::in_memory())
+//!     .model("scripted")
+//!     .agent("runner", |model| {
+//!         ReactAgent::new("runner", model).tools(ToolBox::new().with(miles_to_kilometres)).build()
+//!     })
+//!     .open()
+//!     .await?;
+//! let reply = app.ask("my-thread", "How many kilometres are 26.2 miles?").await?;
+//! assert_eq!(reply.to_string(), "[scripted model] Miles to kilometres: 42.1648128.");
+//! # Ok(())
+//! # }
+//! ```
+
+mod app;
+pub mod config;
+mod error;
+mod reply;
+mod wiring;
+
+pub use app::{AgentDef, App, AppBuilder};
+pub use config::Config;
+pub use error::Error;
+pub use reply::{Question, Reply, tag};
+pub use weftwork_egress as egress;
+pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State, facade_tool as tool};
+pub use weftwork_store as store;
+pub use weftwork_types as types;
+
+/// Prebuilt agents.
+pub mod agents {
+    pub use weftwork_agents::*;
+}
+
+/// Chat models, their providers, and the seam every model call passes.
+pub mod models {
+    pub use weftwork_models::*;
+}
+
+/// Graphs: the builder, what nodes take and give, and the runtime.
+pub mod graph {
+    pub use weftwork_graph::*;
+    // The derives that name this crate, in the place of those that name the parts.
+    pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State};
+}
+
+/// Tools and the one place where they run.
+pub mod tools {
+    pub use weftwork_macros::facade_tool as tool;
+    pub use weftwork_tools::*;
+}
+
+/// The SQLite store.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    pub use weftwork_sqlite::*;
+}
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::agents::{Chat, ChatUpdate, ReactAgent};
+    pub use crate::graph::{
+        Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
+        Send, State,
+    };
+    pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, tool};
+    pub use crate::types::message::{Message, Role};
+    pub use crate::types::run::{RunFinal, RunStatus};
+    pub use crate::{App, Config, Reply};
+}

@@ -1,0 +1,100 @@
+//! What comes of asking an agent.
+
+use std::fmt;
+use weftwork_models::ModelInfo;
+use weftwork_types::InterruptId;
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::interrupt::Ask;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::run::{RunFinal, RunRef};
+
+/// An open question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Its id: answers name it.
+    pub id: InterruptId,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What came of a run: its events, the messages it added, the questions it left open, and how it
+/// ended. Printing it prints the answer, each line marked when the model is not an ordinary one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    run: RunRef,
+    model: ModelInfo,
+    events: Vec<RunEvent>,
+    outcome: RunFinal,
+}
+
+impl Reply {
+    pub(crate) fn new(
+        run: RunRef,
+        model: ModelInfo,
+        events: Vec<RunEvent>,
+        outcome: RunFinal,
+    ) -> Self {
+        Self { run, model, events, outcome }
+    }
+
+    /// The run and its thread.
+    #[must_use]
+    pub fn run(&self) -> &RunRef {
+        &self.run
+    }
+
+    /// Everything the run told, in order.
+    #[must_use]
+    pub fn events(&self) -> &[RunEvent] {
+        &self.events
+    }
+
+    /// How the run ended.
+    #[must_use]
+    pub fn outcome(&self) -> &RunFinal {
+        &self.outcome
+    }
+
+    /// The messages the run added, in order.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.events.iter().filter_map(|event| match &event.event {
+            AiEvent::MessageFinal { message } => Some(message),
+            _ => None,
+        })
+    }
+
+    /// The questions that are open now.
+    pub fn questions(&self) -> impl Iterator<Item = Question> {
+        self.events.iter().filter_map(|event| match &event.event {
+            AiEvent::HumanInputRequired { interrupt_id, ask } => {
+                Some(Question { id: *interrupt_id, ask: ask.clone() })
+            }
+            _ => None,
+        })
+    }
+
+    /// The model's last words; empty when it has said none.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let said = self.messages().filter(|message| message.role == Role::Assistant).last();
+        said.map(Message::joined_text).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = tag(&self.model).map_or_else(String::new, |tag| format!("[{tag}] "));
+        let text = self.text();
+        let mut lines = text.lines();
+        write!(f, "{mark}{}", lines.next().unwrap_or_default())?;
+        lines.try_for_each(|line| write!(f, "\n{mark}{line}"))
+    }
+}
+
+/// The short form of a model's label, which stands before each line of its answers; `None` for
+/// ordinary models.
+#[must_use]
+pub fn tag(info: &ModelInfo) -> Option<&str> {
+    let label = info.label.as_deref()?;
+    Some(label.split([':', ',', ';']).next().unwrap_or(label).trim())
+}
