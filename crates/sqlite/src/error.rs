@@ -58,8 +58,7 @@ impl Place {
 
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
         let (place, reason) = (self.name(), reason(error));
-        let Some(code) = error.sqlite_error_code() else {
-            // A column of another type, or a missing row: the file was written by something else.
+        let Some(code) = error.sqlite_error_code().filter(|_| !is_misfit(error)) else {
             return StoreError::Corrupt { place: format!("store `{place}`"), what: reason };
         };
         match code {
@@ -89,6 +88,18 @@ impl Place {
             }
             _ => self.unavailable(reason),
         }
+    }
+}
+
+/// Whether a statement does not fit the tables. The statements are ours and were tried, so
+/// somebody else changed the file.
+fn is_misfit(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqlInputError { .. } => true,
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            failure.extended_code == rusqlite::ffi::SQLITE_ERROR
+        }
+        _ => false,
     }
 }
 

@@ -14,6 +14,9 @@ use weftwork_store::StoreError;
 const SWITCH_PAUSE_MS: u64 = 10;
 /// Prepared statements kept per connection; more than there are in this crate.
 const STATEMENTS_MAX: usize = 96;
+/// How long the log gets before its pages are moved into the file, in pages. Each move waits for
+/// the disk twice, and a page that was written often is moved once.
+const LOG_PAGES: i64 = 4_000;
 /// What the log is cut back to after a burst, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
@@ -37,17 +40,18 @@ pub(crate) fn writer(
         Ok(conn)
     };
     set_up().map_err(|fail| match &fail {
-        // The file itself could be opened for writing, so it is its folder that cannot be.
-        Fail::Sqlite(error)
-            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen) =>
-        {
-            StoreError::ReadOnly {
-                place: place.name(),
-                reason: "the folder does not take the log and the locks beside the file".to_owned(),
-            }
-        }
+        Fail::Sqlite(error) if is_about_folder(error) => StoreError::ReadOnly {
+            place: place.name(),
+            reason: "its folder does not take the log and the locks beside the file".to_owned(),
+        },
         _ => place.fail(fail),
     })
+}
+
+/// The file itself could be opened for writing before, so it is its folder that cannot be.
+fn is_about_folder(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
 /// Opens a connection that only reads a file which [`writer`] has opened before.
@@ -145,6 +149,7 @@ fn configure(conn: &Connection, options: &Options) -> Done<()> {
     conn.pragma_update(None, "synchronous", synchronous)?;
     conn.pragma_update(None, "foreign_keys", true)?;
     let limit = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    conn.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, limit)?;
     conn.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, limit)?;
     if let Some(bytes) = options.size_bytes_max {
         let page: u64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;

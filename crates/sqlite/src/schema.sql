@@ -1,5 +1,5 @@
 -- Format 0. The organisation is the first column of every key; only `workers` and `meta` belong
--- to nobody. Tables whose rows may be large keep a rowid: it also says what came first.
+-- to nobody. Tables with a rowid have large rows, or need to know what came first.
 
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -67,7 +67,7 @@ CREATE TABLE writes (
     body BLOB NOT NULL,
     PRIMARY KEY (org, thread, of, task),
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- One row holds all events of one commit, as a JSON array.
 CREATE TABLE events (
@@ -79,7 +79,7 @@ CREATE TABLE events (
     events TEXT NOT NULL,
     PRIMARY KEY (org, run, last_seq),
     FOREIGN KEY (org, run) REFERENCES runs (org, id) ON DELETE CASCADE
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE interrupts (
     org TEXT NOT NULL,

@@ -100,7 +100,7 @@ impl SqliteStore {
 
     pub(crate) fn write<'a, T: Send + 'static>(
         &'a self,
-        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+        work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         Box::pin(self.writer.write(work))
     }

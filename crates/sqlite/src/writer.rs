@@ -36,10 +36,11 @@ impl Writer {
         Ok(Self::Thread(Thread { jobs: Some(jobs), handle: Some(handle), place }))
     }
 
-    /// Does the work in a transaction; returns when it is committed.
+    /// Does the work in a transaction; returns when it is committed. The work may be done more
+    /// than once, when another job spoils the transaction that both were in.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+        work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         match self {
             Self::Inline(session) => {
@@ -60,10 +61,10 @@ pub(crate) struct Thread {
 impl Thread {
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+        work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Write { work: Some(work), result: None, reply });
+        let job = Box::new(Write { work, result: None, reply });
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         let ended = || self.place.unavailable("its writing thread has ended");
         if !sent {
@@ -85,24 +86,29 @@ impl Drop for Thread {
 
 /// Work that waits for its transaction.
 trait Job: Send {
-    /// Does the work and keeps its result; `Err` when its changes must be taken back.
-    fn run(&mut self, conn: &Connection, place: &Place) -> Result<(), StoreError>;
+    /// Does the work and keeps its result; says whether its changes may stay.
+    fn run(&mut self, conn: &Connection, place: &Place) -> Verdict;
 
     /// Tells the caller its own result, or why the transaction was lost.
     fn finish(self: Box<Self>, transaction: Result<(), StoreError>);
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    TakeBack,
+}
+
 struct Write<T, W> {
-    work: Option<W>,
+    work: W,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, W: FnOnce(&Connection) -> Done<T> + Send> Job for Write<T, W> {
-    fn run(&mut self, conn: &Connection, place: &Place) -> Result<(), StoreError> {
-        let Some(work) = self.work.take() else { return Ok(()) };
-        let result = work(conn).map_err(|fail| place.fail(fail));
-        let verdict = result.as_ref().map(drop).map_err(Clone::clone);
+impl<T: Send, W: Fn(&Connection) -> Done<T> + Send> Job for Write<T, W> {
+    fn run(&mut self, conn: &Connection, place: &Place) -> Verdict {
+        let result = (self.work)(conn).map_err(|fail| place.fail(fail));
+        let verdict = if result.is_ok() { Verdict::Keep } else { Verdict::TakeBack };
         self.result = Some(result);
         verdict
     }
@@ -117,6 +123,16 @@ impl<T: Send, W: FnOnce(&Connection) -> Done<T> + Send> Job for Write<T, W> {
         // Nobody may be waiting any more; what was committed stays.
         drop(self.reply.send(result));
     }
+}
+
+/// How a transaction of several jobs ended.
+enum End {
+    Committed,
+    /// Nobody's fault: the whole transaction failed.
+    Failed(StoreError),
+    /// The last job that ran failed in a way that took everybody's changes back, such as a full
+    /// disk. The others get another transaction, without it.
+    Spoilt,
 }
 
 #[derive(Debug)]
@@ -134,16 +150,32 @@ impl Session {
             {
                 batch.push_back(job);
             }
+            // Ends, because every turn finishes at least one job.
             while !batch.is_empty() {
                 self.transaction(&mut batch);
             }
         }
     }
 
-    /// Does as many jobs of the batch as fit one transaction, and tells them what came of it.
+    /// Does the jobs of the batch in one transaction, and tells them what came of it. Jobs that
+    /// must go into another transaction stay in the batch.
     fn transaction(&mut self, batch: &mut VecDeque<Box<dyn Job>>) {
         let mut done = Vec::with_capacity(batch.len());
-        let outcome = self.try_transaction(batch, &mut done);
+        let outcome = match self.try_transaction(batch, &mut done) {
+            End::Committed => Ok(()),
+            End::Failed(error) => {
+                done.extend(batch.drain(..));
+                Err(error)
+            }
+            End::Spoilt => {
+                let spoiler = done.pop();
+                for job in done.drain(..).rev() {
+                    batch.push_front(job);
+                }
+                done.extend(spoiler);
+                Ok(())
+            }
+        };
         for job in done {
             job.finish(outcome.clone());
         }
@@ -153,37 +185,42 @@ impl Session {
         &mut self,
         batch: &mut VecDeque<Box<dyn Job>>,
         done: &mut Vec<Box<dyn Job>>,
-    ) -> Result<(), StoreError> {
+    ) -> End {
         if let Err(error) = self.execute("BEGIN IMMEDIATE") {
-            done.extend(batch.drain(..));
-            return Err(error);
+            return End::Failed(error);
         }
         let alone = batch.len() == 1;
         while let Some(mut job) = batch.pop_front() {
-            let control = if alone { self.whole(&mut *job) } else { self.part(&mut *job) };
+            let ran = if alone { self.whole(&mut *job) } else { self.part(&mut *job) };
             done.push(job);
-            if control.is_err() {
-                self.roll_back();
-                return control;
+            match ran {
+                Err(error) => {
+                    self.roll_back();
+                    return End::Failed(error);
+                }
+                Ok(()) if self.conn.is_autocommit() => return End::Spoilt,
+                Ok(()) => {}
             }
         }
-        self.commit()
+        self.commit().map_or_else(End::Failed, |()| End::Committed)
     }
 
-    /// Runs the only job of a transaction. `Err` when the transaction is lost.
+    /// Runs the only job of a transaction.
     fn whole(&self, job: &mut dyn Job) -> Result<(), StoreError> {
-        job.run(&self.conn, &self.place)
+        if job.run(&self.conn, &self.place) == Verdict::TakeBack {
+            self.roll_back();
+        }
+        Ok(())
     }
 
-    /// Runs one job of several, so that its failure takes nothing from the others. `Err` when the
-    /// transaction is lost: after some errors, such as a full disk, SQLite gives it up.
+    /// Runs one job of several, so that its failure takes nothing from the others.
     fn part(&self, job: &mut dyn Job) -> Result<(), StoreError> {
         self.execute("SAVEPOINT job")?;
         let verdict = job.run(&self.conn, &self.place);
         if self.conn.is_autocommit() {
-            return verdict;
+            return Ok(());
         }
-        if verdict.is_err() {
+        if verdict == Verdict::TakeBack {
             self.execute("ROLLBACK TO job")?;
         }
         self.execute("RELEASE job")

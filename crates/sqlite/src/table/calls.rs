@@ -35,7 +35,7 @@ impl JournalWrite for SqliteStore {
             commit::check(conn, &org, &claim)?;
             let thread = &claim.at.thread;
             let Some(mut known) = find(conn, &org, thread, call.key)? else {
-                insert(conn, &org, thread, &rule::first_call(call))?;
+                insert(conn, &org, thread, &rule::first_call(call.clone()))?;
                 return Ok(OpenedCall::New);
             };
             let opened = rule::reopen_call(&mut known);
@@ -58,7 +58,7 @@ impl JournalWrite for SqliteStore {
             let thread = &claim.at.thread;
             let known = find(conn, &org, thread, key)?;
             let mut record = known.ok_or_else(|| rule::missing("call", key.0))?;
-            if rule::settle_call(&mut record, result, at) {
+            if rule::settle_call(&mut record, result.clone(), at) {
                 settle(conn, &org, thread, &record)?;
             }
             Ok(())

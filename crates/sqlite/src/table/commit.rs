@@ -41,7 +41,7 @@ pub(crate) fn commit(
     conn: &Connection,
     org: &OrgId,
     claim: &Claim,
-    commit: Commit,
+    commit: &Commit,
 ) -> Done<Committed> {
     let held = check(conn, org, claim)?;
     let thread = &claim.at.thread;

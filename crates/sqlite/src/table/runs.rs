@@ -52,7 +52,7 @@ impl WriteRuns for SqliteStore {
         let who = who.clone();
         self.write(move |conn| match earlier(conn, &who.org, &run)? {
             Some(row) => Ok(row),
-            None => create(conn, &who, run, &answers),
+            None => create(conn, &who, &run, &answers),
         })
     }
 
@@ -74,7 +74,7 @@ impl WriteRuns for SqliteStore {
             {
                 return Err(rule::busy(&at).into());
             }
-            claim(conn, &org, row, worker, now)
+            claim(conn, &org, row, worker.clone(), now)
         })
     }
 
@@ -85,7 +85,7 @@ impl WriteRuns for SqliteStore {
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
         let (org, claim) = (who.org.clone(), claim.clone());
-        self.write(move |conn| commit::commit(conn, &org, &claim, commit))
+        self.write(move |conn| commit::commit(conn, &org, &claim, &commit))
     }
 
     fn request_cancel<'a>(
@@ -148,7 +148,7 @@ fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>>
 fn create(
     conn: &Connection,
     who: &Principal,
-    new: NewRun,
+    new: &NewRun,
     answers: &BTreeMap<InterruptId, Answer>,
 ) -> Done<RunRow> {
     if let Some(open) = open_run(conn, &who.org, &new.at.thread)? {
@@ -180,7 +180,7 @@ fn create(
     ];
     row::execute(conn, sql, values)?;
     Ok(RunRow {
-        new,
+        new: new.clone(),
         status: RunStatus::Pending,
         worker: None,
         fence: 0,

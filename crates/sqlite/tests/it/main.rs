@@ -1,6 +1,12 @@
 //! The SQLite store passes the conformance suite, agrees with the memory store, outlives kills,
 //! and says clearly what is wrong with a file.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod batch;
+mod differential;
+mod files;
+mod kill;
+mod locks;
 mod support;
 
 use std::sync::Arc;

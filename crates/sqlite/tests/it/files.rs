@@ -1,0 +1,310 @@
+//! What is wrong with a file is said clearly, and nothing is lost.
+
+use crate::support::{begin, block_on, commit_of, lineage, open};
+use rusqlite::Connection;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use tempfile::TempDir;
+use weftwork_sqlite::{Options, SqliteStore};
+use weftwork_store::StoreError;
+use weftwork_store::table::{ReadEvents, ReadSteps, WriteRuns, WriteThreads};
+use weftwork_types::run::RunFinal;
+use weftwork_types::{Principal, ThreadId};
+
+const QUICK: Options = Options {
+    durability: weftwork_sqlite::Durability::Full,
+    busy_timeout_ms: 50,
+    size_bytes_max: None,
+};
+
+/// A closed store whose thread `t` has four checkpoints of 20 kB.
+fn filled() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder, &Options::default());
+    let claim = begin(&store, "t", "r");
+    for number in 1..=4 {
+        let commit = commit_of(number, vec![1; 20_000]);
+        block_on(store.commit(&Principal::local(), &claim, commit)).expect("commits");
+    }
+    drop(store);
+    folder
+}
+
+fn edit(folder: &TempDir, sql: &str) {
+    let conn = Connection::open(folder.path().join("weft.db")).expect("opens");
+    conn.execute_batch(sql).expect("edits");
+}
+
+fn refused(folder: &TempDir) -> StoreError {
+    SqliteStore::open(folder.path().join("weft.db"), &QUICK).expect_err("must not open")
+}
+
+fn thread() -> ThreadId {
+    ThreadId::new("t").expect("an id")
+}
+
+fn unreadable(folder: &TempDir) -> StoreError {
+    let store = open(folder, &QUICK);
+    block_on(store.head(&Principal::local(), &thread())).expect_err("must not be read")
+}
+
+/// One line of the table: code and message, without the folder.
+fn line(table: &mut String, what: &str, folder: &TempDir, error: &StoreError) {
+    let text = error.to_string().replace(&folder.path().display().to_string(), "FOLDER");
+    writeln!(table, "{what}\n    {}: {text}", error.code()).expect("a string takes all");
+}
+
+fn write_file(folder: &TempDir, bytes: &[u8]) {
+    fs::write(folder.path().join("weft.db"), bytes).expect("writes");
+}
+
+type Spoil = fn(&TempDir);
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_the_reason() {
+    let mut table = String::new();
+    let cases: [(&str, Spoil); 8] = [
+        ("cut in the middle", |folder| {
+            let bytes = fs::read(folder.path().join("weft.db")).expect("reads");
+            write_file(folder, &bytes[..bytes.len() / 2]);
+        }),
+        ("cut in its header", |folder| {
+            let bytes = fs::read(folder.path().join("weft.db")).expect("reads");
+            write_file(folder, &bytes[..60]);
+        }),
+        ("no database at all", |folder| write_file(folder, &[b'x'; 9_000])),
+        ("a newer format", |folder| edit(folder, "PRAGMA user_version = 8")),
+        ("an impossible format", |folder| edit(folder, "PRAGMA user_version = -1")),
+        ("another program's", |folder| edit(folder, "PRAGMA application_id = 1234")),
+        ("a folder in its place", |folder| {
+            fs::remove_file(folder.path().join("weft.db")).expect("removes");
+            fs::create_dir(folder.path().join("weft.db")).expect("makes");
+        }),
+        ("a table is missing", |folder| edit(folder, "DROP TABLE writes")),
+    ];
+    for (what, spoil) in cases {
+        let folder = filled();
+        spoil(&folder);
+        let before = fs::read(folder.path().join("weft.db")).unwrap_or_default();
+        let error =
+            if what == "a table is missing" { unreadable(&folder) } else { refused(&folder) };
+        line(&mut table, what, &folder, &error);
+        if what != "a table is missing" {
+            let after = fs::read(folder.path().join("weft.db")).unwrap_or_default();
+            assert!(before == after, "{what}: a file that is refused is not touched");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_database_of_another_program_is_left_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    edit(&folder, "CREATE TABLE orders (id INTEGER PRIMARY KEY)");
+    let before = fs::read(folder.path().join("weft.db")).expect("reads");
+    assert!(matches!(refused(&folder), StoreError::Unavailable { retriable: false, .. }));
+    assert!(before == fs::read(folder.path().join("weft.db")).expect("reads"));
+    assert_eq!(fs::read_dir(folder.path()).expect("reads").count(), 1, "no files beside it");
+}
+
+#[test]
+fn what_is_damaged_inside_is_named_by_table_and_key() {
+    let mut table = String::new();
+    let cases = [
+        (
+            "a byte of a checkpoint",
+            "UPDATE steps SET body = CAST(zeroblob(20000) AS BLOB) WHERE step = 3",
+        ),
+        ("the number of a checkpoint", "UPDATE steps SET step = 7 WHERE step = 3"),
+        ("a source that does not exist", "UPDATE steps SET source = 'dream' WHERE step = 3"),
+        ("a checkpoint is missing", "DELETE FROM steps WHERE step = 2"),
+        ("a circle", "UPDATE steps SET parent = id WHERE step = 1"),
+        ("a thread's head", "UPDATE threads SET head = x'01'"),
+    ];
+    for (what, sql) in cases {
+        let folder = filled();
+        edit(&folder, sql);
+        line(&mut table, what, &folder, &unreadable(&folder));
+    }
+    for (what, sql) in [
+        (
+            "an event that does not parse",
+            "UPDATE events SET events = '[{\"type\": \"dr' WHERE last_seq = 2",
+        ),
+        ("an event is missing", "UPDATE events SET events = '[]' WHERE last_seq = 2"),
+    ] {
+        let folder = filled();
+        edit(&folder, sql);
+        let store = open(&folder, &QUICK);
+        let read = block_on(store.events(&Principal::local(), &crate::support::at("t", "r"), 0, 9));
+        line(&mut table, what, &folder, &read.expect_err("must not be read"));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_damaged_thread_harms_no_other() {
+    let folder = filled();
+    let store = open(&folder, &QUICK);
+    let claim = begin(&store, "t2", "r2");
+    block_on(store.commit(&Principal::local(), &claim, commit_of(1, vec![1]))).expect("commits");
+    edit(&folder, "UPDATE steps SET body = x'00' WHERE thread = 't' AND step = 3");
+    let error = block_on(store.head(&Principal::local(), &thread())).expect_err("damaged");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert_eq!(lineage(&store, "t2"), [1]);
+}
+
+#[test]
+fn a_locked_file_is_named_with_the_time_waited() {
+    let folder = filled();
+    let mut table = String::new();
+    let store = open(&folder, &QUICK);
+    let other = Connection::open(folder.path().join("weft.db")).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    let new = crate::support::new_run("t2", "r2");
+    let who = Principal::local();
+    let create = || store.create_run(&who, new.clone(), Default::default());
+    let error = block_on(create()).expect_err("locked");
+    line(&mut table, "a write", &folder, &error);
+    assert_eq!(lineage(&store, "t"), [1, 2, 3, 4], "reading needs no lock");
+    other.execute_batch("ROLLBACK").expect("unlocks");
+    block_on(create()).expect("the same call succeeds later");
+    drop(store);
+
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT").expect("locks");
+    line(&mut table, "an open", &folder, &refused(&folder));
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_full_file_loses_nothing() {
+    let folder = filled();
+    let limit = Options { size_bytes_max: Some(250_000), ..Options::default() };
+    let store = open(&folder, &limit);
+    let claim = begin_next(&store);
+    let who = Principal::local();
+    let mut number = 4;
+    let error = loop {
+        match block_on(store.commit(&who, &claim, commit_of(number + 1, vec![1; 20_000]))) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    let mut table = String::new();
+    line(&mut table, "a commit", &folder, &error);
+    insta::assert_snapshot!(table);
+    assert!(number > 4 && error.is_retriable());
+    assert_eq!(lineage(&store, "t"), Vec::from_iter(1..=number));
+    drop(store);
+    let store = open(&folder, &Options::default());
+    assert_eq!(lineage(&store, "t"), Vec::from_iter(1..=number));
+    let next = commit_of(number + 1, vec![1; 20_000]);
+    let claim = weftwork_store::Claim { fence: claim.fence, ..claim };
+    block_on(store.commit(&who, &claim, next)).expect("the same commit goes through");
+}
+
+/// Takes over the run that the filled store left.
+fn begin_next(store: &SqliteStore) -> weftwork_store::Claim {
+    let worker = crate::support::register(store, "w2");
+    let at = crate::support::at("t", "r");
+    let now = weftwork_types::Timestamp(3);
+    block_on(store.claim(&Principal::local(), &at, &worker, now)).expect("claims").0
+}
+
+#[test]
+fn a_deleted_thread_gives_its_room_back() {
+    let folder = filled();
+    let path = folder.path().join("weft.db");
+    let before = fs::metadata(&path).expect("a file").len();
+    let store = open(&folder, &Options::default());
+    let (who, claim) = (Principal::local(), begin_next(&store));
+    let end = weftwork_store::Commit {
+        finish: Some(RunFinal::Cancelled),
+        ..weftwork_store::Commit::default()
+    };
+    block_on(store.commit(&who, &claim, end)).expect("ends");
+    block_on(store.delete_thread(&who, &thread())).expect("deletes");
+    drop(store);
+    let after = fs::metadata(&path).expect("a file").len();
+    assert!(after + 80_000 <= before, "{before} bytes before, {after} after");
+}
+
+#[test]
+fn the_file_belongs_to_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deep/er/weft.db");
+    let store = SqliteStore::open(&path, &Options::default()).expect("makes folder and file");
+    begin(&store, "t", "r");
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let parent = path.parent().expect("a parent");
+    assert_eq!((mode(parent), mode(parent.parent().expect("one more"))), (0o700, 0o700));
+    for entry in fs::read_dir(parent).expect("reads") {
+        let file = entry.expect("an entry").path();
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+    assert_eq!(fs::read_dir(parent).expect("reads").count(), 4, "file, log, index, lock");
+}
+
+/// Names the file that a process without rights is to open.
+const FILE: &str = "WEFT_TEST_OPEN_FILE";
+
+/// What the process without rights does; a test that passes at once unless it is that process.
+#[test]
+fn opening_process() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let told = match SqliteStore::open(file, &QUICK) {
+        Ok(_) => "told: it opened".to_owned(),
+        Err(error) => format!("told: {}: {error}", error.code()),
+    };
+    writeln!(std::io::stdout(), "{told}").expect("the parent listens");
+}
+
+/// Opens a file in a process that is not root, for root may write everywhere.
+fn open_without_rights(folder: &TempDir, file: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    // Another user may not be able to reach the folder of the build.
+    let program = folder.path().join("program");
+    fs::copy(std::env::current_exe().expect("this program"), &program).expect("copies");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", "files::opening_process", "--nocapture"]).env(FILE, file);
+    command.current_dir("/");
+    if fs::metadata(folder.path()).expect("there").uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().expect("runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let told = text.lines().find_map(|line| line.split_once("told: ")).expect("it told").1;
+    told.replace(&folder.path().display().to_string(), "FOLDER")
+}
+
+#[test]
+fn a_file_that_may_only_be_read_is_named_with_the_reason() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("sets the mode");
+    };
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).expect("makes");
+    let (file, absent) = (inner.join("weft.db"), inner.join("not/there/weft.db"));
+    drop(SqliteStore::open(&file, &QUICK).expect("opens"));
+    set(folder.path(), 0o755);
+    let mut table = String::new();
+    for (what, path, file_mode, folder_mode) in [
+        ("the file may only be read", &file, 0o444, 0o777),
+        ("the file may not even be read", &file, 0o000, 0o777),
+        ("the folder may only be read", &file, 0o666, 0o555),
+        ("a folder cannot be made", &absent, 0o666, 0o555),
+    ] {
+        set(&file, file_mode);
+        set(&inner, folder_mode);
+        let told = open_without_rights(&folder, path);
+        writeln!(table, "{what}\n    {told}").expect("a string takes all");
+    }
+    set(&inner, 0o755);
+    insta::assert_snapshot!(table);
+}
