@@ -60,7 +60,7 @@ fn perform(root: &Path, logs: &Path, stage: &Stage, tier: Tier) -> Result<Outcom
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", &stage.run]).current_dir(root);
     scrub_cargo(&mut command);
-    command.envs([("CARGO_TERM_COLOR", "never"), ("NO_COLOR", "1")]);
+    command.envs([("CARGO_TERM_COLOR", "never"), ("NO_COLOR", "1"), ("TERM", "dumb")]);
     command.envs([("CARGO_TERM_PROGRESS_WHEN", "never"), ("WEFT_TIER", tier.name())]);
     let start = now();
     let ended = process::run(&mut command, &log_path, Duration::from_secs(stage.timeout_s))
