@@ -64,6 +64,9 @@ impl Place {
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.locked(),
             ErrorCode::DiskFull => StoreError::Full { place, reason },
+            ErrorCode::SystemIoFailure if is_without_room(error) => {
+                StoreError::Full { place, reason }
+            }
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
                 StoreError::ReadOnly { place, reason }
             }
@@ -89,6 +92,12 @@ impl Place {
             _ => self.unavailable(reason),
         }
     }
+}
+
+/// Whether the shared index beside the file could not grow, which has a code of its own.
+fn is_without_room(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|failure| failure.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// Whether a statement does not fit the tables. The statements are ours and were tried, so

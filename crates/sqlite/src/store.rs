@@ -72,7 +72,7 @@ impl SqliteStore {
         let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
         let conn = open::writer(path, &place, options)?;
         let locks = Arc::new(Locks::new(path, place.clone()));
-        workers::bury(&conn, &locks).map_err(|fail| place.fail(fail))?;
+        workers::bury(&conn, &locks, &place)?;
         let writer = match options.durability {
             Durability::Full => Writer::thread(conn, place.clone())?,
             Durability::Normal => Writer::inline(conn, place.clone()),

@@ -69,10 +69,13 @@ impl WriteRuns for SqliteStore {
             if row.status.is_final() {
                 return Err(rule::missing("run", &at.run).into());
             }
-            if let Some(holder) = &row.worker
-                && workers::is_alive(conn, &locks, holder, now)?
-            {
-                return Err(rule::busy(&at).into());
+            if let Some(holder) = &row.worker {
+                if workers::is_alive(conn, &locks, holder, now)? {
+                    return Err(rule::busy(&at).into());
+                }
+                if locks.is_gone(holder) {
+                    workers::forget(conn, &locks, holder)?;
+                }
             }
             claim(conn, &org, row, worker.clone(), now)
         })

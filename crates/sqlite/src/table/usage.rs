@@ -16,9 +16,10 @@ impl ReadUsage for SqliteStore {
         let (org, thread) = (who.org.clone(), thread.clone());
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
-            let sql = "SELECT usage.* FROM runs
-                       JOIN usage ON usage.org = runs.org AND usage.run = runs.id
+            // CROSS JOIN keeps SQLite from going through all usage of the organisation.
+            let sql = "SELECT usage.* FROM runs CROSS JOIN usage
                        WHERE runs.org = ?1 AND runs.thread = ?2
+                         AND usage.org = runs.org AND usage.run = runs.id
                        ORDER BY usage.started_at, usage.invocation";
             row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
         })

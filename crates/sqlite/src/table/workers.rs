@@ -1,10 +1,10 @@
-use crate::error::Done;
+use crate::error::{Done, Place};
 use crate::lock::Locks;
 use crate::row;
 use crate::store::SqliteStore;
 use rusqlite::{Connection, params};
-use weftwork_store::WorkerRow;
 use weftwork_store::table::{Result, Workers};
+use weftwork_store::{StoreError, WorkerRow};
 use weftwork_types::{BoxFuture, Timestamp, WorkerId};
 
 impl Workers for SqliteStore {
@@ -28,7 +28,7 @@ impl Workers for SqliteStore {
     }
 }
 
-fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
+pub(crate) fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
     row::execute(conn, "DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
     // Should the transaction be lost, the worker has a row without a lock: the lease decides.
     locks.forget(worker)?;
@@ -36,9 +36,13 @@ fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
 }
 
 /// Removes the workers whose processes are gone.
-pub(crate) fn bury(conn: &Connection, locks: &Locks) -> Done<()> {
+pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()> {
     for worker in locks.gone()? {
-        forget(conn, locks, &worker)?;
+        match forget(conn, locks, &worker).map_err(|fail| place.fail(fail)) {
+            // This is only tidying: they are known to be dead all the same.
+            Err(StoreError::Full { .. } | StoreError::Locked { .. }) => return Ok(()),
+            other => other?,
+        }
     }
     Ok(())
 }

@@ -231,6 +231,7 @@ fn a_deleted_thread_gives_its_room_back() {
     assert!(after + 80_000 <= before, "{before} bytes before, {after} after");
 }
 
+#[cfg(unix)]
 #[test]
 fn the_file_belongs_to_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -263,6 +264,7 @@ fn opening_process() {
 }
 
 /// Opens a file in a process that is not root, for root may write everywhere.
+#[cfg(unix)]
 fn open_without_rights(folder: &TempDir, file: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::process::CommandExt;
@@ -281,6 +283,7 @@ fn open_without_rights(folder: &TempDir, file: &Path) -> String {
     told.replace(&folder.path().display().to_string(), "FOLDER")
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_may_only_be_read_is_named_with_the_reason() {
     use std::os::unix::fs::PermissionsExt;

@@ -33,11 +33,13 @@ fn a_worker_without_a_process_is_dead() {
     assert_eq!(block_on(second.orphans(Timestamp(2), 9)).map(|found| found.len()), Ok(1));
     let (taken, _) = block_on(second.claim(&who, &claim.at, &heir, Timestamp(2))).expect("takes");
     assert_eq!(taken.fence, 2);
-    assert_eq!(lock_files(&folder), ["weft.db.worker-heir.lock", "weft.db.worker-w.lock"]);
+    assert_eq!(lock_files(&folder), ["weft.db.worker-heir.lock"], "who takes over buries the dead");
 
-    let third = open(&folder, &Options::default());
-    assert_eq!(lock_files(&folder), ["weft.db.worker-heir.lock"], "opening buries the dead");
-    block_on(third.retire(&heir)).expect("retires");
+    register(&open(&folder, &Options::default()), "third");
+    assert_eq!(lock_files(&folder), ["weft.db.worker-heir.lock", "weft.db.worker-third.lock"]);
+    drop(open(&folder, &Options::default()));
+    assert_eq!(lock_files(&folder), ["weft.db.worker-heir.lock"], "so does who opens");
+    block_on(second.retire(&heir)).expect("retires");
     assert_eq!(lock_files(&folder), Vec::<String>::new());
 }
 
