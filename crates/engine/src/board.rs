@@ -216,7 +216,10 @@ mod tests {
     fn plan(defer_c: bool) -> Plan {
         let mut builder = PlanBuilder::default();
         for name in ["a", "b", "c"] {
-            builder.node(name, name == "c" && defer_c);
+            builder.node(name);
+        }
+        if defer_c {
+            builder.defer("c");
         }
         builder.edge(START, "a");
         builder.edge("a", "b");

@@ -221,6 +221,9 @@ impl Plan {
         let mut writes = Vec::with_capacity(output.writes.len());
         for (index, write) in &output.writes {
             let Some(channel) = self.channels.get(index.0) else { continue };
+            if channel.channel.persist() == Persist::Never {
+                continue;
+            }
             let stored = match write {
                 Write::Typed(value) => channel.channel.encode_write(value).map(StoredWrite::Put),
                 Write::Json(json) => Ok(StoredWrite::Put(json.clone())),

@@ -114,10 +114,17 @@ impl<S: StateSpec> Graph<S> {
     /// Adds a node.
     pub fn node<M: 'static>(mut self, name: impl Into<String>, node: impl Handler<M>) -> Self {
         let name = name.into();
-        self.plan.node(name.clone(), false);
+        self.plan.node(name.clone());
         let node = NodeFn::new(node);
         self.checks.push((name.clone(), node.clone()));
         self.nodes.insert(name, node);
+        self
+    }
+
+    /// Lets a node wait until nothing else is due: it runs once, after all branches that lead to
+    /// it in whatever number of steps.
+    pub fn defer(mut self, node: impl Into<String>) -> Self {
+        self.plan.defer(node);
         self
     }
 

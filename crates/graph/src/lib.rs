@@ -41,7 +41,9 @@ pub use weftwork_macros::{Routes, State};
 /// What the derive macros expand to. Not part of the promise of this crate.
 #[doc(hidden)]
 pub mod __private {
-    pub use weftwork_engine::channel::{Append, LastValue, MessageWrite, Messages, Reduce};
+    pub use weftwork_engine::channel::{
+        Append, Fleeting, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
+    };
     pub use weftwork_engine::{ChannelIdx, List, Slots, TaskOutput, Write};
 
     /// The value of a channel that has one from the start.

@@ -54,6 +54,10 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// | `#[channel(append)]` on a `List<T>` | appends | empty |
 /// | `#[channel(messages)]` on a `List<Message>` | appends; a known id replaces | empty |
 /// | `#[channel(reduce = function)]` | folds with `fn(T, T) -> T` | the type's default |
+/// | `#[channel(ephemeral)]` | keeps one write for the next superstep only | nothing |
+/// | `#[channel(any)]` | the same with any number of writes; the last counts | nothing |
+/// | `#[channel(topic)]` on a `List<T>` | collects the writes of one superstep for the next | nothing |
+/// | `#[channel(untracked)]` | keeps the last value within a run, is never stored | nothing |
 ///
 /// For a struct `Chat` it makes `ChatView` (what nodes read, through `State<Chat>`) and
 /// `ChatUpdate` (what they write), with one method per field. `#[state(crate = path)]` on the

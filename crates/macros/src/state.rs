@@ -7,10 +7,21 @@ use syn::{Data, DeriveInput, Error, Expr, Field, Fields, Ident, Path, Result, Ty
 
 /// How a field takes writes.
 enum Kind {
-    LastValue { default: bool },
-    Append { item: Box<Type> },
+    LastValue {
+        default: bool,
+    },
+    Append {
+        item: Box<Type>,
+    },
     Messages,
-    Reduce { with: Box<Expr> },
+    Reduce {
+        with: Box<Expr>,
+    },
+    /// `any`, `ephemeral` or `untracked`: a value that may be gone.
+    Passing(&'static str),
+    Topic {
+        item: Box<Type>,
+    },
 }
 
 struct Channel {
@@ -147,11 +158,15 @@ fn channel(field: &Field) -> Result<Channel> {
             } else if meta.path.is_ident("messages") {
                 list_item(&field.ty)?;
                 Kind::Messages
+            } else if meta.path.is_ident("topic") {
+                Kind::Topic { item: Box::new(list_item(&field.ty)?) }
+            } else if let Some(kind) = passing(&meta.path) {
+                Kind::Passing(kind)
             } else if meta.path.is_ident("reduce") {
                 Kind::Reduce { with: Box::new(meta.value()?.parse()?) }
             } else {
                 return Err(meta.error(
-                    "unknown kind of channel; expected `append`, `messages`, `reduce = function`, `last_value` or `default`",
+                    "unknown kind of channel; expected `append`, `messages`, `reduce = function`, `last_value`, `default`, `any`, `ephemeral`, `untracked` or `topic`",
                 ));
             };
             Ok(())
@@ -171,6 +186,10 @@ fn channel(field: &Field) -> Result<Channel> {
     }
     let docs = field.attrs.iter().filter(|a| a.path().is_ident("doc")).cloned().collect();
     Ok(Channel { name, ty: field.ty.clone(), docs, kind })
+}
+
+fn passing(path: &Path) -> Option<&'static str> {
+    ["any", "ephemeral", "untracked"].into_iter().find(|kind| path.is_ident(kind))
 }
 
 fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
@@ -205,6 +224,10 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
         }
         Kind::Append { item } => quote!(Append::<#item>::new()),
         Kind::Messages => quote!(Messages),
+        Kind::Topic { item } => quote!(Topic::<#item>::new()),
+        Kind::Passing("any") => quote!(Fleeting::<#ty>::any()),
+        Kind::Passing("ephemeral") => quote!(Fleeting::<#ty>::one()),
+        Kind::Passing(_) => quote!(Untracked::<#ty>::new()),
         Kind::Reduce { with } => {
             quote!(Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))
         }
@@ -214,7 +237,11 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
 
 fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
     let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "The value of"));
-    if matches!(channel.kind, Kind::LastValue { default: false }) {
+    let may_be_gone = matches!(
+        channel.kind,
+        Kind::LastValue { default: false } | Kind::Passing(_) | Kind::Topic { .. }
+    );
+    if may_be_gone {
         return quote! {
             #docs
             #[must_use]
@@ -236,8 +263,10 @@ fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
     let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "Writes"));
     let private = quote!(#krate::__private);
     let (arg, value) = match &channel.kind {
-        Kind::LastValue { .. } | Kind::Reduce { .. } => (quote!(value: #ty), quote!(value)),
-        Kind::Append { item } => (
+        Kind::LastValue { .. } | Kind::Reduce { .. } | Kind::Passing(_) => {
+            (quote!(value: #ty), quote!(value))
+        }
+        Kind::Append { item } | Kind::Topic { item } => (
             quote!(items: impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#item>>),
             quote! {
                 items.into_iter().map(::core::convert::Into::into)
@@ -268,8 +297,12 @@ fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
 fn whole(channel: &Channel) -> TokenStream {
     let name = &channel.name;
     match channel.kind {
-        Kind::LastValue { .. } | Kind::Reduce { .. } => quote!(.#name(self.#name)),
-        Kind::Append { .. } | Kind::Messages => quote!(.#name(self.#name.iter().cloned())),
+        Kind::LastValue { .. } | Kind::Reduce { .. } | Kind::Passing(_) => {
+            quote!(.#name(self.#name))
+        }
+        Kind::Append { .. } | Kind::Topic { .. } | Kind::Messages => {
+            quote!(.#name(self.#name.iter().cloned()))
+        }
     }
 }
 

@@ -48,20 +48,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
             return Ok(Some(value));
         }
         let mut list = current.and_then(Value::take::<List<T>>).unwrap_or_default();
-        for (index, write) in writes.iter().enumerate() {
-            let bad = |reason| Refused::Bad { index, reason };
-            match write {
-                Write::Typed(items) => {
-                    list.extend(typed::<Vec<T>>(items).map_err(bad)?.iter().cloned());
-                }
-                Write::Json(json @ serde_json::Value::Array(_)) => {
-                    list.extend(from_json::<Vec<T>>(json).map_err(bad)?);
-                }
-                Write::Json(json) | Write::Overwrite(json) => {
-                    list.push(from_json(json).map_err(bad)?);
-                }
-            }
-        }
+        push_all(&mut list, writes)?;
         Ok(Some(Value::new(list)))
     }
 
@@ -76,4 +63,26 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
         to_json(typed::<Vec<T>>(write)?)
     }
+}
+
+/// Adds the items of list writes to a list.
+pub(super) fn push_all<T>(list: &mut List<T>, writes: &[Write]) -> Result<(), Refused>
+where
+    T: DeserializeOwned + Clone + 'static,
+{
+    for (index, write) in writes.iter().enumerate() {
+        let bad = |reason| Refused::Bad { index, reason };
+        match write {
+            Write::Typed(items) => {
+                list.extend(typed::<Vec<T>>(items).map_err(bad)?.iter().cloned());
+            }
+            Write::Json(json @ serde_json::Value::Array(_)) => {
+                list.extend(from_json::<Vec<T>>(json).map_err(bad)?);
+            }
+            Write::Json(json) | Write::Overwrite(json) => {
+                list.push(from_json(json).map_err(bad)?);
+            }
+        }
+    }
+    Ok(())
 }

@@ -4,20 +4,28 @@
 //! them. To add a kind: one file here, one line in this list.
 
 mod append;
+mod fleeting;
 mod last_value;
 mod messages;
 mod reduce;
+mod topic;
+mod untracked;
 
 pub use append::Append;
+pub use fleeting::Fleeting;
 pub use last_value::LastValue;
 pub use messages::{MessageWrite, Messages};
 pub use reduce::Reduce;
+pub use topic::Topic;
+pub use untracked::Untracked;
 
 use crate::value::{Value, Write};
 
 /// How a channel's changes are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persist {
+    /// Not at all.
+    Never,
     /// The last write, which is the value.
     Last,
     /// The writes of tasks for the record, and the whole value when it changed: for values of

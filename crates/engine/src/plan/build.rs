@@ -14,8 +14,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct PlanBuilder {
     channels: Vec<ChannelPlan>,
-    /// Name, and whether it is deferred.
-    nodes: Vec<(String, bool)>,
+    nodes: Vec<String>,
+    deferred: Vec<String>,
     edges: Vec<(String, String)>,
     joins: Vec<(Vec<String>, String)>,
     routes: Vec<(String, Vec<String>)>,
@@ -30,10 +30,15 @@ impl PlanBuilder {
         ChannelIdx(self.channels.len() - 1)
     }
 
-    /// Adds a node; returns its place. A deferred node runs only when nothing else is due.
-    pub fn node(&mut self, name: impl Into<String>, defer: bool) -> NodeIdx {
-        self.nodes.push((name.into(), defer));
+    /// Adds a node; returns its place.
+    pub fn node(&mut self, name: impl Into<String>) -> NodeIdx {
+        self.nodes.push(name.into());
         NodeIdx(self.nodes.len() - 1)
+    }
+
+    /// Lets a node wait until nothing else is due.
+    pub fn defer(&mut self, node: impl Into<String>) {
+        self.deferred.push(node.into());
     }
 
     /// Adds an edge. [`START`] and [`END`] are allowed where they make sense.
@@ -58,6 +63,7 @@ impl PlanBuilder {
     /// All problems there are, in the order in which the parts were added.
     pub fn build(self) -> Result<Plan, Vec<PlanProblem>> {
         let mut draft = Draft::new(&self);
+        self.deferred.iter().for_each(|name| draft.defer(name));
         self.edges.iter().for_each(|(from, to)| draft.edge(from, to));
         self.joins.iter().for_each(|(from, to)| draft.join(from, to));
         self.routes.iter().for_each(|(from, targets)| draft.route(from, targets));
@@ -89,7 +95,6 @@ impl PlanBuilder {
 struct Draft {
     nodes: Vec<NodePlan>,
     triggers: Vec<TriggerPlan>,
-    deferred: Vec<bool>,
     entry: Vec<NodeIdx>,
     start_routes: Vec<NodeIdx>,
     by_name: BTreeMap<String, NodeIdx>,
@@ -101,7 +106,7 @@ impl Draft {
     fn new(parts: &PlanBuilder) -> Self {
         let mut problems = Vec::new();
         let mut by_name = BTreeMap::new();
-        for (i, (name, _)) in parts.nodes.iter().enumerate() {
+        for (i, name) in parts.nodes.iter().enumerate() {
             check_name("node", name, &mut problems);
             if by_name.insert(name.clone(), NodeIdx(i)).is_some() {
                 problems.push(PlanProblem::DuplicateNode { name: name.clone() });
@@ -114,21 +119,20 @@ impl Draft {
                 problems.push(PlanProblem::DuplicateChannel { name: channel.name.clone() });
             }
         }
-        let nodes = parts.nodes.iter().map(|(name, _)| NodePlan {
+        let nodes = parts.nodes.iter().map(|name| NodePlan {
             name: name.clone(),
             edges: Vec::new(),
             joins: Vec::new(),
             routes: Vec::new(),
         });
-        let triggers = parts.nodes.iter().enumerate().map(|(i, (name, defer))| TriggerPlan {
+        let triggers = parts.nodes.iter().enumerate().map(|(i, name)| TriggerPlan {
             name: format!("branch:to:{name}"),
             target: NodeIdx(i),
-            kind: TriggerKind::Branch { defer: *defer },
+            kind: TriggerKind::Branch { defer: false },
         });
         Self {
             nodes: nodes.collect(),
             triggers: triggers.collect(),
-            deferred: parts.nodes.iter().map(|(_, defer)| *defer).collect(),
             entry: Vec::new(),
             start_routes: Vec::new(),
             by_name,
@@ -147,6 +151,14 @@ impl Draft {
             });
         }
         found
+    }
+
+    /// Called before joins are added: they ask their target.
+    fn defer(&mut self, name: &str) {
+        let node = self.find("a deferral", name);
+        if let Some(trigger) = node.and_then(|node| self.triggers.get_mut(node.0)) {
+            trigger.kind = TriggerKind::Branch { defer: true };
+        }
     }
 
     fn edge(&mut self, from: &str, to: &str) {
@@ -174,7 +186,7 @@ impl Draft {
                 node.joins.push(index);
             }
         }
-        let defer = self.deferred.get(target.0).copied().unwrap_or_default();
+        let defer = self.triggers.get(target.0).is_some_and(|t| t.kind.is_deferred());
         self.triggers.push(TriggerPlan {
             name: format!("join:{}:{to}", from.join("+")),
             target,

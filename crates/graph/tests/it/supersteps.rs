@@ -101,6 +101,28 @@ async fn a_join_waits_for_branches_of_unequal_length() {
 }
 
 #[tokio::test]
+async fn a_deferred_node_runs_once_after_everything_else() {
+    let build = |defer: bool| {
+        let graph = Graph::<Log>::new("defer")
+            .node("short", async |_: State<Log>| say("short"))
+            .node("long", async |_: State<Log>| say("long"))
+            .node("longer", async |_: State<Log>| say("longer"))
+            .node("sink", async |_: State<Log>| say("sink"))
+            .edge(START, "short")
+            .edge(START, "long")
+            .edge("long", "longer")
+            .edge("short", "sink")
+            .edge("longer", "sink");
+        let graph = if defer { graph.defer("sink") } else { graph };
+        graph.build().expect("sound")
+    };
+    let eager = completed(Bench::new(build(false)).await.start(json!({})).await);
+    assert_eq!(eager["log"], json!(["long", "short", "longer", "sink", "sink"]));
+    let deferred = completed(Bench::new(build(true)).await.start(json!({})).await);
+    assert_eq!(deferred["log"], json!(["long", "short", "longer", "sink"]));
+}
+
+#[tokio::test]
 async fn a_command_goes_where_it_says_and_edges_fire_too() {
     let graph = Graph::<Log>::new("command")
         .node("a", async |_: State<Log>| Command::<Log>::update(say("a")).goto("b"))

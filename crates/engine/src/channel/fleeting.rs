@@ -1,0 +1,81 @@
+use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use crate::value::{Value, Write};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Keeps a value for one superstep: the next one reads it, and unless it is written again it is
+/// gone after that.
+pub struct Fleeting<T> {
+    many: bool,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T> Fleeting<T> {
+    /// Takes at most one write per superstep.
+    #[must_use]
+    pub fn one() -> Self {
+        Self { many: false, types: PhantomData }
+    }
+
+    /// Takes any number of writes; the last in task order counts.
+    #[must_use]
+    pub fn any() -> Self {
+        Self { many: true, types: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Fleeting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fleeting<{}>", std::any::type_name::<T>())
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeting<T> {
+    fn kind(&self) -> &'static str {
+        if self.many { "any" } else { "ephemeral" }
+    }
+
+    fn persist(&self) -> Persist {
+        Persist::Last
+    }
+
+    fn initial(&self) -> Option<Value> {
+        None
+    }
+
+    fn lapses(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, _current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
+        let index = writes.len().saturating_sub(1);
+        let bad = |reason| Refused::Bad { index, reason };
+        if let Some(json) = split_overwrite(writes)? {
+            return self.decode(json).map(Some).map_err(bad);
+        }
+        match writes {
+            [_, .., _] if !self.many => Err(Refused::Conflict),
+            [.., Write::Typed(value)] => {
+                typed::<T>(value).map(|_| Some(value.clone())).map_err(bad)
+            }
+            [.., Write::Json(json) | Write::Overwrite(json)] => {
+                self.decode(json).map(Some).map_err(bad)
+            }
+            [] => Ok(None),
+        }
+    }
+
+    fn encode(&self, value: &Value) -> Result<serde_json::Value, String> {
+        to_json(typed::<T>(value)?)
+    }
+
+    fn decode(&self, json: &serde_json::Value) -> Result<Value, String> {
+        from_json::<T>(json).map(Value::new)
+    }
+
+    fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
+        self.encode(write)
+    }
+}

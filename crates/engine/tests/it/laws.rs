@@ -1,0 +1,104 @@
+//! The laws of channels, for every kind.
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use weftwork_engine::channel::{
+    Append, Channel, Fleeting, LastValue, Messages, Persist, Reduce, Topic, Untracked,
+};
+use weftwork_engine::{Value, Write};
+
+type Make = fn(u8) -> Json;
+
+fn kinds() -> Vec<(Box<dyn Channel>, Make)> {
+    fn number(n: u8) -> Json {
+        json!(n)
+    }
+    fn list(n: u8) -> Json {
+        json!([n, n])
+    }
+    fn message(n: u8) -> Json {
+        let parts = json!([{"type": "text", "text": format!("say {n}")}]);
+        json!([{"id": format!("m{}", n % 5), "role": "user", "parts": parts}])
+    }
+    vec![
+        (Box::new(LastValue::<u64>::new()), number as Make),
+        (Box::new(LastValue::<u64>::starting_with(|| 7)), number),
+        (Box::new(Reduce::<u64>::new(|| 0, |a, b| a + b)), number),
+        (Box::new(Append::<u64>::new()), list),
+        (Box::new(Messages), message),
+        (Box::new(Fleeting::<u64>::one()), number),
+        (Box::new(Fleeting::<u64>::any()), number),
+        (Box::new(Topic::<u64>::new()), list),
+        (Box::new(Untracked::<u64>::new()), number),
+    ]
+}
+
+/// Applies one write per superstep.
+fn run(channel: &dyn Channel, writes: &[Json]) -> Option<Value> {
+    writes.iter().fold(channel.initial(), |current, write| {
+        channel.apply(current, &[Write::Json(write.clone())]).expect("the write fits")
+    })
+}
+
+fn shown(channel: &dyn Channel, value: Option<&Value>) -> Option<Json> {
+    value.map(|value| channel.encode(value).expect("it can be written"))
+}
+
+proptest! {
+    #[test]
+    fn a_value_survives_its_json(numbers in prop::collection::vec(any::<u8>(), 1..20)) {
+        for (channel, make) in kinds() {
+            let writes: Vec<_> = numbers.iter().map(|n| make(*n)).collect();
+            let value = run(channel.as_ref(), &writes);
+            let json = shown(channel.as_ref(), value.as_ref()).expect("written");
+            let back = channel.decode(&json).expect("it reads back");
+            prop_assert_eq!(channel.encode(&back).expect("writes again"), json, "{:?}", channel);
+        }
+    }
+
+    /// What makes it right to store writes: one step of two writes is two steps of one.
+    #[test]
+    fn stored_writes_may_be_batched(numbers in prop::collection::vec(any::<u8>(), 2..20)) {
+        for (channel, make) in kinds() {
+            if channel.persist() != Persist::Writes || channel.lapses() {
+                continue;
+            }
+            let writes: Vec<_> = numbers.iter().map(|n| make(*n)).collect();
+            let one_by_one = run(channel.as_ref(), &writes);
+            let batch: Vec<_> = writes.into_iter().map(Write::Json).collect();
+            let at_once = channel.apply(channel.initial(), &batch).expect("fits");
+            prop_assert_eq!(
+                shown(channel.as_ref(), one_by_one.as_ref()),
+                shown(channel.as_ref(), at_once.as_ref()),
+                "{:?}", channel
+            );
+        }
+    }
+
+    #[test]
+    fn an_overwrite_wins_and_two_contradict(n in any::<u8>()) {
+        for (channel, make) in kinds() {
+            let whole = match channel.kind() {
+                "append" | "topic" => json!([n]),
+                "messages" => make(n),
+                _ => json!(n),
+            };
+            let over = || Write::Overwrite(whole.clone());
+            let mixed = channel.apply(channel.initial(), &[Write::Json(make(3)), over()]);
+            let value = mixed.expect("one overwrite is fine");
+            prop_assert_eq!(shown(channel.as_ref(), value.as_ref()), Some(whole.clone()));
+            prop_assert!(channel.apply(channel.initial(), &[over(), over()]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_write_of_another_type_is_refused_with_what_was_found() {
+    for (channel, _) in kinds() {
+        let wrong = channel.apply(channel.initial(), &[Write::Json(json!({"x": 1}))]);
+        let refused = format!("{:?}", wrong.expect_err("refused"));
+        assert!(refused.contains("found"), "{channel:?}: {refused}");
+        let other = channel.apply(channel.initial(), &[Write::typed("text")]);
+        assert!(other.is_err(), "{channel:?}");
+    }
+}

@@ -1,0 +1,4 @@
+//! The engine from outside.
+#![expect(clippy::expect_used, reason = "a test says what it relies on")]
+
+mod laws;
