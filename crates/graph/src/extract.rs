@@ -26,7 +26,7 @@ pub struct BuildInfo<'a> {
 
 /// An argument of a node.
 ///
-/// [`State`](crate::State): the state. [`Arg`]: what a send carried. [`Deps`]: something the graph
+/// [`State`](struct@crate::State): the state. [`Arg`]: what a send carried. [`Deps`]: something the graph
 /// was built with. [`Ctx`]: the run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",

@@ -1,8 +1,8 @@
 //! Typed graphs: write nodes as plain async functions, connect them, run them durably.
 //!
 //! A state is a struct with `#[derive(State)]`; each field is a channel. Nodes are async functions
-//! whose arguments say what they need ([`State`], [`Arg`], [`Deps`], [`Ctx`]) and whose result says
-//! what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
+//! whose arguments say what they need ([`State`](struct@State), [`Arg`], [`Deps`], [`Ctx`]) and
+//! whose result says what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
 //! compiled graphs over a store; it is the one `GraphExecutor` of this process, and its run loop is
 //! the only one there is.
 
