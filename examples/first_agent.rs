@@ -1,5 +1,7 @@
 //! An agent of your own with one tool of your own: `cargo run --example first_agent`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use weftwork::prelude::*;
 
 /// Converts miles to kilometres.

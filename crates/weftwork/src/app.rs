@@ -81,7 +81,7 @@ impl AgentDef {
 ///
 /// # Errors
 /// [`Error::UnknownAgent`] with the nearest name.
-pub(crate) fn find<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
+pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
     let found = agents.iter().find(|agent| agent.id() == name || agent.name() == name);
     found.ok_or_else(|| Error::UnknownAgent {
         found: name.to_owned(),
@@ -249,7 +249,7 @@ impl App {
     /// # Errors
     /// [`Error::UnknownAgent`] with the nearest name.
     pub fn agent(&self, name: &str) -> Result<&AgentDef, Error> {
-        find(&self.agents, name)
+        find_agent(&self.agents, name)
     }
 
     /// A new thread id.

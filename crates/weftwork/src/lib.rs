@@ -37,7 +37,7 @@ mod error;
 mod reply;
 mod wiring;
 
-pub use app::{AgentDef, App, AppBuilder};
+pub use app::{AgentDef, App, AppBuilder, find_agent};
 pub use config::Config;
 pub use error::Error;
 pub use reply::{Question, Reply, tag};

@@ -1,0 +1,191 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Durable agents on the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weft",
+    version = env!("WEFT_VERSION"),
+    after_help = crate::exit::TABLE,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// The model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
+    #[arg(long, global = true, value_name = "PROVIDER:MODEL")]
+    pub(crate) model: Option<String>,
+    /// Where threads are kept: `sqlite:PATH` or `memory`
+    #[arg(long, global = true, value_name = "PLACE")]
+    pub(crate) store: Option<String>,
+    /// The configuration file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Talk to an agent
+    Chat(Chat),
+    /// Run an agent once, without a keyboard
+    Run(Run),
+    /// List, show, resume and delete threads
+    #[command(subcommand)]
+    Threads(Threads),
+    /// List the agents
+    #[command(subcommand)]
+    Agents(Agents),
+    /// Draw an agent's graph
+    #[command(subcommand)]
+    Graph(Graph),
+    /// Play the whole story: a tool, an approval, a kill, and the way back
+    Demo(Demo),
+    /// Explain an error code
+    Explain(Explain),
+    /// Write completions for a shell
+    Completions(Completions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The agent; a thread that exists has its own
+    pub(crate) agent: Option<String>,
+    /// Go on with this thread, or begin one under this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The agent
+    pub(crate) agent: String,
+    /// What to say to it; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT", required_unless_present = "input_json")]
+    pub(crate) input: Option<String>,
+    /// The input as a JSON object of channel values; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", conflicts_with = "input")]
+    pub(crate) input_json: Option<String>,
+    /// Go on with this thread, or begin one under this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// Print every event as a line of JSON, and the outcome as the last
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Threads {
+    /// List threads, the last changed first
+    List {
+        /// How many at most
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// Print each as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a thread: its conversation, its runs, what it waits for
+    Show {
+        /// The thread
+        id: String,
+    },
+    /// Print a thread's state as JSON
+    State {
+        /// The thread
+        id: String,
+    },
+    /// List the model and tool calls of a thread: made, reused, possibly paid
+    Journal {
+        /// The thread
+        id: String,
+        /// Print each as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a thread: answer what it asks, or finish a run whose process died
+    Resume(Resume),
+    /// Delete a thread with everything it holds
+    Delete {
+        /// The thread
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// The thread
+    pub(crate) id: String,
+    /// Answer the open question with these words
+    #[arg(long, value_name = "TEXT", group = "reply")]
+    pub(crate) answer: Option<String>,
+    /// Approve the call that waits, with exactly the arguments it shows
+    #[arg(long, group = "reply")]
+    pub(crate) approve: bool,
+    /// Refuse the call that waits
+    #[arg(long, group = "reply")]
+    pub(crate) reject: bool,
+    /// Answer a question by its id with a JSON value; may be repeated
+    #[arg(long, value_name = "ID=JSON", group = "reply")]
+    pub(crate) answer_json: Vec<String>,
+    /// Say why; the agent reads it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
+    /// Which question, when several are open
+    #[arg(long, value_name = "ID")]
+    pub(crate) question: Option<String>,
+    /// Print every event as a line of JSON, and the outcome as the last
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Agents {
+    /// List the agents
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Graph {
+    /// Draw an agent's graph
+    Show {
+        /// The agent
+        agent: String,
+        /// As what
+        #[arg(long, default_value = "mermaid")]
+        format: Drawing,
+    },
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Drawing {
+    /// A Mermaid flowchart
+    Mermaid,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Do not pause between the acts
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Play it in this folder and keep what is in it afterwards
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The code, such as W0302; without one, all codes are listed
+    pub(crate) code: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,234 @@
+//! `weft chat`: talking to an agent.
+
+use super::question;
+use crate::CliError;
+use crate::args::Chat;
+use crate::exit::Exit;
+use crate::follow::{View, follow, tell_end};
+use crate::house::House;
+use crate::input::{Interrupts, Lines};
+use crate::screen::{Answer, Screen, Style, plain};
+use std::collections::BTreeMap;
+use weftwork::App;
+use weftwork::config::Origin;
+use weftwork::store::StoreError;
+use weftwork::types::ThreadId;
+use weftwork::types::interrupt::Interrupt;
+use weftwork::types::port::RunHandle;
+use weftwork::types::run::{RunFinal, RunInput};
+
+/// The agent when none is named.
+const USUAL_AGENT: &str = "desk";
+
+pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
+    let store = house.store()?;
+    let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
+    let found = match &named {
+        Some(id) => match house.thread(store.as_ref(), id).await {
+            Ok(found) => Some(found),
+            Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => None,
+            Err(error) => return Err(error),
+        },
+        None => None,
+    };
+    let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
+    let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
+    let recorded = found.as_ref().and_then(|found| found.model());
+    let app = house.open(agent, store, recorded).await?;
+    let thread = named.unwrap_or_else(|| app.new_thread());
+    Talk {
+        house,
+        screen: &house.screen,
+        app: &app,
+        agent: agent.id().to_owned(),
+        known: found.is_some(),
+        lines: Lines::of_process()?,
+        interrupts: Interrupts::listen()?,
+        thread,
+    }
+    .talk()
+    .await
+}
+
+/// What comes from the keyboard.
+enum Typed {
+    Line(String),
+    /// The end of input.
+    End,
+    /// Ctrl-C, twice in a row.
+    Quit,
+}
+
+struct Talk<'a> {
+    house: &'a House,
+    screen: &'a Screen,
+    app: &'a App,
+    agent: String,
+    /// Whether the thread existed before.
+    known: bool,
+    lines: Lines,
+    interrupts: Interrupts,
+    thread: ThreadId,
+}
+
+impl Talk<'_> {
+    async fn talk(mut self) -> Result<Exit, CliError> {
+        self.welcome();
+        let mut next = self.unfinished().await?;
+        loop {
+            if let Some(handle) = next.take() {
+                self.listen(handle).await?;
+            }
+            let open = if self.known {
+                question::open(self.app.store().as_ref(), &self.thread).await?
+            } else {
+                Vec::new()
+            };
+            next = if open.is_empty() {
+                match self.read("you>").await? {
+                    Typed::Line(line) if line.trim().is_empty() => None,
+                    Typed::Line(line) => Some(self.say(&line).await?),
+                    Typed::End => return self.leave(Exit::Done),
+                    Typed::Quit => return self.leave(Exit::Interrupted),
+                }
+            } else {
+                match self.ask(&open).await? {
+                    Ok(answers) => {
+                        let input = RunInput::Resume { answers };
+                        Some(self.app.start(&self.agent, self.thread.clone(), input).await?)
+                    }
+                    Err(exit) => {
+                        question::tell_open(&open, &self.thread, self.screen);
+                        return self.leave(exit);
+                    }
+                }
+            };
+        }
+    }
+
+    fn welcome(&self) {
+        let (screen, model) = (self.screen, self.app.model());
+        let label = model.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        screen.note(format_args!(
+            "{} with model {}{label}",
+            screen.paint_error(Style::Strong, &self.agent),
+            model.id()
+        ));
+        // A file that lies in a folder somebody else filled may point keys elsewhere.
+        if let Some(file) = &self.house.config.file {
+            screen.note(format_args!("settings: {}", file.display()));
+        }
+        if self.app.model_setting().origin == Origin::Default {
+            screen.note("no model was chosen; choose one with --model, WEFT_MODEL or weft.toml");
+        }
+        screen.note(format_args!("thread {}", self.thread));
+        if screen.typed {
+            screen.note("Ctrl-C stops an answer, Ctrl-D ends the chat");
+        }
+    }
+
+    /// A run of the thread that a process before this one left behind.
+    async fn unfinished(&self) -> Result<Option<RunHandle>, CliError> {
+        if !self.known {
+            return Ok(None);
+        }
+        let found = self.house.thread(self.app.store().as_ref(), &self.thread).await?;
+        if found.runs.last().is_none_or(|run| run.status.is_final()) {
+            return Ok(None);
+        }
+        self.screen.note("the last run was not finished; it goes on");
+        Ok(Some(self.app.go_on(&self.thread).await?))
+    }
+
+    async fn say(&mut self, text: &str) -> Result<RunHandle, CliError> {
+        let input = RunInput::Start { input: self.app.say(text) };
+        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
+        self.known = true;
+        Ok(handle)
+    }
+
+    async fn listen(&mut self, handle: RunHandle) -> Result<(), CliError> {
+        let run = handle.run.clone();
+        let mut view = View::Stream(Answer::new(self.screen, self.app.model()));
+        let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
+        // A chat goes on after a run that failed; what was said is on the thread.
+        match outcome {
+            RunFinal::Cancelled => self.screen.note("stopped"),
+            other => {
+                tell_end(&run, &other, self.screen);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts every open question to the person.
+    async fn ask(
+        &mut self,
+        open: &[Interrupt],
+    ) -> Result<Result<BTreeMap<weftwork::types::InterruptId, serde_json::Value>, Exit>, CliError>
+    {
+        let mut answers = BTreeMap::new();
+        for interrupt in open {
+            for line in question::lines(interrupt, self.screen) {
+                self.screen.line(line)?;
+            }
+            let answer = loop {
+                match self.read(question::prompt(interrupt)).await? {
+                    Typed::Line(line) => {
+                        if let Some(answer) = question::answer(interrupt, &line) {
+                            break answer;
+                        }
+                    }
+                    Typed::End => return Ok(Err(Exit::Waiting)),
+                    Typed::Quit => return Ok(Err(Exit::Interrupted)),
+                }
+            };
+            answers.insert(interrupt.id, answer);
+        }
+        Ok(Ok(answers))
+    }
+
+    /// Reads a line. Ctrl-C is asked about once.
+    async fn read(&mut self, prompt: &str) -> Result<Typed, CliError> {
+        let mut warned = false;
+        loop {
+            self.prompt(prompt)?;
+            tokio::select! {
+                biased;
+                () = self.interrupts.next() => {
+                    if warned {
+                        return Ok(Typed::Quit);
+                    }
+                    warned = true;
+                    self.screen.note("\nCtrl-C again leaves the chat");
+                }
+                line = self.lines.next() => {
+                    let Some(line) = line? else { return Ok(Typed::End) };
+                    if !self.screen.typed {
+                        self.screen.line(plain(&line))?;
+                    }
+                    return Ok(Typed::Line(line));
+                }
+            }
+        }
+    }
+
+    /// Typed lines follow the prompt on its line; where nobody types, a question is a line of its
+    /// own, for whoever reads it.
+    fn prompt(&self, prompt: &str) -> Result<(), CliError> {
+        let is_question = prompt != "you>";
+        let shown = self.screen.paint(Style::Ask, prompt);
+        match (self.screen.typed, is_question) {
+            (false, true) => self.screen.line(shown),
+            _ => self.screen.piece(format_args!("{shown} ")),
+        }
+    }
+
+    fn leave(&self, exit: Exit) -> Result<Exit, CliError> {
+        self.screen.line("")?;
+        if self.known {
+            self.screen.note(format_args!("go on: weft chat --thread {}", self.thread));
+        }
+        Ok(exit)
+    }
+}

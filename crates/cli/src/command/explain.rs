@@ -1,0 +1,34 @@
+//! `weft explain`: what an error code means and what to do.
+
+use crate::args::Explain;
+use crate::exit::Exit;
+use crate::screen::{Screen, Style, Table};
+use crate::{CliError, pages};
+use weftwork::config::nearest;
+
+pub(crate) fn explain(args: &Explain, screen: &Screen) -> Result<Exit, CliError> {
+    let Some(code) = &args.code else {
+        let mut table = Table::new(&["CODE", "WHAT HAPPENED"]);
+        pages::titles().for_each(|(code, title)| table.row([code.to_owned(), title.to_owned()]));
+        table.write(screen)?;
+        return Ok(Exit::Done);
+    };
+    let wanted = code.trim().to_uppercase();
+    let Some(page) = pages::page(&wanted) else {
+        let near = nearest(&wanted, pages::titles().map(|(code, _)| code));
+        return Err(CliError::UnknownCode {
+            found: code.clone(),
+            hint: match near {
+                Some(near) => format!("did you mean `{near}`? `weft explain` lists all"),
+                None => "codes look like `W0302`; `weft explain` lists all".to_owned(),
+            },
+        });
+    };
+    for line in page.trim_end().lines() {
+        match line.strip_prefix("# ").or_else(|| line.strip_prefix("## ")) {
+            Some(title) => screen.line(screen.paint(Style::Strong, title))?,
+            None => screen.line(line)?,
+        }
+    }
+    Ok(Exit::Done)
+}

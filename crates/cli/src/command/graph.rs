@@ -1,0 +1,15 @@
+//! `weft graph`: an agent's graph, drawn.
+
+use crate::CliError;
+use crate::args::{Drawing, Graph};
+use crate::exit::Exit;
+use crate::house::House;
+
+pub(crate) fn graph(command: &Graph, house: &House) -> Result<Exit, CliError> {
+    match command {
+        Graph::Show { agent, format: Drawing::Mermaid } => {
+            house.screen.piece(house.graph_of(agent)?.mermaid())?;
+            Ok(Exit::Done)
+        }
+    }
+}

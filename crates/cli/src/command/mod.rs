@@ -1,0 +1,48 @@
+//! The commands, one file each.
+
+mod agents;
+mod chat;
+mod completions;
+mod demo;
+mod explain;
+mod graph;
+pub(crate) mod question;
+mod run;
+pub(crate) mod threads;
+
+use crate::CliError;
+use crate::args::Command;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::Screen;
+
+/// What comes after the commands that need no settings.
+pub(crate) enum Next {
+    /// Nothing: it was one of them.
+    Done(Exit),
+    /// This one needs them.
+    NeedsSettings(Command),
+}
+
+/// Does the commands that work whatever the settings are.
+pub(crate) fn without_settings(command: Command, screen: &Screen) -> Result<Next, CliError> {
+    match command {
+        Command::Explain(args) => explain::explain(&args, screen).map(Next::Done),
+        Command::Completions(args) => completions::completions(&args, screen).map(Next::Done),
+        other => Ok(Next::NeedsSettings(other)),
+    }
+}
+
+/// Does a command.
+pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliError> {
+    match command {
+        Command::Chat(args) => Box::pin(chat::chat(&args, house)).await,
+        Command::Run(args) => Box::pin(run::run(&args, house)).await,
+        Command::Threads(command) => Box::pin(threads::threads(command, house)).await,
+        Command::Agents(command) => agents::agents(&command, house),
+        Command::Graph(command) => graph::graph(&command, house),
+        Command::Demo(args) => Box::pin(demo::demo(&args, house)).await,
+        Command::Explain(args) => explain::explain(&args, &house.screen),
+        Command::Completions(args) => completions::completions(&args, &house.screen),
+    }
+}

@@ -1,0 +1,194 @@
+//! Questions of runs, as a person reads them, and what a person types, as an answer.
+
+use crate::CliError;
+use crate::screen::{Screen, Style, plain};
+use serde_json::{Value, json};
+use weftwork::store::{ReadInterrupts, Store};
+use weftwork::tools::{UnknownAnswer, UnknownQuestion};
+use weftwork::types::approval::{ApprovalDecision, ApprovalRequest};
+use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::tool::Effect;
+use weftwork::types::{Principal, ThreadId};
+
+/// What a person is asked to type about a call.
+pub(crate) const APPROVE: &str = "approve exactly this call? [y/n]";
+
+/// The questions of a thread that wait for an answer, in the order in which they were asked.
+pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
+    let rows = ReadInterrupts::interrupts(store, &Principal::local(), thread).await?;
+    let open = rows.into_iter().filter(|row| row.answer.is_none() && !row.closed);
+    Ok(open.map(|row| row.interrupt).collect())
+}
+
+/// The question as lines.
+pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
+    let head = |text: &str| format!("{} {}", screen.paint(Style::Ask, "?"), plain(text));
+    let body = |value: &Value| format!("    {}", plain(&value.to_string()));
+    match &interrupt.ask {
+        Ask::Question { question, .. } => vec![head(question)],
+        Ask::Approval(request) => vec![
+            head(&format!("{} {}: {}", request.tool, effect(request.effect), request.reason)),
+            body(&request.args),
+        ],
+        Ask::Value { value } => match unknown_outcome(value) {
+            Some(unknown) => vec![
+                head(&unknown.reason),
+                body(&unknown.args),
+                format!("    its idempotency key: {}", unknown.idempotency_key),
+            ],
+            None => vec![head("the agent asks:"), body(value)],
+        },
+    }
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::ReadOnly => "wants to look something up",
+        Effect::StateChange => "wants to change something",
+        Effect::ExternalSideEffect => "wants to change something outside, for good",
+    }
+}
+
+fn unknown_outcome(value: &Value) -> Option<UnknownQuestion> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// What may be typed as an answer.
+pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
+    match &interrupt.ask {
+        Ask::Question { .. } => "your answer:",
+        Ask::Approval(_) => APPROVE,
+        Ask::Value { value } if unknown_outcome(value).is_some() => {
+            "type `again`, `give up`, or `happened` and its result as JSON:"
+        }
+        Ask::Value { .. } => "your answer, as JSON or words:",
+    }
+}
+
+/// A typed line as an answer; `None` when it is none.
+pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
+    let line = line.trim();
+    match &interrupt.ask {
+        Ask::Question { .. } => (!line.is_empty()).then(|| json!(line)),
+        Ask::Approval(request) => {
+            let (word, comment) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let approved = match word.to_lowercase().trim_end_matches(',') {
+                "y" | "yes" => true,
+                "n" | "no" => false,
+                _ => return None,
+            };
+            Some(decision(request, approved, Some(comment.trim()).filter(|c| !c.is_empty())))
+        }
+        Ask::Value { value } if unknown_outcome(value).is_some() => unknown_answer(line),
+        Ask::Value { .. } if line.is_empty() => None,
+        Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
+    }
+}
+
+fn unknown_answer(line: &str) -> Option<Value> {
+    let answer = match line.to_lowercase().as_str() {
+        "again" => UnknownAnswer::CallAgain,
+        "give up" => UnknownAnswer::GiveUp,
+        _ => {
+            let value = line.strip_prefix("happened")?;
+            UnknownAnswer::Happened { value: serde_json::from_str(value.trim()).ok()? }
+        }
+    };
+    Some(json!(answer))
+}
+
+/// A decision about exactly the call that was shown.
+pub(crate) fn decision(request: &ApprovalRequest, approved: bool, comment: Option<&str>) -> Value {
+    json!(ApprovalDecision {
+        approved,
+        binding: request.binding,
+        comment: comment.map(str::to_owned),
+    })
+}
+
+/// How to answer a question from the command line.
+pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
+    let flag = match &interrupt.ask {
+        Ask::Question { .. } => "--answer TEXT".to_owned(),
+        Ask::Approval(_) => "--approve (or --reject)".to_owned(),
+        Ask::Value { value } if unknown_outcome(value).is_some() => {
+            format!(r#"--answer-json '{}={{"answer":"call_again"}}' (or give_up)"#, interrupt.id)
+        }
+        Ask::Value { .. } => format!("--answer-json {}=JSON", interrupt.id),
+    };
+    format!("weft threads resume {thread} {flag}")
+}
+
+/// Says which questions are open and how to answer them.
+pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, screen: &Screen) {
+    for interrupt in open {
+        lines(interrupt, screen).iter().for_each(|line| screen.note(line));
+        screen.note(format_args!("  answer it: {}", how(interrupt, thread)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::answer;
+    use serde_json::json;
+    use weftwork::types::approval::ApprovalRequest;
+    use weftwork::types::interrupt::{Ask, Interrupt};
+    use weftwork::types::tool::Effect;
+    use weftwork::types::{InterruptId, TaskId, ThreadId, ToolCallId};
+
+    fn asked(ask: Ask) -> Interrupt {
+        Interrupt {
+            id: InterruptId(1),
+            task: TaskId(1),
+            node: "tool".to_owned(),
+            ask,
+            answer_schema: None,
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn a_decision_is_bound_to_what_was_shown() {
+        let (thread, call) = (ThreadId::new("t").expect("id"), ToolCallId::new("c").expect("id"));
+        let args = json!({"a": 1});
+        let binding = ApprovalRequest::bind(&thread, &call, "pay", &args);
+        let asked = asked(Ask::Approval(ApprovalRequest {
+            tool_call_id: call,
+            tool: "pay".to_owned(),
+            args,
+            effect: Effect::ExternalSideEffect,
+            binding,
+            reason: "it pays".to_owned(),
+        }));
+        for (line, expected) in [
+            (" Yes ", Some(json!({"approved": true, "binding": binding}))),
+            (
+                "n, too much",
+                Some(json!({"approved": false, "binding": binding, "comment": "too much"})),
+            ),
+            ("", None),
+            ("sure", None),
+        ] {
+            assert_eq!(answer(&asked, line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_call_of_unknown_outcome_takes_three_answers() {
+        let asked = asked(Ask::Value {
+            value: json!({
+                "kind": "tool_outcome_unknown", "tool_call_id": "c", "tool": "pay", "args": {},
+                "effect": "external_side_effect", "idempotency_key": "k", "reason": "it died",
+            }),
+        });
+        for (line, expected) in [
+            ("again", Some(json!({"answer": "call_again"}))),
+            ("Give up", Some(json!({"answer": "give_up"}))),
+            ("happened {\"id\":1}", Some(json!({"answer": "happened", "value": {"id": 1}}))),
+            ("happened", None),
+            ("maybe", None),
+        ] {
+            assert_eq!(answer(&asked, line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `weft run`: one run without a keyboard.
+
+use super::question;
+use crate::CliError;
+use crate::args::Run;
+use crate::exit::Exit;
+use crate::follow::{View, follow, tell_end};
+use crate::house::House;
+use crate::input::Interrupts;
+use crate::screen::Answer;
+use serde_json::Value;
+use std::io::Read;
+use weftwork::App;
+use weftwork::types::ThreadId;
+use weftwork::types::port::RunHandle;
+use weftwork::types::run::RunInput;
+
+/// The most input that is read, in bytes.
+const INPUT_BYTES_MAX: u64 = 16 << 20;
+
+pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
+    let agent = house.agent(&args.agent)?;
+    let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
+    let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
+    let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
+    let app = house.open(agent, house.store()?, None).await?;
+    let thread = named.unwrap_or_else(|| app.new_thread());
+    house.screen.note(format_args!("thread {thread}"));
+    let input = json.unwrap_or_else(|| app.say(&text));
+    let handle = app.start(agent.id(), thread, RunInput::Start { input }).await?;
+    to_end(handle, &app, house, args.json).await
+}
+
+/// Follows a run and says what is left to do.
+pub(crate) async fn to_end(
+    handle: RunHandle,
+    app: &App,
+    house: &House,
+    json: bool,
+) -> Result<Exit, CliError> {
+    let screen = &house.screen;
+    let run = handle.run.clone();
+    let mut view = match json {
+        true => View::Json(screen),
+        false => View::Stream(Answer::new(screen, app.model())),
+    };
+    let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
+    let exit = tell_end(&run, &outcome, screen);
+    if exit == Exit::Waiting {
+        let open = question::open(app.store().as_ref(), &run.thread).await?;
+        question::tell_open(&open, &run.thread, screen);
+    }
+    Ok(exit)
+}
+
+/// The text itself, or all of standard input.
+fn read(given: &str) -> Result<String, CliError> {
+    let bad = |reason: String| CliError::BadInput { reason };
+    let text = if given == "-" {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
+        read.map_err(|error| CliError::Input(error.to_string()))?;
+        if bytes.len() as u64 > INPUT_BYTES_MAX {
+            return Err(bad(format!("it has more than {INPUT_BYTES_MAX} bytes")));
+        }
+        String::from_utf8(bytes).map_err(|error| bad(format!("it is not UTF-8: {error}")))?
+    } else {
+        given.to_owned()
+    };
+    if text.trim().is_empty() {
+        return Err(bad("it is empty; say something to the agent".to_owned()));
+    }
+    Ok(text)
+}
+
+fn object(text: &str) -> Result<Value, CliError> {
+    let bad = |reason: String| CliError::BadInput { reason };
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| bad(format!("it is not JSON: {error}")))?;
+    if !value.is_object() {
+        return Err(bad(
+            "expected a JSON object of channel values, such as {\"messages\": [...]}".to_owned()
+        ));
+    }
+    Ok(value)
+}

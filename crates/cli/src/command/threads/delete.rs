@@ -1,0 +1,26 @@
+use crate::CliError;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::input::Lines;
+use weftwork::store::WriteThreads;
+use weftwork::types::{Principal, ThreadId};
+
+pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
+    let (store, screen) = (house.store()?, &house.screen);
+    house.thread(store.as_ref(), id).await?;
+    if !yes {
+        let what = format!("deleting thread `{id}` with its runs, journal and questions");
+        if !screen.typed {
+            return Err(CliError::NotConfirmed { what });
+        }
+        screen.piece(format_args!("{what} cannot be undone. Delete it? [y/n] "))?;
+        let line = Lines::of_process()?.next().await?.unwrap_or_default();
+        if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
+            screen.note("nothing was deleted");
+            return Ok(Exit::Cancelled);
+        }
+    }
+    WriteThreads::delete_thread(store.as_ref(), &Principal::local(), id).await?;
+    screen.note(format_args!("deleted thread {id}"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,58 @@
+use crate::CliError;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::{Screen, Table};
+use weftwork::store::JournalRead;
+use weftwork::types::port::{CallKind, CallRecord, CallState};
+use weftwork::types::{Principal, ThreadId};
+
+/// Lists the calls of a thread.
+pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<Exit, CliError> {
+    let store = house.store()?;
+    let calls = JournalRead::calls(store.as_ref(), &Principal::local(), id).await?;
+    if json {
+        for call in &calls {
+            house.screen.line(serde_json::json!(call))?;
+        }
+        return Ok(Exit::Done);
+    }
+    write(&calls, &house.screen)?;
+    Ok(Exit::Done)
+}
+
+/// Writes calls as a table with their sums.
+pub(crate) fn write(calls: &[CallRecord], screen: &Screen) -> Result<(), CliError> {
+    let mut table = Table::new(&["STEP", "CALL", "OF", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
+    for call in calls {
+        let state = match call.state {
+            CallState::Intent => "no result",
+            CallState::Settled => "recorded",
+        };
+        let cells = [
+            call.step.to_string(),
+            kind(call.kind).to_owned(),
+            call.name.clone(),
+            state.to_owned(),
+            call.made.to_string(),
+            call.reused.to_string(),
+            call.possibly_paid.to_string(),
+        ];
+        table.row(cells);
+    }
+    table.write(screen)?;
+    let sum = |count: fn(&CallRecord) -> u32| calls.iter().map(count).sum::<u32>();
+    screen.line(format_args!(
+        "calls made: {}, reused: {}, possibly paid: {}",
+        sum(|call| call.made),
+        sum(|call| call.reused),
+        sum(|call| call.possibly_paid)
+    ))
+}
+
+fn kind(kind: CallKind) -> &'static str {
+    match kind {
+        CallKind::Model => "model",
+        CallKind::Tool => "tool",
+        CallKind::Once => "once",
+    }
+}

@@ -1,0 +1,24 @@
+//! `weft threads`: what agents were told, did and wait for.
+
+mod delete;
+pub(crate) mod journal;
+mod list;
+mod resume;
+mod show;
+
+use crate::CliError;
+use crate::args::Threads;
+use crate::exit::Exit;
+use crate::house::House;
+use weftwork::types::ThreadId;
+
+pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, CliError> {
+    match command {
+        Threads::List { limit, json } => list::list(limit, json, house).await,
+        Threads::Show { id } => show::show(&ThreadId::new(id)?, house).await,
+        Threads::State { id } => show::state(&ThreadId::new(id)?, house).await,
+        Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, house).await,
+        Threads::Resume(args) => Box::pin(resume::resume(&args, house)).await,
+        Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, house).await,
+    }
+}

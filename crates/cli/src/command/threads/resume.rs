@@ -1,0 +1,106 @@
+use super::super::question;
+use super::super::run::to_end;
+use crate::CliError;
+use crate::args::Resume;
+use crate::exit::Exit;
+use crate::house::House;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::run::RunInput;
+use weftwork::types::{InterruptId, ThreadId};
+
+/// Goes on with a thread. Agent and model are those the thread has had.
+pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliError> {
+    let id = ThreadId::new(&args.id)?;
+    let store = house.store()?;
+    let found = house.thread(store.as_ref(), &id).await?;
+    let agent = house.agent(&found.row.graph)?;
+    let open = question::open(store.as_ref(), &id).await?;
+    let finished = found.runs.last().is_none_or(|run| run.status.is_final());
+    let answers = if finished { answers(args, &id, &open)? } else { BTreeMap::new() };
+    if finished && answers.is_empty() && !open.is_empty() {
+        question::tell_open(&open, &id, &house.screen);
+        return Ok(Exit::Waiting);
+    }
+    let app = house.open(agent, store, found.model()).await?;
+    let handle = if answers.is_empty() {
+        if !finished {
+            house.screen.note("the last run was not finished; it goes on");
+        }
+        app.go_on(&id).await?
+    } else {
+        app.start(agent.id(), id.clone(), RunInput::Resume { answers }).await?
+    };
+    let exit = to_end(handle, &app, house, args.json).await?;
+    if exit == Exit::Waiting && !finished && args.has_answer() {
+        // An answer is given to what was seen, and this question was not open yet.
+        house.screen.note("your answer was not used: the question is new; look at it first");
+    }
+    Ok(exit)
+}
+
+impl Resume {
+    fn has_answer(&self) -> bool {
+        self.answer.is_some() || self.approve || self.reject || !self.answer_json.is_empty()
+    }
+}
+
+/// What the flags answer to the open questions.
+fn answers(
+    args: &Resume,
+    thread: &ThreadId,
+    open: &[Interrupt],
+) -> Result<BTreeMap<InterruptId, Value>, CliError> {
+    let bad = |reason: String| CliError::BadAnswer { thread: thread.to_string(), reason };
+    if !args.has_answer() {
+        return Ok(BTreeMap::new());
+    }
+    if open.is_empty() {
+        return Err(bad("it asks nothing".to_owned()));
+    }
+    if !args.answer_json.is_empty() {
+        let pairs = args.answer_json.iter().map(|pair| by_id(pair, open).map_err(&bad));
+        return pairs.collect();
+    }
+    let interrupt = which(args, open).map_err(&bad)?;
+    let value = match (&interrupt.ask, &args.answer) {
+        (Ask::Approval(request), None) => {
+            question::decision(request, args.approve, args.comment.as_deref())
+        }
+        (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
+            .ok_or_else(|| {
+                bad(format!("`{text}` is no answer to it: {}", question::how(interrupt, thread)))
+            })?,
+        _ => {
+            let how = question::how(interrupt, thread);
+            return Err(bad(format!("it asks for something else; answer it: {how}")));
+        }
+    };
+    Ok(BTreeMap::from([(interrupt.id, value)]))
+}
+
+/// The question that is meant: the one that is named, or the only one that the flag fits.
+fn which<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, String> {
+    let ids = || open.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
+    if let Some(named) = &args.question {
+        let found = open.iter().find(|interrupt| interrupt.id.to_string() == *named);
+        return found.ok_or_else(|| format!("no open question has the id `{named}`: {}", ids()));
+    }
+    let fits = |one: &&Interrupt| matches!(one.ask, Ask::Approval(_)) == args.answer.is_none();
+    let fitting: Vec<&Interrupt> = open.iter().filter(fits).collect();
+    match (fitting.as_slice(), open) {
+        ([one], _) => Ok(*one),
+        ([], [one]) => Ok(one),
+        _ => Err(format!("{} questions are open; name one with --question: {}", open.len(), ids())),
+    }
+}
+
+fn by_id(pair: &str, open: &[Interrupt]) -> Result<(InterruptId, Value), String> {
+    let (id, json) = pair.split_once('=').ok_or("write --answer-json ID=JSON")?;
+    let found = open.iter().find(|interrupt| interrupt.id.to_string() == id.trim());
+    let found = found.ok_or_else(|| format!("no open question has the id `{id}`"))?;
+    let value = serde_json::from_str(json)
+        .map_err(|error| format!("the answer to `{id}` is not JSON: {error}"))?;
+    Ok((found.id, value))
+}

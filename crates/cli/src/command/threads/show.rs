@@ -1,0 +1,107 @@
+use super::super::question;
+use super::list::word;
+use crate::CliError;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::{Screen, Style, moment, plain, short};
+use serde_json::Value;
+use weftwork::graph::thread_state;
+use weftwork::store::{RunRow, Store};
+use weftwork::types::message::{Message, Part, Role};
+use weftwork::types::run::RunFinal;
+use weftwork::types::{Principal, ThreadId};
+
+/// Shows a thread as people read it.
+pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
+    let (store, screen) = (house.store()?, &house.screen);
+    let found = house.thread(store.as_ref(), id).await?;
+    let row = &found.row;
+    screen.line(screen.paint(Style::Strong, format_args!("thread {id}")))?;
+    screen.line(format_args!("agent    {}", row.graph))?;
+    screen.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
+    screen.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
+    for run in &found.runs {
+        run_line(run, screen)?;
+    }
+    let state = read(id, house, store.as_ref(), &row.graph).await?;
+    let messages = state.get("messages").and_then(Value::as_array);
+    let speaker = speaker(found.model());
+    for value in messages.into_iter().flatten() {
+        match serde_json::from_value::<Message>(value.clone()) {
+            Ok(message) => message_lines(&message, &speaker, screen)?,
+            Err(_) => screen.line(short(&value.to_string(), 400))?,
+        }
+    }
+    for interrupt in &question::open(store.as_ref(), id).await? {
+        question::lines(interrupt, screen).iter().try_for_each(|line| screen.line(line))?;
+        screen.line(format_args!("  answer it: {}", question::how(interrupt, id)))?;
+    }
+    if !row.status.is_final() {
+        screen.line(format_args!("  if its process is gone: weft threads resume {id}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints a thread's state as JSON.
+pub(crate) async fn state(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
+    let store = house.store()?;
+    let found = house.thread(store.as_ref(), id).await?;
+    let state = read(id, house, store.as_ref(), &found.row.graph).await?;
+    house.screen.line(format_args!("{state:#}"))?;
+    Ok(Exit::Done)
+}
+
+async fn read(
+    id: &ThreadId,
+    house: &House,
+    store: &dyn Store,
+    graph: &str,
+) -> Result<Value, CliError> {
+    let graph = house.graph_of(graph)?;
+    let state = thread_state(&graph, store, &Principal::local(), id).await?;
+    Ok(state.unwrap_or_default())
+}
+
+fn run_line(run: &RunRow, screen: &Screen) -> Result<(), CliError> {
+    let fault = match &run.outcome {
+        Some(RunFinal::Failed { fault }) => {
+            format!(": {} {}", fault.code, short(&fault.message, 200))
+        }
+        _ => String::new(),
+    };
+    let begun = moment(run.new.created_at);
+    screen.line(format_args!("run      {begun}  {}{fault}", word(run.status)))
+}
+
+/// What the agent is called: an answer that no language model gave says so.
+fn speaker(model: Option<&str>) -> String {
+    let provider = model.and_then(|model| model.split(':').next()).unwrap_or_default();
+    match provider {
+        "scripted" | "replay" => format!("agent [{provider}]"),
+        _ => "agent".to_owned(),
+    }
+}
+
+fn message_lines(message: &Message, speaker: &str, screen: &Screen) -> Result<(), CliError> {
+    let who = match message.role {
+        Role::System => "system",
+        Role::User => "you",
+        Role::Assistant => speaker,
+        Role::Tool => "tool",
+    };
+    let who = screen.paint(Style::Strong, format_args!("{who}>"));
+    for part in &message.parts {
+        let said = match part {
+            Part::Text { text } if text.is_empty() => continue,
+            Part::Text { text } => plain(text),
+            Part::Reasoning { text, .. } => format!("(thinks) {}", plain(text)),
+            Part::Media(media) => format!("({} at {})", media.media_type, short(&media.url, 100)),
+            Part::ToolCall(call) => format!("→ {} {}", call.name, plain(&call.args.to_string())),
+            Part::ToolResult(result) => {
+                format!("← {} {}", result.name, short(&result.value.to_string(), 400))
+            }
+        };
+        screen.line(format_args!("{who} {said}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The story: a person asks, an agent calls a tool, a refund waits for approval, the process is
+//! killed while it waits, another one goes on, the refund is made once, the model answers.
+//!
+//! Every claim is checked as it is made; the first that does not hold ends the demo as a failure.
+
+mod act;
+
+use crate::CliError;
+use crate::command::question::{self, APPROVE};
+use crate::command::threads::journal;
+use crate::desk::{Desk, FILE};
+use crate::house::House;
+use crate::screen::{Style, short};
+use act::Act;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+use weftwork::store::{JournalRead, ReadUsage, UsageRow};
+use weftwork::types::port::{CallKind, CallRecord, Clock};
+use weftwork::types::{Principal, ThreadId};
+
+const ORDER: &str = "A1001";
+const QUESTIONS: [&str; 2] = ["Where is order A1001?", "Refund order A1001, amount 25."];
+const REFUND_CENTS: i64 = 2_500;
+/// How long to wait between two acts, for people.
+const PAUSE: Duration = Duration::from_millis(900);
+
+pub(crate) struct Story<'a> {
+    pub(crate) house: &'a House,
+    pub(crate) folder: PathBuf,
+    pub(crate) thread: String,
+    pub(crate) model: String,
+    pub(crate) pauses: bool,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// What is on record of the thread.
+struct Record {
+    calls: Vec<CallRecord>,
+    usage: Vec<UsageRow>,
+    open: usize,
+    refunds: (u64, i64),
+}
+
+impl Story<'_> {
+    pub(crate) async fn tell(&self) -> Result<(), CliError> {
+        self.head("An order desk with a real database, and an agent on a model.")?;
+        self.facts()?;
+        let before = self.killed_while_it_waits().await?;
+        let after = self.goes_on().await?;
+        self.reckon(&before, &after)?;
+        self.how_to_go_on()
+    }
+
+    fn facts(&self) -> Result<(), CliError> {
+        let model = self.house.config.open_model(&self.model)?;
+        let info = model.info();
+        let label = info.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        self.line(format_args!("model   {}{label}", info.id()))?;
+        self.line(format_args!("folder  {}", self.folder.display()))?;
+        self.line(format_args!("thread  {}", self.thread))
+    }
+
+    /// The first process: two questions, and a kill from outside while it waits for an answer.
+    async fn killed_while_it_waits(&self) -> Result<Record, CliError> {
+        self.act("1. A process talks to the agent.").await?;
+        let mut act =
+            Act::start(self, &["chat", "desk", "--thread", &self.thread, "--model", &self.model])?;
+        act.type_lines(&QUESTIONS)?;
+        act.relay_until(self, |line| line == APPROVE)?;
+        self.act("2. The refund waits for a person. Now that process is killed.").await?;
+        let record = self.record().await?;
+        self.check(record.open == 1, "exactly one question is open in the store")?;
+        self.check(record.refunds.0 == 0, "nothing is refunded before the approval")?;
+        let process = act.kill()?;
+        self.line(format_args!(
+            "SIGKILL to process {process}; it is gone, and so is all it held in memory"
+        ))?;
+        let record = self.record().await?;
+        self.check(record.open == 1, "the question outlived the process")?;
+        Ok(record)
+    }
+
+    /// The second process, which knows nothing but the thread's id.
+    async fn goes_on(&self) -> Result<Record, CliError> {
+        let title = format!(
+            "3. Another process is given only the thread: weft threads resume {} --approve",
+            self.thread
+        );
+        self.act(&title).await?;
+        let mut act = Act::start(self, &["threads", "resume", &self.thread, "--approve"])?;
+        act.relay_until(self, |_| false)?;
+        act.ended_well()?;
+        self.record().await
+    }
+
+    fn reckon(&self, before: &Record, after: &Record) -> Result<(), CliError> {
+        self.head("4. What is on record.")?;
+        journal::write(&after.calls, &self.house.screen)?;
+        let paid_before: BTreeSet<String> =
+            before.usage.iter().map(|row| row.fact.prompt_hash.to_string()).collect();
+        let new = after.usage.iter().skip(before.usage.len());
+        let twice =
+            new.filter(|row| paid_before.contains(&row.fact.prompt_hash.to_string())).count();
+        let models = || after.calls.iter().filter(|call| call.kind == CallKind::Model);
+        let again: u32 = models().map(|call| call.made.saturating_sub(1)).sum();
+        let repeated = twice.max(again as usize);
+        self.line(format_args!(
+            "model calls: {}, repeated after the kill: {repeated}",
+            after.usage.len()
+        ))?;
+        let (count, cents) = after.refunds;
+        self.line(format_args!(
+            "refunds of order {ORDER} in {FILE}: {count}, {}.{:02} euros",
+            cents / 100,
+            cents % 100
+        ))?;
+        self.check(repeated == 0, "no model call was made twice")?;
+        self.check(models().count() == after.usage.len(), "the ledger knows each recorded call")?;
+        self.check(before.calls.len() < after.calls.len(), "the second process called the tool")?;
+        self.check(after.open == 0, "no question is left open")?;
+        self.check(after.refunds == (1, REFUND_CENTS), "the refund was made exactly once")?;
+        self.line(self.house.screen.paint(Style::Good, "Every claim of this story was checked."))
+    }
+
+    fn how_to_go_on(&self) -> Result<(), CliError> {
+        self.head("How to go on")?;
+        let lines = [
+            ("chat yourself", "weft chat"),
+            ("your own key", "OPENAI_API_KEY=... weft chat --model openai:gpt-4o-mini"),
+            ("your own agent", "examples/first_agent.rs, explained in README.md"),
+            ("what is missing here", "weft doctor"),
+        ];
+        lines.iter().try_for_each(|(what, how)| self.line(format_args!("{what:<22}{how}")))
+    }
+
+    async fn record(&self) -> Result<Record, CliError> {
+        let (who, thread) = (Principal::local(), ThreadId::new(&self.thread)?);
+        let store = self.house.store()?;
+        let desk = Desk::new(Some(self.folder.join(FILE)));
+        Ok(Record {
+            calls: JournalRead::calls(store.as_ref(), &who, &thread).await?,
+            usage: ReadUsage::usage_of_thread(store.as_ref(), &who, &thread).await?,
+            open: question::open(store.as_ref(), &thread).await?.len(),
+            refunds: desk.refunds(ORDER).map_err(|what| CliError::DemoFailed { what })?,
+        })
+    }
+
+    fn check(&self, holds: bool, what: &str) -> Result<(), CliError> {
+        if !holds {
+            return Err(CliError::DemoFailed { what: format!("this does not hold: {what}") });
+        }
+        self.line(format_args!("{} {what}", self.house.screen.paint(Style::Good, "✓")))
+    }
+
+    async fn act(&self, title: &str) -> Result<(), CliError> {
+        if self.pauses {
+            self.clock.sleep(PAUSE).await;
+        }
+        self.head(title)
+    }
+
+    fn head(&self, title: &str) -> Result<(), CliError> {
+        self.line("")?;
+        self.line(self.house.screen.paint(Style::Strong, title))
+    }
+
+    /// A line of the demo. On a model that is none, every line says so.
+    fn line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
+        self.house.screen.line(text)
+    }
+
+    /// A line of a process of the story.
+    fn quote(&self, line: &str) -> Result<(), CliError> {
+        let bar = self.house.screen.paint(Style::Quiet, "  │");
+        self.line(format_args!("{bar} {}", short(line, 2_000)))
+    }
+}

@@ -1,0 +1,198 @@
+//! The shop's database: orders and refunds.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use weftwork::tools::ToolError;
+
+/// How long to wait for another process.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A database is made with these orders. Amounts are in cents.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS orders (
+  order_id TEXT PRIMARY KEY, item TEXT NOT NULL, status TEXT NOT NULL, total_cents INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS refunds (
+  refund_id INTEGER PRIMARY KEY, order_id TEXT NOT NULL REFERENCES orders, amount_cents INTEGER NOT NULL,
+  idempotency_key TEXT NOT NULL UNIQUE
+) STRICT;
+INSERT OR IGNORE INTO orders VALUES
+  ('A1001', 'desk lamp, brass', 'on its way, arrives on Friday', 7990),
+  ('A1002', 'reading lamp, oak', 'delivered', 12900),
+  ('A1003', 'lantern, blue', 'being packed', 3450),
+  ('A1004', 'ceiling lamp, white', 'cancelled', 24900),
+  ('A1005', 'light bulbs, ten', 'delivered', 1990);
+";
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(super) struct Order {
+    pub(super) order_id: String,
+    pub(super) item: String,
+    pub(super) status: String,
+    /// In euros.
+    pub(super) total: f64,
+    /// In euros.
+    pub(super) refunded: f64,
+}
+
+/// A refund.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(super) struct Refund {
+    pub(super) order_id: String,
+    /// In euros.
+    pub(super) amount: f64,
+    pub(super) status: &'static str,
+}
+
+/// The desk's way to its database, which is opened, and made, when it is first used.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// `None` keeps it in memory.
+    file: Option<PathBuf>,
+    open: Mutex<Option<Connection>>,
+}
+
+impl Desk {
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        Self { file, open: Mutex::new(None) }
+    }
+
+    /// An order that exists.
+    pub(super) fn order(&self, order_id: &str) -> Result<Order, ToolError> {
+        self.with(|conn| Ok(find(conn, order_id)?))?
+            .ok_or_else(|| ToolError::invalid_args(format_args!("there is no order `{order_id}`")))
+    }
+
+    /// Gives money back, once for each key.
+    pub(super) fn refund(
+        &self,
+        order_id: &str,
+        amount: f64,
+        key: &str,
+    ) -> Result<Refund, ToolError> {
+        let cents = cents(amount);
+        self.with(|conn| {
+            let behavior = TransactionBehavior::Immediate;
+            let transaction = rusqlite::Transaction::new_unchecked(conn, behavior)?;
+            let Some(order) = find(&transaction, order_id)? else {
+                return Err(ToolError::invalid_args(format_args!(
+                    "there is no order `{order_id}`"
+                )));
+            };
+            let known = "SELECT 1 FROM refunds WHERE idempotency_key = ?1";
+            let done = transaction.query_row(known, [key], |_| Ok(())).optional()?.is_some();
+            let left = order.total - order.refunded;
+            if !done && (cents <= 0 || cents > self::cents(left)) {
+                return Err(ToolError::invalid_args(format_args!(
+                    "`{amount}` cannot be refunded for order `{order_id}`: up to {left:.2} can"
+                )));
+            }
+            // The same key once more changes nothing.
+            let sql = "INSERT OR IGNORE INTO refunds (order_id, amount_cents, idempotency_key)
+                       VALUES (?1, ?2, ?3)";
+            transaction.execute(sql, params![order.order_id, cents, key])?;
+            transaction.commit()?;
+            Ok(Refund { order_id: order.order_id, amount: euros(cents), status: "refunded" })
+        })
+    }
+
+    /// How many refunds an order has had, and how much in cents.
+    pub(crate) fn refunds(&self, order_id: &str) -> Result<(u64, i64), String> {
+        let sql =
+            "SELECT count(*), coalesce(sum(amount_cents), 0) FROM refunds WHERE order_id = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let counted = self.with(|conn| Ok(conn.query_row(sql, [order_id], read)?));
+        counted.map_err(|error| error.message().to_owned())
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, ToolError>,
+    ) -> Result<T, ToolError> {
+        let mut open = self.connection()?;
+        match open.as_mut() {
+            Some(conn) => work(conn),
+            None => Err(ToolError::unavailable("the desk's database is not open")),
+        }
+    }
+
+    fn connection(&self) -> Result<MutexGuard<'_, Option<Connection>>, ToolError> {
+        // SQLite rolls back what a panic left unfinished, so the connection stays sound.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            let made = self.make().map_err(|error| {
+                let place = self.file.as_ref().map(|file| file.display().to_string());
+                let place = place.unwrap_or_else(|| "memory".to_owned());
+                ToolError::unavailable(format_args!("the desk's database `{place}`: {error}"))
+            })?;
+            *open = Some(made);
+        }
+        Ok(open)
+    }
+
+    fn make(&self) -> rusqlite::Result<Connection> {
+        let conn = match &self.file {
+            Some(file) => Connection::open(file)?,
+            None => Connection::open_in_memory()?,
+        };
+        conn.busy_timeout(PATIENCE)?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        conn.execute_batch(&format!("BEGIN IMMEDIATE;{SCHEMA}COMMIT;"))?;
+        Ok(conn)
+    }
+}
+
+fn find(conn: &Connection, order_id: &str) -> rusqlite::Result<Option<Order>> {
+    let sql = "SELECT order_id, item, status, total_cents,
+                 (SELECT coalesce(sum(amount_cents), 0) FROM refunds r WHERE r.order_id = o.order_id)
+               FROM orders o WHERE order_id = upper(trim(?1))";
+    conn.query_row(sql, [order_id], |row| {
+        Ok(Order {
+            order_id: row.get(0)?,
+            item: row.get(1)?,
+            status: row.get(2)?,
+            total: euros(row.get(3)?),
+            refunded: euros(row.get(4)?),
+        })
+    })
+    .optional()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "amounts of a shop have few digits")]
+fn euros(cents: i64) -> f64 {
+    cents as f64 / 100.0
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the schema of the tool bounds the amount")]
+fn cents(euros: f64) -> i64 {
+    (euros * 100.0).round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Desk;
+
+    #[test]
+    fn a_refund_is_given_once_for_each_key_and_never_more_than_was_paid() {
+        let desk = Desk::new(None);
+        let first = desk.refund("a1001", 25.0, "k1").expect("refunded");
+        assert_eq!(desk.refund("A1001", 25.0, "k1").expect("the same"), first);
+        assert_eq!(desk.refunds("A1001"), Ok((1, 2_500)));
+        desk.refund("A1001", 54.9, "k2").expect("the rest");
+        let error = desk.refund("A1001", 0.01, "k3").expect_err("nothing is left");
+        assert_eq!(error.message(), "`0.01` cannot be refunded for order `A1001`: up to 0.00 can");
+        assert_eq!(desk.order("A1001").expect("an order").refunded, 79.9);
+    }
+
+    #[test]
+    fn an_order_that_does_not_exist_is_an_error() {
+        let desk = Desk::new(None);
+        assert_eq!(desk.order("B1").expect_err("no order").message(), "there is no order `B1`");
+        assert!(desk.refund("B1", 1.0, "k").is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! The built-in agent `desk`: the order desk of a small shop, over a real database of its own.
+
+mod database;
+mod tools;
+mod weather;
+
+pub(crate) use database::Desk;
+
+use tools::{get_weather, lookup_order, multiply, refund_order};
+use weftwork::AgentDef;
+use weftwork::agents::ReactAgent;
+use weftwork::config::StorePlace;
+use weftwork::tools::{Decision, Policy, Rule, ToolBox, ToolPattern};
+
+/// The agent's id.
+pub(crate) const ID: &str = "builtin:desk";
+/// The name of its database, beside the store.
+pub(crate) const FILE: &str = "desk.db";
+
+const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use your tools for orders, \
+    refunds, weather and sums, and say only what they tell you.";
+
+/// The agent, with its database beside the store.
+pub(crate) fn agent(place: &StorePlace) -> AgentDef {
+    let file = place.folder().map(|folder| folder.join(FILE));
+    AgentDef::new(ID, move |model| {
+        let tools = ToolBox::new()
+            .with(lookup_order)
+            .with(refund_order)
+            .with(get_weather)
+            .with(multiply)
+            .with_ask_human()
+            .provide(Desk::new(file.clone()));
+        ReactAgent::new("desk", model)
+            .version(env!("CARGO_PKG_VERSION"))
+            .instructions(INSTRUCTIONS)
+            .tools(tools)
+            .policy(policy())
+            .build()
+    })
+    .about("orders, refunds (with approval), weather and sums of a small shop")
+}
+
+/// Refunds wait for a person; the other tools only look.
+fn policy() -> Policy {
+    let rule = Rule {
+        tool: ToolPattern::One("refund_order".to_owned()),
+        effect: None,
+        decision: Decision::AskHuman { reason: "it moves money".to_owned() },
+    };
+    Policy { rules: vec![rule] }
+}

@@ -1,0 +1,116 @@
+//! What the exit status says.
+
+use std::process::ExitCode;
+
+/// How a command ended, as its exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exit {
+    /// It did what it was asked.
+    Done,
+    /// A run failed or reached its limit.
+    Failed,
+    /// The command line, the configuration or the input is wrong, or what they name does not exist.
+    Usage,
+    /// A run waits for an answer.
+    Waiting,
+    /// A run was cancelled.
+    Cancelled,
+    /// A key, a model or its weights are missing or refused.
+    NotConfigured,
+    /// The store cannot be used.
+    Store,
+    /// The command was interrupted from the keyboard.
+    Interrupted,
+}
+
+/// What `weft --help` and `docs/cli.md` say about it.
+pub(crate) const TABLE: &str = "\
+Exit status:
+  0    done
+  1    a run failed or reached its limit
+  2    wrong command line, configuration or input, or no such agent, model or thread
+  3    a run waits for an answer: weft threads resume ID
+  4    a run was cancelled
+  5    not configured: a key, a model or its weights are missing or refused
+  6    the store cannot be used: locked, full, read-only, damaged or newer
+  130  interrupted from the keyboard";
+
+impl Exit {
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Waiting => 3,
+            Self::Cancelled => 4,
+            Self::NotConfigured => 5,
+            Self::Store => 6,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The number, as the system takes it.
+    #[must_use]
+    pub fn code(self) -> ExitCode {
+        ExitCode::from(self.number())
+    }
+
+    /// The exit status that belongs to an error code.
+    #[must_use]
+    pub fn of_code(code: &str) -> Self {
+        match code {
+            "W0201" | "W0204" | "W0205" => Self::Usage,
+            _ if code.starts_with("W02") => Self::Store,
+            "W0301" | "W0316" => Self::Usage,
+            "W0302" | "W0303" => Self::NotConfigured,
+            // Prompts that are too long and calls that are not finished are failures of a run.
+            "W0508" | "W0509" | "W0510" | "W0515" => Self::Failed,
+            "W0512" | "W0513" => Self::Usage,
+            _ if code.starts_with("W05") => Self::NotConfigured,
+            "W0111" | "W0113" | "W0114" => Self::Usage,
+            "W0712" => Self::Failed,
+            _ if code.starts_with("W07") => Self::Usage,
+            "W0806" | "W0807" => Self::Usage,
+            _ => Self::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, TABLE};
+
+    #[test]
+    fn every_status_is_in_the_table() {
+        for exit in [
+            Exit::Done,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::Waiting,
+            Exit::Cancelled,
+            Exit::NotConfigured,
+            Exit::Store,
+            Exit::Interrupted,
+        ] {
+            assert!(TABLE.contains(&format!("\n  {:<4} ", exit.number())), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn codes_lead_to_statuses() {
+        for (code, exit) in [
+            ("W0302", Exit::NotConfigured),
+            ("W0501", Exit::NotConfigured),
+            ("W0508", Exit::Failed),
+            ("W0201", Exit::Usage),
+            ("W0206", Exit::Store),
+            ("W0704", Exit::Usage),
+            ("W0307", Exit::Failed),
+        ] {
+            assert_eq!(Exit::of_code(code), exit, "{code}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Watching a run to its end, from the keyboard's side.
+
+use crate::CliError;
+use crate::error::report;
+use crate::exit::Exit;
+use crate::input::Interrupts;
+use crate::screen::{Answer, Screen};
+use futures_util::StreamExt;
+use serde::Serialize;
+use weftwork::App;
+use weftwork::types::event::RunEvent;
+use weftwork::types::port::RunHandle;
+use weftwork::types::run::{RunFinal, RunRef};
+
+/// How a run is shown.
+pub(crate) enum View<'a> {
+    /// As it comes, for people.
+    Stream(Answer<'a>),
+    /// One line of JSON for each event, and one for the outcome.
+    Json(&'a Screen),
+}
+
+/// The last line of a run in JSON.
+#[derive(Debug, Serialize)]
+struct Last<'a> {
+    r#type: &'static str,
+    thread: &'a str,
+    run: &'a str,
+    model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<&'a str>,
+    #[serde(flatten)]
+    outcome: &'a RunFinal,
+}
+
+/// Follows a run to its end. Ctrl-C asks it to stop; a second one leaves at once, and what the run
+/// has committed stays.
+pub(crate) async fn follow(
+    app: &App,
+    handle: RunHandle,
+    view: &mut View<'_>,
+    interrupts: &mut Interrupts,
+) -> Result<RunFinal, CliError> {
+    let RunHandle { run, mut events, outcome } = handle;
+    let mut asked_to_stop = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                if asked_to_stop {
+                    std::process::exit(Exit::Interrupted.number().into());
+                }
+                asked_to_stop = true;
+                view.say("stopping; Ctrl-C again leaves at once")?;
+                // A run that ended in this moment cannot be stopped any more, and need not be.
+                if let Err(error) = app.cancel(&run).await {
+                    view.say(&error.to_string())?;
+                }
+            }
+            event = events.next() => match event {
+                Some(event) => view.event(&event)?,
+                None => break,
+            }
+        }
+    }
+    let outcome = outcome.await;
+    view.end(app, &run, &outcome)?;
+    Ok(outcome)
+}
+
+impl View<'_> {
+    fn event(&mut self, event: &RunEvent) -> Result<(), CliError> {
+        match self {
+            Self::Stream(answer) => answer.event(&event.event),
+            Self::Json(screen) => screen.line(json(event)?),
+        }
+    }
+
+    fn say(&mut self, text: &str) -> Result<(), CliError> {
+        match self {
+            Self::Stream(answer) => {
+                answer.end_line()?;
+                answer.aside(text)
+            }
+            Self::Json(screen) => {
+                screen.note(text);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self, app: &App, run: &RunRef, outcome: &RunFinal) -> Result<(), CliError> {
+        match self {
+            Self::Stream(answer) => answer.end_line(),
+            Self::Json(screen) => screen.line(json(&Last {
+                r#type: "outcome",
+                thread: run.thread.as_str(),
+                run: run.run.as_str(),
+                model: app.model().id(),
+                label: app.model().label.as_deref(),
+                outcome,
+            })?),
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<String, CliError> {
+    serde_json::to_string(value).map_err(|error| CliError::Output(error.into()))
+}
+
+/// Says how a run ended, where that was not simply well, and what to do then.
+pub(crate) fn tell_end(run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exit {
+    let thread = &run.thread;
+    match outcome {
+        RunFinal::Completed { .. } => Exit::Done,
+        RunFinal::Interrupted { .. } => Exit::Waiting,
+        RunFinal::LimitReached { step_limit } => {
+            screen.note(format_args!(
+                "the run reached its limit of {step_limit} supersteps; go on: weft threads resume {thread}"
+            ));
+            Exit::Failed
+        }
+        RunFinal::Cancelled => {
+            screen.note(format_args!("cancelled; go on: weft threads resume {thread}"));
+            Exit::Cancelled
+        }
+        RunFinal::Failed { fault } => {
+            let exit = report(fault, screen);
+            screen.note(format_args!("nothing is lost; go on: weft threads resume {thread}"));
+            exit
+        }
+    }
+}

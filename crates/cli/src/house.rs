@@ -1,0 +1,87 @@
+//! Settings, agents and screen: what every command works with.
+
+use crate::CliError;
+use crate::screen::Screen;
+use std::sync::Arc;
+use weftwork::config::Origin;
+use weftwork::graph::{CompiledGraph, JournalMode};
+use weftwork::models::ScriptedModel;
+use weftwork::store::{RunRow, Store, ThreadRow};
+use weftwork::types::{Principal, ThreadId};
+use weftwork::{AgentDef, App, Config};
+
+/// Switches the journal off (`off`), for the test that shows what it is good for.
+const JOURNAL_VARIABLE: &str = "WEFT_TEST_JOURNAL";
+
+#[derive(Debug)]
+pub(crate) struct House {
+    pub(crate) config: Config,
+    pub(crate) agents: Vec<AgentDef>,
+    pub(crate) screen: Screen,
+}
+
+/// A thread as the store has it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) row: ThreadRow,
+    pub(crate) runs: Vec<RunRow>,
+}
+
+impl Found {
+    /// The model of the last run that names one.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.runs.iter().rev().find_map(|run| run.new.options.model.as_deref())
+    }
+}
+
+impl House {
+    /// The agent of a name or an id.
+    pub(crate) fn agent(&self, name: &str) -> Result<&AgentDef, CliError> {
+        Ok(weftwork::find_agent(&self.agents, name)?)
+    }
+
+    /// Opens the store.
+    pub(crate) fn store(&self) -> Result<Arc<dyn Store>, CliError> {
+        Ok(self.config.store.value.open()?)
+    }
+
+    /// A thread with its runs.
+    pub(crate) async fn thread(&self, store: &dyn Store, id: &ThreadId) -> Result<Found, CliError> {
+        let who = Principal::local();
+        Ok(Found { row: store.thread(&who, id).await?, runs: store.runs(&who, id).await? })
+    }
+
+    /// Opens an agent: with the model of a flag, else with the one the thread had, else with the
+    /// one of the settings.
+    pub(crate) async fn open(
+        &self,
+        agent: &AgentDef,
+        store: Arc<dyn Store>,
+        recorded: Option<&str>,
+    ) -> Result<App, CliError> {
+        let mut builder = App::builder()
+            .config(self.config.clone())
+            .usual_model(usual_model())
+            .agent_def(agent.clone())
+            .store(store);
+        let flag = self.config.model.as_ref().filter(|s| matches!(s.origin, Origin::Flag(_)));
+        if let (None, Some(model)) = (flag, recorded) {
+            builder = builder.model(model);
+        }
+        if std::env::var(JOURNAL_VARIABLE).is_ok_and(|value| value == "off") {
+            self.screen.note(format_args!("{JOURNAL_VARIABLE}=off: calls are not recorded"));
+            builder = builder.journal(JournalMode::Off);
+        }
+        Ok(Box::pin(builder.open()).await?)
+    }
+
+    /// An agent's graph for looking at, not for running: no model is opened.
+    pub(crate) fn graph_of(&self, agent: &str) -> Result<CompiledGraph, CliError> {
+        Ok(self.agent(agent)?.compile(Arc::new(ScriptedModel::rules()))?)
+    }
+}
+
+/// The model when nobody names one.
+pub(crate) fn usual_model() -> &'static str {
+    "scripted"
+}

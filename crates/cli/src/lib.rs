@@ -1,0 +1,112 @@
+//! The command line of Weftwork, as a library: a program with agents of its own gets every command
+//! for them.
+//!
+//! ```no_run
+//! use weftwork::AgentDef;
+//! use weftwork::prelude::*;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     weftwork_cli::Program::new()
+//!         .agent(|_config| {
+//!             AgentDef::new("poet", |model| {
+//!                 ReactAgent::new("poet", model).instructions("You answer in verse.").build()
+//!             })
+//!         })
+//!         .run()
+//! }
+//! ```
+
+mod args;
+mod command;
+mod demo;
+mod desk;
+mod error;
+mod exit;
+mod follow;
+mod house;
+mod input;
+mod pages;
+mod screen;
+
+pub use args::Cli;
+pub use error::CliError;
+pub use exit::Exit;
+
+use clap::Parser;
+use house::House;
+use screen::Screen;
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+use weftwork::config::Flags;
+use weftwork::{AgentDef, Config};
+
+/// How long work that was left behind may take before the process ends all the same.
+const GRACE: Duration = Duration::from_millis(500);
+
+type Make = dyn Fn(&Config) -> AgentDef;
+
+/// The program: its commands and its agents.
+pub struct Program {
+    agents: Vec<Box<Make>>,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("agents", &self.agents.len()).finish()
+    }
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Program {
+    /// The program with its built-in agents.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { agents: vec![Box::new(|config| desk::agent(&config.store.value))] }
+    }
+
+    /// Adds an agent; it is made once the settings are known.
+    #[must_use]
+    pub fn agent(mut self, make: impl Fn(&Config) -> AgentDef + 'static) -> Self {
+        self.agents.push(Box::new(make));
+        self
+    }
+
+    /// Reads the command line and does what it says.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let cli = Cli::parse();
+        let screen = Screen::of_process();
+        let runtime = match tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+        {
+            Ok(runtime) => runtime,
+            Err(error) => return CliError::Input(error.to_string()).report(&screen),
+        };
+        let done = runtime.block_on(Box::pin(self.dispatch(cli, &screen)));
+        runtime.shutdown_timeout(GRACE);
+        match done {
+            Ok(exit) => exit.code(),
+            Err(error) => error.report(&screen),
+        }
+    }
+
+    async fn dispatch(self, cli: Cli, screen: &Screen) -> Result<Exit, CliError> {
+        let command = match command::without_settings(cli.command, screen)? {
+            command::Next::Done(exit) => return Ok(exit),
+            command::Next::NeedsSettings(command) => command,
+        };
+        let flags = Flags { model: cli.model, store: cli.store, config: cli.config };
+        let config = Config::with_flags(&flags)?;
+        let agents = self.agents.iter().map(|make| make(&config)).collect();
+        let house = House { config, agents, screen: screen.clone() };
+        command::run(command, &house).await
+    }
+}

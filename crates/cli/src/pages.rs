@@ -1,0 +1,32 @@
+//! The pages about errors, as they are in `docs/errors`.
+
+/// Code and page, sorted by code.
+const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+
+/// The page of a code.
+pub(crate) fn page(code: &str) -> Option<&'static str> {
+    let found = PAGES.binary_search_by_key(&code, |(code, _)| code).ok()?;
+    PAGES.get(found).map(|(_, page)| *page)
+}
+
+/// Every code with its title.
+pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAGES.iter().map(|(code, page)| {
+        let first = page.lines().next().unwrap_or_default();
+        (*code, first.split_once(": ").map_or(first, |(_, title)| title))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{page, titles};
+
+    #[test]
+    fn every_page_is_found_by_its_code() {
+        for (code, title) in titles() {
+            assert!(page(code).is_some_and(|text| text.starts_with(&format!("# {code}: {title}"))));
+        }
+        assert!(page("W0201").is_some());
+        assert_eq!(page("W0999"), None);
+    }
+}

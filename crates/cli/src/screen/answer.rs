@@ -1,0 +1,118 @@
+//! An answer as it comes: words as they stream, tool calls, results.
+
+use super::markdown::Markdown;
+use super::{Screen, Style, plain, short};
+use crate::CliError;
+use std::collections::BTreeMap;
+use weftwork::models::ModelInfo;
+use weftwork::types::event::AiEvent;
+use weftwork::types::message::Role;
+
+/// The longest result shown, in characters.
+const RESULT_CHARS_MAX: usize = 160;
+
+/// Shows the events of runs. Every line of an answer begins with the mark of its model, when that
+/// is not an ordinary one.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    screen: &'a Screen,
+    mark: String,
+    markdown: Markdown,
+    line_open: bool,
+    shown: bool,
+    calls: BTreeMap<String, String>,
+}
+
+impl<'a> Answer<'a> {
+    pub(crate) fn new(screen: &'a Screen, model: &ModelInfo) -> Self {
+        let mark = weftwork::tag(model).map(|tag| format!("[{tag}] "));
+        Self {
+            screen,
+            mark: mark.map_or_else(String::new, |mark| screen.paint(Style::Quiet, mark)),
+            markdown: Markdown::new(screen.colours()),
+            line_open: false,
+            shown: false,
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// Shows what an event says.
+    pub(crate) fn event(&mut self, event: &AiEvent) -> Result<(), CliError> {
+        match event {
+            AiEvent::TextDelta { delta } => {
+                self.shown = true;
+                self.text(delta)
+            }
+            AiEvent::AttemptReset { .. } => {
+                self.end_line()?;
+                self.shown = false;
+                self.aside("the answer broke off; the model is asked again")
+            }
+            AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
+                // An answer that did not stream is shown once it is whole.
+                if !std::mem::take(&mut self.shown) {
+                    self.text(&message.joined_text())?;
+                }
+                self.end_line()
+            }
+            AiEvent::ToolCallStart { tool_call_id, tool_name, args } => {
+                self.end_line()?;
+                self.calls.insert(tool_call_id.to_string(), tool_name.clone());
+                self.mark_line(format_args!(
+                    "{} {} {}",
+                    self.screen.paint(Style::Good, "→"),
+                    self.screen.paint(Style::Strong, plain(tool_name)),
+                    plain(&args.to_string())
+                ))
+            }
+            AiEvent::ToolCallResult { tool_call_id, result, is_error } => {
+                self.end_line()?;
+                let name = self.calls.remove(tool_call_id.as_str()).unwrap_or_default();
+                let style = if *is_error { Style::Bad } else { Style::Good };
+                let arrow = self.screen.paint(style, "←");
+                let result = short(&result.to_string(), RESULT_CHARS_MAX);
+                self.mark_line(format_args!("{arrow} {} {result}", plain(&name)))
+            }
+            AiEvent::CallReused { kind, name } => {
+                self.end_line()?;
+                self.aside(&format!("the recorded answer of {kind} {name} is used again"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the line that is open, if there is one.
+    pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
+        let rest = self.markdown.end();
+        self.write(&rest)?;
+        if std::mem::take(&mut self.line_open) {
+            self.screen.line("")?;
+        }
+        Ok(())
+    }
+
+    /// Says something about the answer.
+    pub(crate) fn aside(&mut self, text: &str) -> Result<(), CliError> {
+        let text = self.screen.paint(Style::Quiet, format_args!("({})", plain(text)));
+        self.mark_line(text)
+    }
+
+    fn mark_line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
+        self.screen.line(format_args!("{}{text}", self.mark))
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), CliError> {
+        let styled = self.markdown.push(&plain(text));
+        self.write(&styled)
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), CliError> {
+        for line in text.split_inclusive('\n') {
+            if !std::mem::replace(&mut self.line_open, !line.ends_with('\n')) {
+                self.screen.piece(&self.mark)?;
+            }
+            self.screen.piece(line)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! A little Markdown for terminals, letter by letter as it streams in: bold, code, lists,
+//! headings, fences. Everything else stays as it is written.
+
+use super::PLAIN_AGAIN;
+
+const BOLD: &str = "\x1b[1m";
+const CODE: &str = "\x1b[36m";
+const FENCE: &str = "```";
+
+/// Turns a stream of Markdown into a stream of text for a terminal, or lets it pass unchanged.
+#[derive(Debug, Default)]
+pub(crate) struct Markdown {
+    colour: bool,
+    /// What is not decided yet: the start of a line, or a run of marks.
+    held: String,
+    /// Whether something of the line was given out.
+    inside_line: bool,
+    bold: bool,
+    code: bool,
+    heading: bool,
+    fenced: bool,
+}
+
+impl Markdown {
+    pub(crate) fn new(colour: bool) -> Self {
+        Self { colour, ..Self::default() }
+    }
+
+    /// Takes a piece and gives what can be shown of it.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        if !self.colour {
+            return piece.to_owned();
+        }
+        let mut out = String::new();
+        for letter in piece.chars() {
+            self.letter(letter, &mut out);
+        }
+        out
+    }
+
+    /// Gives what is still held back, and ends what is open.
+    pub(crate) fn end(&mut self) -> String {
+        let mut out = String::new();
+        if self.colour {
+            self.release(&mut out);
+            self.close(&mut out);
+        }
+        *self = Self::new(self.colour);
+        out
+    }
+
+    fn letter(&mut self, letter: char, out: &mut String) {
+        if letter == '\n' {
+            return self.line_end(out);
+        }
+        if !self.inside_line {
+            self.held.push(letter);
+            if !self.undecided() {
+                self.begin_line(out);
+            }
+            return;
+        }
+        if self.fenced {
+            out.push(letter);
+        } else if matches!(letter, '*' | '`') && self.held.chars().all(|held| held == letter) {
+            self.held.push(letter);
+        } else {
+            self.release(out);
+            match letter {
+                '*' | '`' => self.held.push(letter),
+                other => out.push(other),
+            }
+        }
+    }
+
+    /// Whether the start of a line may still become a mark.
+    fn undecided(&self) -> bool {
+        let start = self.held.trim_start_matches(' ');
+        let marks = ["- ", "* ", "+ "].iter().any(|mark| mark.starts_with(start));
+        let fence = FENCE.starts_with(start) || start.starts_with(FENCE);
+        fence || !self.fenced && (marks || start.chars().all(|letter| letter == '#'))
+    }
+
+    fn begin_line(&mut self, out: &mut String) {
+        let held = std::mem::take(&mut self.held);
+        self.inside_line = true;
+        let start = held.trim_start_matches(' ');
+        let indent = &held[..held.len() - start.len()];
+        if self.fenced {
+            out.push_str(&held);
+            return;
+        }
+        if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| start.strip_prefix(mark)) {
+            out.push_str(&format!("{indent}• "));
+            return rest.chars().for_each(|letter| self.letter(letter, out));
+        }
+        let marks = start.len() - start.trim_start_matches('#').len();
+        if marks > 0 && start[marks..].starts_with(' ') {
+            self.heading = true;
+            out.push_str(BOLD);
+            return start[marks + 1..].chars().for_each(|letter| self.letter(letter, out));
+        }
+        out.push_str(indent);
+        start.chars().for_each(|letter| self.letter(letter, out));
+    }
+
+    fn line_end(&mut self, out: &mut String) {
+        if !self.inside_line && self.held.trim_start_matches(' ').starts_with(FENCE) {
+            self.fenced = !self.fenced;
+            self.held.clear();
+            return;
+        }
+        if !self.inside_line {
+            self.begin_line(out);
+        }
+        self.release(out);
+        self.close(out);
+        self.inside_line = false;
+        out.push('\n');
+    }
+
+    /// Gives out marks that were held, as what they turned out to be.
+    fn release(&mut self, out: &mut String) {
+        let held = std::mem::take(&mut self.held);
+        match held.as_str() {
+            "**" if !self.code => {
+                self.bold = !self.bold;
+                out.push_str(if self.bold { BOLD } else { PLAIN_AGAIN });
+            }
+            "`" => {
+                self.code = !self.code;
+                out.push_str(if self.code { CODE } else { PLAIN_AGAIN });
+                if !self.code && self.bold {
+                    out.push_str(BOLD);
+                }
+            }
+            other => out.push_str(other),
+        }
+    }
+
+    /// Marks do not reach over the end of a line.
+    fn close(&mut self, out: &mut String) {
+        if self.bold || self.code || self.heading {
+            out.push_str(PLAIN_AGAIN);
+        }
+        (self.bold, self.code, self.heading) = (false, false, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Markdown;
+
+    fn shown(text: &str) -> String {
+        let whole = |size: usize| {
+            let mut markdown = Markdown::new(true);
+            let letters: Vec<char> = text.chars().collect();
+            let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
+            let mut out: String = pieces.map(|piece| markdown.push(&piece)).collect();
+            out.push_str(&markdown.end());
+            out
+        };
+        let out = whole(1);
+        assert_eq!(out, whole(usize::MAX), "however it is cut");
+        out.replace("\x1b[0m", "}").replace("\x1b[1m", "b{").replace("\x1b[36m", "c{")
+    }
+
+    #[test]
+    fn marks_become_styles() {
+        for (text, expected) in [
+            ("plain 2 * 3 * 4", "plain 2 * 3 * 4"),
+            ("a **bold** word", "a b{bold} word"),
+            ("run `weft chat` now", "run c{weft chat} now"),
+            ("**bold `code` bold**", "b{bold c{code}b{ bold}"),
+            ("- one\n* two\n  - three", "• one\n• two\n  • three"),
+            ("# Title\ntext", "b{Title}\ntext"),
+            ("#1 is a number", "#1 is a number"),
+            ("an open **mark\nnext", "an open b{mark}\nnext"),
+            ("```rust\nlet a = **b;\n\n```\nend", "let a = **b;\n\nend"),
+            ("-1 degrees\n\n2", "-1 degrees\n\n2"),
+            ("`**`", "c{**}"),
+        ] {
+            assert_eq!(shown(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn without_colours_nothing_changes() {
+        assert_eq!(Markdown::new(false).push("a **b**\n- c"), "a **b**\n- c");
+    }
+}

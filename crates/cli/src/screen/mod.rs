@@ -1,0 +1,137 @@
+//! What people see: data on standard output, everything else on standard error.
+
+mod answer;
+mod markdown;
+mod table;
+mod time;
+
+pub(crate) use answer::Answer;
+pub(crate) use table::Table;
+pub(crate) use time::moment;
+
+use crate::CliError;
+use std::fmt::{Display, Write as _};
+use std::io::{IsTerminal, Write as _, stderr, stdin, stdout};
+
+/// What a text is, as colours show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Strong,
+    Quiet,
+    Good,
+    Bad,
+    Ask,
+}
+
+impl Style {
+    fn start(self) -> &'static str {
+        match self {
+            Self::Strong => "\x1b[1m",
+            Self::Quiet => "\x1b[2m",
+            Self::Good => "\x1b[32m",
+            Self::Bad => "\x1b[1;31m",
+            Self::Ask => "\x1b[1;33m",
+        }
+    }
+}
+
+const PLAIN_AGAIN: &str = "\x1b[0m";
+
+/// Where a command writes, and whether colours may be used there.
+#[derive(Debug, Clone)]
+pub(crate) struct Screen {
+    out_colour: bool,
+    error_colour: bool,
+    /// Whether a person types.
+    pub(crate) typed: bool,
+    /// Whether a person reads standard output.
+    pub(crate) read: bool,
+}
+
+impl Screen {
+    /// The process's own. Colours are for terminals, unless `NO_COLOR` is set.
+    pub(crate) fn of_process() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let read = stdout().is_terminal();
+        Self {
+            out_colour: wanted && read,
+            error_colour: wanted && stderr().is_terminal(),
+            typed: stdin().is_terminal(),
+            read,
+        }
+    }
+
+    pub(crate) fn colours(&self) -> bool {
+        self.out_colour
+    }
+
+    /// Writes a line of data.
+    pub(crate) fn line(&self, text: impl Display) -> Result<(), CliError> {
+        let mut out = stdout().lock();
+        writeln!(out, "{text}")?;
+        Ok(out.flush()?)
+    }
+
+    /// Writes data without ending the line, and shows it at once.
+    pub(crate) fn piece(&self, text: impl Display) -> Result<(), CliError> {
+        let mut out = stdout().lock();
+        write!(out, "{text}")?;
+        Ok(out.flush()?)
+    }
+
+    /// Says something beside the data. Nobody may be there to hear it.
+    pub(crate) fn note(&self, text: impl Display) {
+        writeln!(stderr().lock(), "{text}").unwrap_or_default();
+    }
+
+    /// A text in a style, for standard output.
+    pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
+        paint(self.out_colour, style, text)
+    }
+
+    /// A text in a style, for standard error.
+    pub(crate) fn paint_error(&self, style: Style, text: impl Display) -> String {
+        paint(self.error_colour, style, text)
+    }
+}
+
+fn paint(colour: bool, style: Style, text: impl Display) -> String {
+    if colour { format!("{}{text}{PLAIN_AGAIN}", style.start()) } else { text.to_string() }
+}
+
+/// A text that can neither move the cursor nor turn the order of letters around: models and tools
+/// write what a person reads before saying yes.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if turns || letter.is_control() && !matches!(letter, '\n' | '\t') {
+            // Writing to a string cannot fail.
+            write!(out, "\\u{{{:x}}}", u32::from(letter)).unwrap_or_default();
+        } else {
+            out.push(letter);
+        }
+    }
+    out
+}
+
+/// The first letters of a text, on one line.
+pub(crate) fn short(text: &str, chars_max: usize) -> String {
+    let line = plain(text).replace(['\n', '\t'], " ");
+    match line.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{plain, short};
+
+    #[test]
+    fn what_would_steer_the_terminal_is_spelled_out() {
+        assert_eq!(plain("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
+        assert_eq!(short("one\ntwo three", 7), "one two…");
+    }
+}

@@ -1,0 +1,40 @@
+//! Tables whose columns line up.
+
+use super::{Screen, Style};
+use crate::CliError;
+
+/// Rows of the same number of cells. Written with two spaces between columns, without colours or
+/// lines, so that programs can read it too.
+#[derive(Debug)]
+pub(crate) struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[&'static str]) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| super::short(&cell, 200)).collect());
+    }
+
+    pub(crate) fn write(&self, screen: &Screen) -> Result<(), CliError> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+            widest.max(self.head.get(column).map_or(0, |cell| cell.len()))
+        };
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let line = |cells: &[&str]| {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        screen.line(screen.paint(Style::Quiet, line(&self.head)))?;
+        for row in &self.rows {
+            screen.line(line(&row.iter().map(String::as_str).collect::<Vec<_>>()))?;
+        }
+        Ok(())
+    }
+}
