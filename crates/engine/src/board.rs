@@ -38,6 +38,8 @@ pub(crate) struct Moves {
     pub(crate) consumed: Vec<TriggerIdx>,
     /// Whether the step had tasks at all. Without one nothing is cleared.
     pub(crate) bump: bool,
+    /// Whether the change came from outside: then the nodes that ran last stay the same.
+    pub(crate) outside: bool,
     /// The nodes that edges and routes lead to.
     pub(crate) branches: Vec<NodeIdx>,
     /// Nodes that arrived at their joins.
@@ -109,7 +111,7 @@ impl Board {
     /// nobody wrote is cleared, and when nothing is due the deferred nodes are.
     pub(crate) fn advance(&mut self, plan: &Plan, moves: Moves) {
         self.updated.clear();
-        if moves.bump {
+        if moves.bump && !moves.outside {
             self.last.clear();
         }
         for index in &moves.consumed {
@@ -236,7 +238,7 @@ mod tests {
         let consumed = board.due(plan).into_iter().flat_map(|(_, triggers)| triggers).collect();
         let nodes: Vec<_> = nodes.iter().map(|n| NodeIdx(*n)).collect();
         let branches = nodes.iter().flat_map(|n| plan.nodes[n.0].edges.clone()).collect();
-        let moves = Moves { consumed, bump: true, branches, arrivals: nodes, sends: Vec::new() };
+        let moves = Moves { consumed, bump: true, branches, arrivals: nodes, ..Moves::default() };
         board.advance(plan, moves);
     }
 

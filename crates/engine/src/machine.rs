@@ -26,6 +26,8 @@ pub struct Machine {
     pub(crate) board: Board,
     pub(crate) step: i64,
     pub(crate) head: Option<CheckpointId>,
+    /// The checkpoint with which this branch of the thread began; none on the first branch.
+    pub(crate) branch: Option<CheckpointId>,
 }
 
 /// A closed superstep.
@@ -46,7 +48,7 @@ impl Machine {
     pub fn new(plan: Arc<Plan>) -> Self {
         let slots = Slots::new(plan.channels.iter().map(|c| c.channel.initial()).collect());
         let board = Board::new(&plan);
-        Self { plan, slots, board, step: -1, head: None }
+        Self { plan, slots, board, step: -1, head: None, branch: None }
     }
 
     /// The plan.
@@ -84,6 +86,27 @@ impl Machine {
         self.head = Some(head);
     }
 
+    /// The checkpoint with which this branch of the thread began; none on the first branch.
+    #[must_use]
+    pub fn branch(&self) -> Option<CheckpointId> {
+        self.branch
+    }
+
+    /// Says that the next checkpoint, of this id, begins a branch of its own.
+    pub fn begin_branch(&mut self, id: CheckpointId) {
+        self.branch = Some(id);
+    }
+
+    /// The one node that ran last, when there is only one.
+    #[must_use]
+    pub fn ran_last(&self) -> Option<NodeIdx> {
+        match self.board.last() {
+            [node] => Some(*node),
+            [] if self.plan.nodes.len() == 1 => Some(NodeIdx(0)),
+            _ => None,
+        }
+    }
+
     /// Takes new input: what was due before is dropped, the writes are applied, and what follows
     /// the start is due. Joins keep the sources that already arrived.
     ///
@@ -102,6 +125,28 @@ impl Machine {
             self.board.advance(&plan, Moves { consumed, bump: true, ..Moves::default() });
         }
         self.advance(vec![(None, TaskOutput { writes, goto: routes })])
+    }
+
+    /// Applies a change from outside as if a node had made it: what follows the node is due
+    /// afterwards instead of what was due before. Joins keep the sources that already arrived.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a write cannot be applied or a route leads nowhere.
+    pub fn update(&mut self, node: NodeIdx, output: TaskOutput) -> Result<Closed, EngineError> {
+        let checkpoint = self.head.unwrap_or(CheckpointId(0));
+        let path = TaskPath::Update;
+        let name = self.plan.node_name(node);
+        let id = task_id(checkpoint, self.step + 1, name, &path.to_string());
+        let task = Task { id, node, path, triggers: Vec::new(), arg: None };
+        self.advance(vec![(Some(task), output)])
+    }
+
+    /// A step that changes nothing: the first checkpoint of a branch on which what is due is done
+    /// again.
+    pub fn fork(&mut self) -> Closed {
+        self.step += 1;
+        let board = self.board.clone();
+        Closed { step: self.step, outputs: Vec::new(), changed: Vec::new(), board }
     }
 
     /// The tasks of the next superstep in the order in which their writes apply.
@@ -187,6 +232,7 @@ impl Machine {
         for (index, (task, output)) in outputs.iter().enumerate() {
             match task {
                 Some(task) => {
+                    moves.outside |= task.path == TaskPath::Update;
                     moves.consumed.extend(task.triggers.iter().copied());
                     let edges = self.plan.nodes.get(task.node.0).map(|node| node.edges.iter());
                     moves.branches.extend(edges.into_iter().flatten());

@@ -32,6 +32,9 @@ pub struct StepRecord {
     pub set: BTreeMap<String, serde_json::Value>,
     /// What is due next.
     pub due: DueRecord,
+    /// Whether a branch of the thread begins here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub branch: bool,
 }
 
 /// A task of a closed superstep.
@@ -182,7 +185,8 @@ impl Plan {
                 set.insert(channel.name.clone(), json.unwrap_or_default());
             }
         }
-        Ok(StepRecord { v: VERSION, tasks, set, due: self.due_record(&closed.board) })
+        let due = self.due_record(&closed.board);
+        Ok(StepRecord { v: VERSION, tasks, set, due, branch: false })
     }
 
     fn due_record(&self, board: &Board) -> DueRecord {
@@ -287,14 +291,18 @@ impl Machine {
         step: i64,
         record: StepRecord,
     ) -> Result<(), EngineError> {
+        let empty = record.tasks.is_empty();
         let mut batches: BTreeMap<usize, Batch> = BTreeMap::new();
         for (name, write) in record.tasks.into_iter().flat_map(|task| task.left.writes) {
             let batch = batches.entry(self.plan.expect_channel(&name)?.0).or_default();
             batch.writes.push(write.into());
             batch.by.push(0);
         }
-        for index in &self.plan.lapsing {
-            self.slots.set(*index, None);
+        // A fork has no tasks and changes nothing.
+        if !empty {
+            for index in &self.plan.lapsing {
+                self.slots.set(*index, None);
+            }
         }
         let named = |_| format!("stored step {step}");
         for (index, batch) in &batches {
@@ -313,6 +321,9 @@ impl Machine {
         self.board = self.restored_board(record.due)?;
         self.step = step;
         self.head = Some(id);
+        if record.branch {
+            self.branch = Some(id);
+        }
         Ok(())
     }
 

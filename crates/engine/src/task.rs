@@ -27,6 +27,8 @@ pub enum TaskPath {
     Pull,
     /// It was sent; the number is its place among the sends of the step.
     Push(u32),
+    /// Somebody changed the state in the node's name; it did not run.
+    Update,
 }
 
 impl std::fmt::Display for TaskPath {
@@ -34,6 +36,7 @@ impl std::fmt::Display for TaskPath {
         match self {
             Self::Pull => f.write_str("pull"),
             Self::Push(index) => write!(f, "push:{index}"),
+            Self::Update => f.write_str("update"),
         }
     }
 }

@@ -100,6 +100,20 @@ pub enum RuntimeError {
         /// The thread.
         thread: String,
     },
+    /// A change from outside names a node that is not there.
+    #[error(
+        "node `{node}` is not in this graph{}",
+        did_you_mean.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
+    )]
+    UnknownNode {
+        /// The name.
+        node: String,
+        /// A name that is close.
+        did_you_mean: Option<String>,
+    },
+    /// A change from outside names no node, and more than one could have made it.
+    #[error("the change could come from more than one node; say which (`as_node`)")]
+    AmbiguousUpdate,
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -124,6 +138,8 @@ impl RuntimeError {
             Self::DuplicateGraph { .. } => ErrorCode("W0112"),
             Self::OtherGraph { .. } => ErrorCode("W0113"),
             Self::NothingToContinue { .. } => ErrorCode("W0114"),
+            Self::UnknownNode { .. } => ErrorCode("W0115"),
+            Self::AmbiguousUpdate => ErrorCode("W0116"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

@@ -8,7 +8,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::port::{
     Attempts, CallKey, CallResult, Clock, Intent, Journal, JournalError, Opened,
 };
-use weftwork_types::{BoxFuture, Principal};
+use weftwork_types::{BoxFuture, CheckpointId, Principal};
 
 /// Finds and records the calls of one task.
 ///
@@ -27,8 +27,8 @@ pub(crate) struct TaskJournal {
 /// Where a task stands in its thread's history.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The branch of the thread; forks have their own.
-    pub(crate) scope: &'static str,
+    /// The branch of the thread: the checkpoint it began with; none on the first.
+    pub(crate) branch: Option<CheckpointId>,
     pub(crate) node: String,
     pub(crate) path: String,
     pub(crate) step: i64,
@@ -54,7 +54,7 @@ impl TaskJournal {
         let place = &self.place;
         CallKey(hash(&serde_json::json!({
             "v": 0,
-            "scope": place.scope,
+            "branch": place.branch,
             "path": [[place.node, place.path, place.step]],
             "kind": intent.kind,
             "name": intent.name,

@@ -20,6 +20,7 @@ mod node;
 mod route;
 mod run;
 mod runtime;
+mod snapshot;
 mod state;
 mod worker;
 
@@ -33,6 +34,7 @@ pub use inspect::thread_state;
 pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
 pub use runtime::{JournalMode, Runtime, RuntimeBuilder};
+pub use snapshot::{Snapshot, TaskSnapshot};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::{List, channel};

@@ -4,6 +4,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::hub::Hub;
 use crate::run::{Host, Run};
+use crate::snapshot::{Reader, Snapshot};
 use crate::worker::Heartbeat;
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
@@ -17,7 +18,9 @@ use weftwork_types::port::{
     Budget, Clock, ExecuteError, GraphExecutor, Ledger, RunHandle, Unlimited,
 };
 use weftwork_types::run::{RunFinal, RunInput, RunRef, RunRequest};
-use weftwork_types::{BoxFuture, BoxStream, InterruptId, Principal, RunId, WorkerId};
+use weftwork_types::{
+    BoxFuture, BoxStream, CheckpointId, InterruptId, Principal, RunId, ThreadId, WorkerId,
+};
 
 /// Whether calls are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -162,6 +165,57 @@ impl Runtime {
         Ok(handles)
     }
 
+    /// A thread as it stands: what finished in an open superstep counts, and only the rest is due.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such thread,
+    /// [`RuntimeError::UnknownGraph`] when its graph is not hosted here,
+    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph.
+    pub async fn state(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        Reader { store: self.store(), graph: &graph, who, thread }.newest().await
+    }
+
+    /// A thread at one of its checkpoints, when what was due there had not run yet.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state), and `NotFound` when there is no such checkpoint.
+    pub async fn state_at(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        at: CheckpointId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        Reader { store: self.store(), graph: &graph, who, thread }.at(at).await
+    }
+
+    /// All checkpoints of a thread on all its branches, newest first. Linear in their number.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        Reader { store: self.store(), graph: &graph, who, thread }.all().await
+    }
+
+    async fn graph_of(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<CompiledGraph, RuntimeError> {
+        let row = self.store().thread(who, thread).await?;
+        self.graph(&row.graph).cloned()
+    }
+
     fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
         self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
             found: id.to_owned(),
@@ -202,7 +256,7 @@ impl Runtime {
             }),
             Ok(_) => Ok(()),
             Err(StoreError::NotFound { .. }) => match request.input {
-                RunInput::Start { .. } => Ok(()),
+                RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
                 _ => Err(missing()),
             },
             Err(error) => Err(error.into()),

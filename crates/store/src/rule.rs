@@ -148,6 +148,12 @@ pub fn parent_missing(thread: &ThreadId, id: CheckpointId, parent: CheckpointId)
     }
 }
 
+/// There is no such checkpoint.
+#[must_use]
+pub fn no_checkpoint(id: CheckpointId) -> StoreError {
+    StoreError::NotFound { kind: "checkpoint", id: id.to_string() }
+}
+
 /// The error for a stored checkpoint whose way to the root is broken.
 #[must_use]
 pub fn lineage_broken(thread: &ThreadId, missing: CheckpointId) -> StoreError {

@@ -6,14 +6,16 @@
 
 use crate::error::StoreError;
 use crate::record::{
-    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
-    ThreadRow, UsageRow, WorkerRow,
+    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StepRow,
+    StoredEvent, ThreadRow, UsageRow, WorkerRow,
 };
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallResult};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{
+    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -158,6 +160,32 @@ pub trait ReadSteps: Send + Sync {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<Head>>>;
+
+    /// A checkpoint with all that leads to it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread or checkpoint,
+    /// [`StoreError::Corrupt`] when a row is missing or damaged.
+    fn lineage<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        at: CheckpointId,
+    ) -> BoxFuture<'a, Result<Head>>;
+
+    /// The checkpoints of a thread's root graph on all branches, newest first: those older than
+    /// `before`, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such thread, [`StoreError::Corrupt`] when a row
+    /// is damaged.
+    fn checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StepRow>>>;
 }
 
 /// Reads events.

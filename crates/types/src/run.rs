@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::code::Fault;
-use crate::{InterruptId, Principal, RunId, ThreadId};
+use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,8 +38,18 @@ pub enum RunInput {
         /// The answers.
         answers: BTreeMap<InterruptId, Value>,
     },
-    /// Nothing new: go on where the thread stands, after a crash or a failure.
+    /// Nothing new: go on where the thread stands, after a crash or a failure; or, at an older
+    /// checkpoint, run what was due there again on a branch of its own.
     Continue,
+    /// A change from outside: the writes are applied as if a node had made them, what follows that
+    /// node is due, and nothing runs.
+    Update {
+        /// Writes by channel name.
+        writes: Value,
+        /// The node; `None` takes the one that ran last, when there is only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        as_node: Option<String>,
+    },
 }
 
 /// Options of one run.
@@ -48,6 +58,10 @@ pub struct RunOptions {
     /// The most supersteps this run may take; `None` takes the graph's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_limit: Option<u32>,
+    /// The checkpoint to start from; `None` takes the thread's newest. From an older one the run
+    /// goes on a branch of its own, which becomes the thread's newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<CheckpointId>,
     /// A key under which a repeated request returns the first one's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,

@@ -4,7 +4,7 @@ use super::{Going, Host};
 use crate::error::RuntimeError;
 use crate::hub::Hub;
 use weftwork_engine::channel::MessageWrite;
-use weftwork_engine::record::{self, VERSION};
+use weftwork_engine::record::{self, StepRecord, VERSION};
 use weftwork_engine::{Closed, TaskOutput, Write};
 use weftwork_store::{Claim, Commit, Source, StepRow, TaskWrites};
 use weftwork_types::event::AiEvent;
@@ -26,6 +26,8 @@ impl Going {
         let unique = self.run.host.clock.unique();
         // Ids of one thread sort by age even when the clock went back.
         let id = CheckpointId(parent.map_or(unique, |p| unique.max(p.0 + 1)));
+        let branch = std::mem::take(&mut self.branches);
+        let record = StepRecord { branch, ..plan.record(closed)? };
         let row = StepRow {
             id,
             parent,
@@ -33,7 +35,7 @@ impl Going {
             step: closed.step,
             source,
             fingerprint: plan.fingerprint(),
-            body: record::write(closed.step, &plan.record(closed)?)?,
+            body: record::write(closed.step, &record)?,
         };
         if source != Source::Input {
             for message in new_messages(closed) {
@@ -41,6 +43,9 @@ impl Going {
             }
         }
         self.machine.set_head(id);
+        if branch {
+            self.machine.begin_branch(id);
+        }
         self.commit(Commit { steps: vec![row], ..Commit::default() }).await
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Loaded {
     pub(super) waiting: BTreeMap<TaskId, Vec<Interrupt>>,
     /// Whether a process before this one already applied the run's input.
     pub(super) begun: bool,
+    /// Whether the run starts from an older checkpoint than the thread's newest.
+    pub(super) branches: bool,
 }
 
 impl Run {
@@ -24,7 +26,15 @@ impl Run {
         let (store, at) = (&self.host.store, &self.claim.at);
         let mut machine = Machine::new(Arc::clone(self.graph.plan()));
         let mut pending = BTreeMap::new();
-        if let Some(head) = store.head(&self.who, &at.thread).await? {
+        let begun = !store.events(&self.who, at, 0, 1).await?.is_empty();
+        // What a process before this one committed for the run is at the head.
+        let from = self.row.new.options.at.filter(|_| !begun);
+        let newest = store.thread(&self.who, &at.thread).await?.head;
+        let head = match from {
+            Some(id) => Some(store.lineage(&self.who, &at.thread, id).await?),
+            None => store.head(&self.who, &at.thread).await?,
+        };
+        if let Some(head) = head {
             for row in head.steps {
                 let step = record::read(row.step, &row.body)?;
                 machine.restore(row.id, row.step, step)?;
@@ -47,7 +57,7 @@ impl Run {
                 None => {}
             }
         }
-        let begun = !store.events(&self.who, at, 0, 1).await?.is_empty();
-        Ok(Loaded { machine, pending, answers, waiting, begun })
+        let branches = from.is_some() && from != newest;
+        Ok(Loaded { machine, pending, answers, waiting, begun, branches })
     }
 }

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use step::StepEnd;
 use tokio::sync::watch;
+use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{Goto, Machine, TaskOutput};
 use weftwork_store::{Claim, RunRow, Source, Store};
 use weftwork_types::caller::GraphCaller;
@@ -57,6 +58,14 @@ struct Going {
     answers: Arc<BTreeMap<InterruptId, Answer>>,
     /// Tasks that wait for answers nobody gave; they are not run again.
     waiting: BTreeMap<TaskId, Vec<Interrupt>>,
+    /// Whether the next checkpoint begins a branch of the thread.
+    branches: bool,
+}
+
+/// What is left to do after the beginning.
+enum Begun {
+    Runs,
+    IsDone,
 }
 
 impl Run {
@@ -91,37 +100,80 @@ impl Run {
             graph: self.row.new.graph.clone(),
             graph_version: self.graph.version().to_owned(),
         };
-        let Loaded { machine, pending, answers, waiting, begun } = loaded;
+        let Loaded { machine, pending, answers, waiting, begun, branches } = loaded;
         let answers = Arc::new(answers);
-        let mut going = Going { run: self, machine, caller, pending, answers, waiting };
-        going.begin(begun).await?;
-        going.supersteps().await
+        let mut going = Going { run: self, machine, caller, pending, answers, waiting, branches };
+        match going.begin(begun).await? {
+            Begun::Runs => going.supersteps().await,
+            Begun::IsDone => {
+                let output = going.output()?;
+                going.finish(RunFinal::Completed { output }).await
+            }
+        }
     }
 }
 
 impl Going {
-    /// Applies the input, unless a process before this one did.
-    async fn begin(&mut self, begun: bool) -> Result<(), RuntimeError> {
-        if !begun {
-            let graph = self.run.row.new.graph.clone();
-            self.run.hub.emit(AiEvent::RunStarted { graph });
+    /// Does what the run starts with, unless a process before this one did.
+    async fn begin(&mut self, begun: bool) -> Result<Begun, RuntimeError> {
+        let input = self.run.row.new.input.clone();
+        if begun {
+            let only_update = matches!(input, RunInput::Update { .. });
+            let updated = self.machine.head().is_some() && only_update;
+            return Ok(if updated { Begun::IsDone } else { Begun::Runs });
         }
-        match &self.run.row.new.input {
-            RunInput::Start { input } if !begun => {
-                let plan = self.machine.plan();
-                let writes = plan.input_writes(input.clone())?;
-                let output = TaskOutput { writes, goto: Vec::new() };
-                let routes = self.start_routes(&output)?;
-                let closed = self.machine.input(output.writes, routes)?;
+        let graph = self.run.row.new.graph.clone();
+        self.run.hub.emit(AiEvent::RunStarted { graph });
+        match input {
+            RunInput::Start { input } => self.take_input(input).await?,
+            RunInput::Update { writes, as_node } => {
+                self.update(writes, as_node.as_deref()).await?;
+                return Ok(Begun::IsDone);
+            }
+            RunInput::Resume { .. } | RunInput::Continue if self.machine.head().is_none() => {
+                let thread = self.run.claim.at.thread.to_string();
+                return Err(RuntimeError::NothingToContinue { thread });
+            }
+            // What was due at an older checkpoint is done again, with nothing taken over.
+            RunInput::Continue if self.branches && !self.machine.is_done() => {
                 self.pending.clear();
                 self.waiting.clear();
-                self.commit_step(&closed, Source::Input).await
+                let closed = self.machine.fork();
+                self.commit_step(&closed, Source::Fork).await?;
             }
-            _ if self.machine.head().is_none() => Err(RuntimeError::NothingToContinue {
-                thread: self.run.claim.at.thread.to_string(),
-            }),
-            _ => Ok(()),
+            RunInput::Resume { .. } | RunInput::Continue => {}
         }
+        Ok(Begun::Runs)
+    }
+
+    async fn take_input(&mut self, input: serde_json::Value) -> Result<(), RuntimeError> {
+        let writes = self.machine.plan().input_writes(input)?;
+        let output = TaskOutput { writes, goto: Vec::new() };
+        let routes = self.start_routes(&output)?;
+        let closed = self.machine.input(output.writes, routes)?;
+        self.pending.clear();
+        self.waiting.clear();
+        self.commit_step(&closed, Source::Input).await
+    }
+
+    /// A change from outside, in the name of a node.
+    async fn update(
+        &mut self,
+        writes: serde_json::Value,
+        as_node: Option<&str>,
+    ) -> Result<(), RuntimeError> {
+        let plan = Arc::clone(self.machine.plan());
+        let node = match as_node {
+            Some(name) => plan.node_idx(name).ok_or_else(|| RuntimeError::UnknownNode {
+                node: name.to_owned(),
+                did_you_mean: did_you_mean(name, plan.nodes().iter().map(|n| n.name.as_str())),
+            })?,
+            None => self.machine.ran_last().ok_or(RuntimeError::AmbiguousUpdate)?,
+        };
+        let mut output = TaskOutput { writes: plan.input_writes(writes)?, goto: Vec::new() };
+        output.goto = self.routes_of(node, &output)?;
+        let closed = self.machine.update(node, output)?;
+        self.commit_step(&closed, Source::Update).await
     }
 
     fn start_routes(&self, input: &TaskOutput) -> Result<Vec<Goto>, RuntimeError> {

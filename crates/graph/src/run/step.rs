@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
-use weftwork_engine::{Closed, Goto, Slots, Task, TaskOutput};
+use weftwork_engine::{Closed, Goto, NodeIdx, Slots, Task, TaskOutput};
 use weftwork_store::Commit;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -128,7 +128,7 @@ impl Going {
                 who: run.who.clone(),
                 claim: run.claim.clone(),
                 place: Place {
-                    scope: "root",
+                    branch: self.machine.branch(),
                     node: node.to_owned(),
                     path: task.path.to_string(),
                     step,
@@ -169,7 +169,7 @@ impl Going {
         match end {
             TaskEnd::Waiting(interrupts) => open.interrupts.extend(interrupts),
             TaskEnd::Failed(fault) => open.failed = open.failed.take().or(Some(fault)),
-            TaskEnd::Done(mut output) => match self.route(task, &output) {
+            TaskEnd::Done(mut output) => match self.routes_of(task.node, &output) {
                 Ok(goto) => {
                     output.goto.extend(goto);
                     let node = self.machine.plan().node_name(task.node).to_owned();
@@ -183,10 +183,15 @@ impl Going {
         Ok(())
     }
 
-    fn route(&self, task: &Task, output: &TaskOutput) -> Result<Vec<Goto>, RuntimeError> {
+    /// Where the routes of a node lead after this output.
+    pub(super) fn routes_of(
+        &self,
+        node: NodeIdx,
+        output: &TaskOutput,
+    ) -> Result<Vec<Goto>, RuntimeError> {
         let mut goto = Vec::new();
-        for route in self.run.graph.routes(task.node) {
-            let name = self.machine.plan().node_name(task.node);
+        for route in self.run.graph.routes(node) {
+            let name = self.machine.plan().node_name(node);
             let slots = self.machine.preview(name, output)?;
             goto.extend(choose(route, slots).map_err(RuntimeError::Node)?);
         }

@@ -4,3 +4,4 @@
 mod pause;
 mod supersteps;
 mod support;
+mod travel;

@@ -17,6 +17,48 @@ impl ReadSteps for SqliteStore {
         let (org, thread) = (who.org.clone(), thread.clone());
         self.read(move |conn| head(conn, &org, &thread))
     }
+
+    fn lineage<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        at: CheckpointId,
+    ) -> BoxFuture<'a, Result<Head>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| {
+            threads::expect(conn, &org, &thread)?;
+            if !exists(conn, &org, &thread, at)? {
+                return Err(rule::no_checkpoint(at).into());
+            }
+            lineage(conn, &org, &thread, at)
+        })
+    }
+
+    fn checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StepRow>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| checkpoints(conn, &org, &thread, before, limit))
+    }
+}
+
+fn checkpoints(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    before: Option<CheckpointId>,
+    limit: usize,
+) -> Done<Vec<StepRow>> {
+    threads::expect(conn, org, thread)?;
+    let sql = "SELECT * FROM steps WHERE org = ?1 AND thread = ?2 AND ns = '' AND id < ?3
+               ORDER BY id DESC LIMIT ?4";
+    let before = before.map_or(u128::MAX, |id| id.0).to_be_bytes();
+    let key = params![org.as_str(), thread.as_str(), before, row::int(limit)];
+    row::all(conn, sql, key, |row| checked(org, thread, row))
 }
 
 fn head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<Head>> {
@@ -26,7 +68,11 @@ fn head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<Head>>
     let found = row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
         Ok(At::new("threads", &name).maybe_bits(row, "head")?)
     })?;
-    let Some(head) = found.flatten().map(CheckpointId) else { return Ok(None) };
+    let head = found.flatten().map(CheckpointId);
+    head.map(|head| lineage(conn, org, thread, head)).transpose()
+}
+
+fn lineage(conn: &Connection, org: &OrgId, thread: &ThreadId, head: CheckpointId) -> Done<Head> {
     let mut seen = BTreeSet::new();
     let mut steps = Vec::new();
     let mut next = Some(head);
@@ -37,7 +83,7 @@ fn head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<Head>>
         steps.push(step);
     }
     steps.reverse();
-    Ok(Some(Head { steps, pending: pending(conn, org, thread, head)? }))
+    Ok(Head { steps, pending: pending(conn, org, thread, head)? })
 }
 
 fn step(
@@ -48,13 +94,17 @@ fn step(
 ) -> Done<Option<StepRow>> {
     let sql = "SELECT * FROM steps WHERE org = ?1 AND thread = ?2 AND id = ?3";
     let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
-    row::one(conn, sql, key, |row| {
-        let name = format!("thread `{thread}`, checkpoint `{id}`");
-        let at = At::new("steps", &name);
-        let step = read(&at, row, id)?;
-        at.verify(row, step_checksum(org, thread, &step)?)?;
-        Ok(step)
-    })
+    row::one(conn, sql, key, |row| checked(org, thread, row))
+}
+
+fn checked(org: &OrgId, thread: &ThreadId, row: &Row<'_>) -> Done<StepRow> {
+    let name = format!("thread `{thread}`");
+    let id = CheckpointId(At::new("steps", &name).bits(row, "id")?);
+    let name = format!("thread `{thread}`, checkpoint `{id}`");
+    let at = At::new("steps", &name);
+    let step = read(&at, row, id)?;
+    at.verify(row, step_checksum(org, thread, &step)?)?;
+    Ok(step)
 }
 
 fn read(at: &At<'_>, row: &Row<'_>, id: CheckpointId) -> Done<StepRow> {

@@ -1,4 +1,7 @@
-use super::fixture::{at, begin, commit, finish, question, step, thread, told, us, write, writes};
+use super::fixture::{
+    at, begin, commit, finish, principal, question, step, thread, told, us, write, writes,
+};
+use crate::error::StoreError;
 use crate::record::{Commit, Head, Source, StepRow, TaskWrites};
 use crate::rule;
 use crate::table::Store;
@@ -91,6 +94,27 @@ pub(super) async fn the_head_follows_a_fork(store: Arc<dyn Store>) {
     // A new root starts a branch of its own.
     write(&*store, &claim, Commit { steps: vec![step(6, None)], ..commit(1_500) }).await;
     assert_eq!(ids(&head(&*store).await), [6]);
+}
+
+pub(super) async fn every_checkpoint_can_be_read_on_its_branch(store: Arc<dyn Store>) {
+    let claim = begin(&*store, "t", "r").await;
+    let steps = vec![step(1, None), step(2, Some(1)), step(3, Some(2)), step(4, Some(1))];
+    let inner = StepRow { ns: "inner:1".to_owned(), ..step(5, None) };
+    let steps = [steps, vec![inner]].concat();
+    write(&*store, &claim, Commit { steps, ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { writes: vec![writes(3, 1, "open")], ..commit(1_200) }).await;
+    let old = store.lineage(&us(), &thread("t"), CheckpointId(3)).await.expect("lineage");
+    assert_eq!((ids(&old), old.pending), (vec![1, 2, 3], vec![writes(3, 1, "open")]));
+    let missing = store.lineage(&us(), &thread("t"), CheckpointId(9)).await;
+    assert!(matches!(missing, Err(StoreError::NotFound { kind: "checkpoint", .. })));
+    let page = async |before: Option<u128>, limit| {
+        let rows = store.checkpoints(&us(), &thread("t"), before.map(CheckpointId), limit).await;
+        rows.expect("checkpoints").iter().map(|row| row.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None, 9).await, [4, 3, 2, 1], "the root graph's only, newest first");
+    assert_eq!(page(Some(4), 2).await, [3, 2]);
+    let other = store.checkpoints(&principal("other"), &thread("t"), None, 9).await;
+    assert!(matches!(other, Err(StoreError::NotFound { kind: "thread", .. })));
 }
 
 pub(super) async fn subgraph_steps_leave_the_head_alone(store: Arc<dyn Store>) {

@@ -96,6 +96,7 @@ cases! { $
     commits::each_run_numbers_its_own_events,
     commits::steps_lead_from_the_root_to_the_head,
     commits::the_head_follows_a_fork,
+    commits::every_checkpoint_can_be_read_on_its_branch,
     commits::subgraph_steps_leave_the_head_alone,
     commits::pending_writes_are_replaced_and_vanish_with_the_step,
     commits::a_refused_commit_changes_nothing,

@@ -1,5 +1,7 @@
-use super::MemoryStore;
-use crate::record::{Head, InterruptRow, RunRow, StoredEvent, TaskWrites, ThreadRow, UsageRow};
+use super::{MemoryStore, Thread};
+use crate::record::{
+    Head, InterruptRow, RunRow, StepRow, StoredEvent, TaskWrites, ThreadRow, UsageRow,
+};
 use crate::rule;
 use crate::table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads, ReadUsage, Result,
@@ -7,7 +9,9 @@ use crate::table::{
 use std::cmp::Reverse;
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp};
+use weftwork_types::{
+    BoxFuture, CheckpointId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp,
+};
 
 impl ReadThreads for MemoryStore {
     fn thread<'a>(
@@ -81,26 +85,57 @@ impl ReadSteps for MemoryStore {
     ) -> BoxFuture<'a, Result<Option<Head>>> {
         self.with(move |tables| {
             let thread = tables.thread(who, thread)?;
-            let Some(head) = thread.row.head else { return Ok(None) };
-            let mut steps = Vec::new();
-            let mut next = Some(head);
-            while let Some(id) = next {
-                let step = thread.steps.get(&id);
-                let step = step.ok_or_else(|| rule::lineage_broken(&thread.row.id, id))?;
-                next = step.parent;
-                steps.push(step.clone());
-            }
-            steps.reverse();
-            let of_head =
-                (head, weftwork_types::TaskId(0))..=(head, weftwork_types::TaskId(u128::MAX));
-            let pending = thread.writes.range(of_head).map(|(&(of, task), body)| TaskWrites {
-                of,
-                task,
-                body: body.clone(),
-            });
-            Ok(Some(Head { steps, pending: pending.collect() }))
+            thread.row.head.map(|head| lineage(thread, head)).transpose()
         })
     }
+
+    fn lineage<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        at: CheckpointId,
+    ) -> BoxFuture<'a, Result<Head>> {
+        self.with(move |tables| {
+            let thread = tables.thread(who, thread)?;
+            if !thread.steps.contains_key(&at) {
+                return Err(rule::no_checkpoint(at));
+            }
+            lineage(thread, at)
+        })
+    }
+
+    fn checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StepRow>>> {
+        self.with(move |tables| {
+            let steps = tables.thread(who, thread)?.steps.values().rev();
+            let older = steps.filter(|step| before.is_none_or(|before| step.id < before));
+            Ok(older.filter(|step| step.ns.is_empty()).take(limit).cloned().collect())
+        })
+    }
+}
+
+fn lineage(thread: &Thread, at: CheckpointId) -> Result<Head> {
+    let mut steps = Vec::new();
+    let mut next = Some(at);
+    while let Some(id) = next {
+        let step = thread.steps.get(&id);
+        let step = step.ok_or_else(|| rule::lineage_broken(&thread.row.id, id))?;
+        next = step.parent;
+        steps.push(step.clone());
+    }
+    steps.reverse();
+    let of_it = (at, TaskId(0))..=(at, TaskId(u128::MAX));
+    let pending = thread.writes.range(of_it).map(|(&(of, task), body)| TaskWrites {
+        of,
+        task,
+        body: body.clone(),
+    });
+    Ok(Head { steps, pending: pending.collect() })
 }
 
 impl ReadEvents for MemoryStore {

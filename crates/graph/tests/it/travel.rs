@@ -1,0 +1,156 @@
+//! Looking back, changing the past, and going on from there.
+
+use crate::support::{Bench, completed, failed, interrupted, thread};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, Snapshot, State};
+use weftwork_store::Source;
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
+use weftwork_types::run::{RunInput, RunOptions, RunRequest};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, Principal};
+
+#[derive(State)]
+struct Log {
+    #[channel(append)]
+    log: List<String>,
+}
+
+type Count = Arc<AtomicU32>;
+
+/// Makes one recorded call and says how often it was really made by now.
+async fn pay(ctx: Ctx, paid: Deps<Count>) -> NodeResult<LogUpdate> {
+    let intent = Intent {
+        kind: CallKind::Once,
+        name: "pay".to_owned(),
+        input: hash(&json!(1)),
+        call_id: None,
+        effect: Effect::ReadOnly,
+        attempts: Attempts::Each,
+    };
+    let journal = &ctx.calls().journal;
+    let times = match journal.open(intent).await? {
+        Opened::Settled { result, .. } => result.value,
+        Opened::New { key } | Opened::Unknown { key } => {
+            let value = json!(paid.fetch_add(1, Ordering::SeqCst) + 1);
+            journal.settle(key, CallResult { value: value.clone() }).await?;
+            value
+        }
+    };
+    Ok(LogUpdate::new().log([format!("paid {times}")]))
+}
+
+fn graph(paid: &Count) -> CompiledGraph {
+    Graph::<Log>::new("travel")
+        .with(Arc::clone(paid))
+        .node("pay", pay)
+        .node("b", async |_: State<Log>| LogUpdate::new().log(["b"]))
+        .node("c", async |ctx: Ctx| -> NodeResult<LogUpdate> {
+            let answer = ctx.interrupt(json!("go on?"))?;
+            Ok(LogUpdate::new().log([format!("c {answer}")]))
+        })
+        .edge(START, "pay")
+        .edge("pay", "b")
+        .edge("b", "c")
+        .build()
+        .expect("sound")
+}
+
+async fn history(bench: &Bench) -> Vec<Snapshot> {
+    bench.runtime.history(&Principal::local(), &thread()).await.expect("reads")
+}
+
+fn at(input: RunInput, at: CheckpointId) -> RunRequest {
+    let options = RunOptions { at: Some(at), ..RunOptions::default() };
+    RunRequest { options, ..Bench::request(input) }
+}
+
+fn due(history: &[Snapshot], node: &str) -> Snapshot {
+    history.iter().find(|s| s.next == [node]).expect("a checkpoint where it is due").clone()
+}
+
+#[tokio::test]
+async fn history_says_what_each_task_did_and_what_waits() {
+    let bench = Bench::new(graph(&Count::default())).await;
+    let asked = interrupted(bench.start(json!({})).await);
+    let history = history(&bench).await;
+    let shape: Vec<_> = history
+        .iter()
+        .map(|s| (s.step, s.source, s.next.join(","), s.values["log"].clone()))
+        .collect();
+    assert_eq!(
+        shape,
+        [
+            (2, Some(Source::Loop), "c".to_owned(), json!(["paid 1", "b"])),
+            (1, Some(Source::Loop), "b".to_owned(), json!(["paid 1"])),
+            (0, Some(Source::Input), "pay".to_owned(), json!([])),
+        ]
+    );
+    assert_eq!(history[0].parent, history[1].checkpoint);
+    assert_eq!(history[0].tasks[0].interrupts[0].id, asked[0]);
+    let left = history[1].tasks[0].left.as_ref().expect("it finished");
+    assert_eq!(left.writes[0].0, "log");
+    let state = bench.runtime.state(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(state, history[0]);
+}
+
+#[tokio::test]
+async fn a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew() {
+    let paid = Count::default();
+    let bench = Bench::new(graph(&paid)).await;
+    let first = interrupted(bench.start(json!({})).await);
+    let old = history(&bench).await;
+    let from = due(&old, "pay").checkpoint.expect("stored");
+    let again = interrupted(bench.run(at(RunInput::Continue, from)).await.1);
+    assert_ne!(first, again, "the question of the branch is its own");
+    let log = &history(&bench).await[0].values["log"];
+    assert_eq!(log, &json!(["paid 2", "b"]), "a branch has records of its own");
+    let sources: Vec<_> = history(&bench).await.iter().map(|s| s.source).collect();
+    assert_eq!(sources[2], Some(Source::Fork));
+    assert_eq!(sources.len(), 6);
+    let answers = [(again[0], json!("yes"))].into();
+    let output = completed(bench.resume(answers).await);
+    assert_eq!(output["log"], json!(["paid 2", "b", "c \"yes\""]));
+}
+
+#[tokio::test]
+async fn an_update_of_the_past_starts_a_branch_and_what_follows_its_node_is_due() {
+    let bench = Bench::new(graph(&Count::default())).await;
+    interrupted(bench.start(json!({})).await);
+    let from = due(&history(&bench).await, "b").checkpoint.expect("stored");
+    let update = |as_node: Option<&str>| RunInput::Update {
+        writes: json!({"log": ["changed"]}),
+        as_node: as_node.map(str::to_owned),
+    };
+    completed(bench.run(at(update(Some("b")), from)).await.1);
+    let state = bench.runtime.state(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(state.values["log"], json!(["paid 1", "changed"]));
+    assert_eq!((state.next, state.source), (vec!["c".to_owned()], Some(Source::Update)));
+    interrupted(bench.proceed().await);
+
+    let (code, message) = failed(bench.run(at(update(Some("bb")), from)).await.1);
+    assert_eq!((code.as_str(), message.contains("did you mean `b`")), ("W0115", true));
+    let inferred = completed(bench.run(at(update(None), from)).await.1);
+    assert_eq!(inferred["log"], json!(["paid 1", "changed"]));
+    let state = bench.runtime.state(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(state.next, ["b"], "`pay` ran last before that checkpoint, and `b` follows it");
+}
+
+#[tokio::test]
+async fn new_input_at_an_old_checkpoint_leaves_the_other_branch_alone() {
+    let bench = Bench::new(graph(&Count::default())).await;
+    interrupted(bench.start(json!({"log": ["one"]})).await);
+    let before = history(&bench).await;
+    let from = due(&before, "pay").checkpoint.expect("stored");
+    let input = RunInput::Start { input: json!({"log": ["two"]}) };
+    interrupted(bench.run(at(input, from)).await.1);
+    let after = history(&bench).await;
+    assert_eq!(after[0].values["log"], json!(["one", "two", "paid 2", "b"]));
+    assert_eq!(after[3..], before, "checkpoints never change");
+    let state_at = bench.runtime.state_at(&Principal::local(), &thread(), from).await;
+    assert_eq!(state_at.expect("reads"), due(&before, "pay"));
+    let missing = at(RunInput::Continue, CheckpointId(7));
+    assert_eq!(failed(bench.run(missing).await.1).0, "W0201");
+}
