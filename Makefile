@@ -5,12 +5,16 @@ SHELL := /bin/bash
 
 .PHONY: help
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## build weft and play the whole story on the embedded model, without a keyboard
 	$(CARGO) build --release --locked -p weftwork-cli --bin weft
 	$(CARGO) run --release --locked --quiet -p weftwork-cli --bin weft -- demo
+
+.PHONY: demo-scripted
+demo-scripted: ## the same story on the scripted model, built for development
+	$(CARGO) run --locked --quiet -p weftwork-cli --bin weft -- --model scripted demo --fast
 
 .PHONY: test
 test: ## what every change must pass; prints seconds per stage and every skip
