@@ -9,6 +9,7 @@
 
 use crate::ModelError;
 use crate::chat::{ChatEvent, ChatRequest, ChatStream, FinishReason, ToolChoice};
+use crate::words::stems;
 use futures_util::{StreamExt as _, stream as streams};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Message, Part, Role};
@@ -17,11 +18,15 @@ use weftwork_types::tool::ToolSpec;
 /// The longest string an answer may hold, in characters, where a tool's schema names none.
 const STRING_CHARS_MAX: u64 = 400;
 
+/// What an answer in words is called; the second where a tool has the first as its name.
+const ANSWER: [&str; 2] = ["answer", "answer_in_words"];
+
 /// A request rewritten for a model that knows no tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     request: ChatRequest,
     stage: Stage,
+    answer: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,15 +44,16 @@ impl Form {
         let told = request.messages.last().is_some_and(|last| last.role == Role::Tool);
         let offered = offered(request);
         if told && !matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_)) {
-            return Self { request: tell(request), stage: Stage::Tell };
+            return Self { request: tell(request), stage: Stage::Tell, answer: None };
         }
         if offered.is_empty() {
             let messages = request.messages.iter().map(plain).collect();
             // A choice that demands a tool stays, so that it is refused by name further on.
             let request = ChatRequest { messages, tools: Vec::new(), ..request.clone() };
-            return Self { request, stage: Stage::Tell };
+            return Self { request, stage: Stage::Tell, answer: None };
         }
-        Self { request: choose(request, &offered), stage: Stage::Choose }
+        let answer = Some(answer_name(&offered));
+        Self { request: choose(request, &offered), stage: Stage::Choose, answer }
     }
 
     /// The request to send: without tools.
@@ -67,38 +73,68 @@ fn offered(request: &ChatRequest) -> Vec<&ToolSpec> {
 }
 
 fn choose(request: &ChatRequest, tools: &[&ToolSpec]) -> ChatRequest {
-    let may_answer = request.tool_choice == ToolChoice::Auto;
-    let mut text = String::from(
-        "Choose what to do and write one JSON object, nothing else.\n\
-         To use a tool: {\"tool\": NAME, \"args\": {...}}\n",
-    );
-    if may_answer {
-        text.push_str("To answer yourself: {\"answer\": TEXT}\n");
+    let answer = (request.tool_choice == ToolChoice::Auto).then(|| answer_name(tools));
+    // Few words on purpose: measured on a small model, each further line of instructions cost
+    // right answers, and examples alone teach more than descriptions.
+    let mut text = String::from("Turn each request into a JSON tool call.");
+    for tool in tools.iter().filter(|tool| tool.examples.is_empty()) {
+        text.push_str(&format!("\n- {}: {}", tool.wire_name(), tool.description));
     }
-    text.push_str("\nTools:\n");
-    for tool in tools {
-        text.push_str(&format!("- {}: {}\n", tool.wire_name(), tool.description));
-    }
-    text.push_str("\nExamples:\n");
-    for tool in tools {
-        if let Some(example) = tool.examples.first() {
-            let call = call_text(&tool.wire_name(), &example.args);
-            text.push_str(&format!("Person: {}\nYou: {call}\n", example.request));
-        }
-    }
-    if may_answer {
-        // Last on purpose: a small model leans towards the example it read last.
-        text.push_str("Person: Hello!\nYou: {\"answer\":\"Hello! What can I do for you?\"}\n");
-    }
-    let messages = with_instructions(&request.messages, &text);
+    let mut messages = with_instructions(&request.messages, &text);
+    let start = messages.iter().position(|message| message.role != Role::System);
+    let start = start.unwrap_or(messages.len());
+    messages.splice(start..start, examples(request, tools, answer));
     ChatRequest {
         messages,
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
-        response_schema: Some(schema(tools, may_answer)),
+        // A choice is not a matter of taste.
+        temperature: request.temperature.or(Some(0.0)),
+        response_schema: Some(schema(tools, answer)),
         ..request.clone()
     }
+}
+
+/// What an answer in words is called, among the tools.
+fn answer_name(tools: &[&ToolSpec]) -> &'static str {
+    let taken = tools.iter().any(|tool| tool.wire_name() == ANSWER[0]);
+    ANSWER[usize::from(taken)]
+}
+
+/// One short exchange per tool, as if it had been had before.
+///
+/// A small model leans towards what it read last. So the exchanges are in the order of how much
+/// they have in common with the request, the likest last; a greeting that is answered in words
+/// stands before them, or behind them when none has anything in common.
+fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) -> Vec<Message> {
+    let asked = request.messages.iter().rfind(|message| message.role == Role::User);
+    let Some(asked) = asked else { return Vec::new() };
+    let wanted = stems(&asked.joined_text());
+    let exchange = |person: &str, reply: String| {
+        [
+            Message::text(asked.id.clone(), Role::User, person),
+            Message::text(asked.id.clone(), Role::Assistant, reply),
+        ]
+    };
+    let mut ranked: Vec<(usize, [Message; 2])> = tools
+        .iter()
+        .filter_map(|tool| {
+            let example = tool.examples.first()?;
+            let name = tool.name.replace(['_', '/'], " ");
+            let own = stems(&format!("{} {name} {}", example.request, tool.description));
+            let common = own.iter().filter(|stem| wanted.contains(stem)).count();
+            let reply = call_text(&tool.wire_name(), &example.args);
+            Some((common, exchange(&example.request, reply)))
+        })
+        .collect();
+    ranked.sort_by_key(|(common, _)| *common);
+    if let Some(name) = answer {
+        let place =
+            if ranked.last().is_some_and(|(common, _)| *common > 0) { 0 } else { ranked.len() };
+        ranked.insert(place, (0, exchange("Hello!", call_text(name, &json!({"text": "Hello!"})))));
+    }
+    ranked.into_iter().flat_map(|(_, exchange)| exchange).collect()
 }
 
 fn tell(request: &ChatRequest) -> ChatRequest {
@@ -162,31 +198,47 @@ fn plain(message: &Message) -> Message {
     Message { id: message.id.clone(), role, parts: parts.collect() }
 }
 
+/// A call as the model writes it. The name comes first: it decides what the arguments can be.
+/// With spaces after commas and colons, as most text that models have read.
 fn call_text(name: &str, args: &Value) -> String {
-    // The name comes first: it decides what the arguments can be.
-    format!("{{\"tool\":{},\"args\":{args}}}", Value::from(name))
+    format!("{{\"tool\": {}, \"args\": {}}}", Value::from(name), spaced(args))
+}
+
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let members = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), spaced(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", "))
+        }
+        scalar => scalar.to_string(),
+    }
 }
 
 /// The schema of the choice: one form per tool, and one for an answer in words.
-fn schema(tools: &[&ToolSpec], may_answer: bool) -> Value {
-    let mut forms: Vec<Value> = tools
-        .iter()
-        .map(|tool| {
-            json!({
-                "type": "object",
-                "properties": {"tool": {"const": tool.wire_name()}, "args": bounded(&tool.parameters)},
-                "required": ["tool", "args"],
-                "additionalProperties": false,
-            })
-        })
-        .collect();
-    if may_answer {
-        forms.push(json!({
+fn schema(tools: &[&ToolSpec], answer: Option<&str>) -> Value {
+    let form = |name: &str, args: Value| {
+        json!({
             "type": "object",
-            "properties": {"answer": {"type": "string", "maxLength": STRING_CHARS_MAX}},
-            "required": ["answer"],
+            "properties": {"tool": {"const": name}, "args": args},
+            "required": ["tool", "args"],
             "additionalProperties": false,
-        }));
+        })
+    };
+    let mut forms: Vec<Value> =
+        tools.iter().map(|tool| form(&tool.wire_name(), bounded(&tool.parameters))).collect();
+    if let Some(name) = answer {
+        let text = json!({
+            "type": "object",
+            "properties": {"text": {"type": "string", "maxLength": STRING_CHARS_MAX}},
+            "required": ["text"],
+            "additionalProperties": false,
+        });
+        forms.push(form(name, text));
     }
     json!({"anyOf": forms})
 }
@@ -212,6 +264,7 @@ fn bounded(schema: &Value) -> Value {
 #[derive(Debug)]
 pub struct FormReader {
     provider: String,
+    answer: Option<&'static str>,
     text: String,
 }
 
@@ -222,7 +275,8 @@ impl FormReader {
         match form.stage {
             Stage::Tell => events,
             Stage::Choose => {
-                let reader = Self { provider: provider.to_owned(), text: String::new() };
+                let (provider, answer) = (provider.to_owned(), form.answer);
+                let reader = Self { provider, answer, text: String::new() };
                 streams::unfold((reader, events), Self::next).flatten().boxed()
             }
         }
@@ -251,17 +305,15 @@ impl FormReader {
     fn choice(&mut self, reason: FinishReason) -> Result<(ChatEvent, FinishReason), ModelError> {
         let text = std::mem::take(&mut self.text);
         let json: Option<Value> = serde_json::from_str(text.trim()).ok();
-        if let Some(Value::Object(map)) = &json {
-            if let Some(answer) = map.get("answer").and_then(Value::as_str) {
-                return Ok((ChatEvent::TextDelta(answer.to_owned()), reason));
+        let member = |name: &str| json.as_ref().and_then(|json| json.get(name));
+        if let (Some(Value::String(name)), Some(args)) = (member("tool"), member("args")) {
+            let words = args.get("text").and_then(Value::as_str);
+            if let Some(words) = words.filter(|_| self.answer == Some(name)) {
+                return Ok((ChatEvent::TextDelta(words.to_owned()), reason));
             }
-            if let (Some(name), Some(args)) =
-                (map.get("tool").and_then(Value::as_str), map.get("args"))
-            {
-                let (name, args) = (Some(name.to_owned()), args.to_string());
-                let call = ChatEvent::ToolCallDelta { index: 0, id: None, name, args };
-                return Ok((call, FinishReason::ToolCalls));
-            }
+            let (name, args) = (Some(name.clone()), args.to_string());
+            let call = ChatEvent::ToolCallDelta { index: 0, id: None, name, args };
+            return Ok((call, FinishReason::ToolCalls));
         }
         let provider = self.provider.clone();
         if reason == FinishReason::Length && text.trim_start().starts_with('{') {
@@ -279,7 +331,7 @@ impl FormReader {
 
 /// The tool that a cut choice had named.
 fn cut_name(text: &str) -> String {
-    let name = text.split('"').nth(3).filter(|_| text.trim_start().starts_with("{\"tool\""));
+    let name = text.split('"').nth(3).filter(|_| text.split('"').nth(1) == Some("tool"));
     name.unwrap_or("an unnamed tool").to_owned()
 }
 

@@ -59,23 +59,40 @@ fn first_the_model_chooses_by_a_schema() {
     let form = Form::of(&request());
     let sent = form.request();
     assert!(sent.tools.is_empty());
-    assert_eq!(sent.messages.len(), 2);
-    let system = sent.messages[0].joined_text();
-    for part in [
-        "Be kind.\n\nChoose",
-        "- get_time: does get_time\n",
-        "Person: Please get_weather in Rome\nYou: {\"tool\":\"get_weather\",\"args\":{\"city\":\"Rome\"}}\n",
-    ] {
-        assert!(system.contains(part), "{part:?} is not in {system}");
-    }
-    assert!(system.ends_with("can I do for you?\"}\n"), "the neutral example is last");
+    let texts: Vec<String> = sent.messages.iter().map(Message::joined_text).collect();
+    assert_eq!(
+        texts,
+        [
+            "Be kind.\n\nTurn each request into a JSON tool call.",
+            "Hello!",
+            r#"{"tool": "answer", "args": {"text": "Hello!"}}"#,
+            "Please get_time in Rome",
+            r#"{"tool": "get_time", "args": {"city": "Rome"}}"#,
+            "Please get_weather in Rome",
+            r#"{"tool": "get_weather", "args": {"city": "Rome"}}"#,
+            "Weather in Rome?",
+        ],
+        "the likest example is last"
+    );
     let forms = &sent.response_schema.as_ref().expect("a schema")["anyOf"];
     assert_eq!(forms[0]["properties"]["tool"], json!({"const": "get_weather"}));
     let properties = &forms[0]["properties"]["args"]["properties"];
     assert_eq!(properties["city"]["maxLength"], STRING_CHARS_MAX);
     assert_eq!(properties["note"]["maxLength"], 9);
     assert!(properties["unit"].get("maxLength").is_none());
-    assert_eq!(forms[2]["required"], json!(["answer"]));
+    assert_eq!(forms[2]["properties"]["tool"], json!({"const": "answer"}));
+}
+
+#[test]
+fn a_request_that_is_like_no_example_reads_the_greeting_last() {
+    let mut request = request();
+    request.messages[1] = message(Role::User, "Hm?");
+    request.tools.push(ToolSpec { examples: Vec::new(), ..tool("answer") });
+    let form = Form::of(&request);
+    let texts: Vec<String> = form.request().messages.iter().map(Message::joined_text).collect();
+    assert!(texts[0].ends_with("call.\n- answer: does answer"), "a tool without example is told");
+    let greeting = r#"{"tool": "answer_in_words", "args": {"text": "Hello!"}}"#;
+    assert_eq!(texts[texts.len() - 2], greeting);
 }
 
 #[test]
@@ -112,7 +129,8 @@ fn earlier_calls_and_results_are_told_in_words() {
     request.messages.push(message(Role::User, "And the time?"));
     let form = Form::of(&request);
     let texts: Vec<String> = form.request().messages.iter().map(Message::joined_text).collect();
-    assert_eq!(texts[2], "{\"tool\":\"get_weather\",\"args\":{\"city\":\"Rome\"}}");
+    let texts = &texts[texts.len() - 5..];
+    assert_eq!(texts[2], r#"{"tool": "get_weather", "args": {"city": "Rome"}}"#);
     assert_eq!(texts[3], "Result of `get_weather`: {\"sky\":\"blue\"}");
     let plain = ChatRequest { tool_choice: ToolChoice::None, ..request };
     assert_eq!(Form::of(&plain).request().response_schema, None);
@@ -141,7 +159,7 @@ fn a_choice_becomes_a_call_and_an_answer_becomes_words() {
     let expected = ChatEvent::ToolCallDelta { index: 0, id: None, name, args };
     assert_eq!(call, [Ok(expected), end(FinishReason::ToolCalls)]);
 
-    for text in [r#"{"answer": "hello you"}"#, "hello you"] {
+    for text in [r#"{"tool": "answer", "args": {"text": "hello you"}}"#, "hello you"] {
         let words = read(&request(), text, FinishReason::Stop);
         let expected = Ok(ChatEvent::TextDelta("hello you".to_owned()));
         assert_eq!(words, [expected, end(FinishReason::Stop)]);
@@ -153,7 +171,7 @@ fn a_choice_becomes_a_call_and_an_answer_becomes_words() {
 
 #[test]
 fn a_choice_that_is_cut_or_something_else_is_an_error() {
-    let cut = read(&request(), r#"{"tool":"get_time","args":{"ci"#, FinishReason::Length);
+    let cut = read(&request(), r#"{ "tool": "get_time","args":{"ci"#, FinishReason::Length);
     let error = cut[0].as_ref().expect_err("cut");
     assert!(matches!(error, ModelError::CutByLimit { tool, .. } if tool == "get_time"), "{error}");
     for text in [r#"{"tool":"get_time"}"#, "{}", "[1]", "{oops"] {

@@ -1,6 +1,6 @@
 //! Arguments, taken from a person's words by the tool's schema.
 
-use super::words::{is_value, split, stem};
+use crate::words::{is_value, split, stem};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use weftwork_types::tool::ToolSpec;

@@ -8,7 +8,6 @@ mod plan;
 mod rules;
 mod steps;
 mod tell;
-mod words;
 
 pub use steps::Step;
 

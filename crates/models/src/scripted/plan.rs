@@ -1,7 +1,7 @@
 //! Which tools a person's words ask for.
 
 use super::extract::{Found, arguments};
-use super::words::{is_value, split, stem, stems};
+use crate::words::{is_value, split, stem, stems};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::tool::ToolSpec;

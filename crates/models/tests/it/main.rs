@@ -6,3 +6,4 @@ mod call;
 mod desk;
 mod openai;
 mod server;
+mod wire;

@@ -197,7 +197,7 @@ async fn a_refused_key_is_not_tried_again() {
     assert_eq!((server.received().len(), desk.facts().len()), (1, 1));
 }
 
-fn weather() -> ToolSpec {
+pub(crate) fn weather() -> ToolSpec {
     ToolSpec {
         name: "get_weather".to_owned(),
         description: "Tells the weather".to_owned(),

@@ -1,4 +1,4 @@
-//! Words of a person's request.
+//! Words of a person's request, for rules and for the choice of examples.
 
 /// Words that say nothing about which tool is meant.
 const EMPTY: [&str; 42] = [
@@ -9,7 +9,7 @@ const EMPTY: [&str; 42] = [
 ];
 
 /// The words of a text, without the punctuation around them.
-pub(super) fn split(text: &str) -> Vec<&str> {
+pub(crate) fn split(text: &str) -> Vec<&str> {
     text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
 }
 
@@ -26,7 +26,7 @@ fn bare(word: &str) -> &str {
 }
 
 /// The stems of the words that say something, each once.
-pub(super) fn stems(text: &str) -> Vec<String> {
+pub(crate) fn stems(text: &str) -> Vec<String> {
     let mut stems = Vec::new();
     for word in split(text) {
         let lower = word.to_lowercase();
@@ -39,7 +39,7 @@ pub(super) fn stems(text: &str) -> Vec<String> {
 }
 
 /// A word without its ending, so that "refund", "refunds" and "refunded" are one.
-pub(super) fn stem(word: &str) -> String {
+pub(crate) fn stem(word: &str) -> String {
     let word = word.to_lowercase();
     let word = word.strip_suffix("'s").or(word.strip_suffix("’s")).unwrap_or(&word);
     let shorter = [("ing", 6), ("ed", 5), ("es", 5), ("s", 4), ("e", 4)]
@@ -53,7 +53,7 @@ pub(super) fn stem(word: &str) -> String {
 }
 
 /// Whether a word is a value, not a word: it holds a digit.
-pub(super) fn is_value(word: &str) -> bool {
+pub(crate) fn is_value(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit())
 }
 
