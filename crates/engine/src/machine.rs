@@ -234,26 +234,37 @@ impl Machine {
                 Some(task) => {
                     moves.outside |= task.path == TaskPath::Update;
                     moves.consumed.extend(task.triggers.iter().copied());
+                    if task.path == TaskPath::Handled {
+                        self.follow(&output.goto, &mut moves, || name_of(index))?;
+                        continue;
+                    }
                     let edges = self.plan.nodes.get(task.node.0).map(|node| node.edges.iter());
                     moves.branches.extend(edges.into_iter().flatten());
                     moves.arrivals.push(task.node);
                 }
                 None => moves.branches.extend(&self.plan.entry),
             }
-            for goto in &output.goto {
-                let (name, arg) = match goto {
-                    Goto::End => continue,
-                    Goto::Node(name) => (name, None),
-                    Goto::Send { node, arg } => (node, Some(arg)),
-                };
-                let target = self.target(name, || name_of(index))?;
-                match arg {
-                    None => moves.branches.push(target),
-                    Some(arg) => moves.sends.push((target, arg.clone())),
+            self.follow(&output.goto, &mut moves, || name_of(index))?;
+        }
+        Ok(moves)
+    }
+
+    fn follow(
+        &self,
+        gotos: &[Goto],
+        moves: &mut Moves,
+        from: impl Fn() -> String,
+    ) -> Result<(), EngineError> {
+        for goto in gotos {
+            match goto {
+                Goto::End => {}
+                Goto::Node(name) => moves.branches.push(self.target(name, &from)?),
+                Goto::Send { node, arg } => {
+                    moves.sends.push((self.target(node, &from)?, arg.clone()));
                 }
             }
         }
-        Ok(moves)
+        Ok(())
     }
 
     fn target(&self, name: &str, from: impl Fn() -> String) -> Result<NodeIdx, EngineError> {

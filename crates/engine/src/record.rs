@@ -69,6 +69,9 @@ pub struct Left {
 pub struct TaskRecord {
     /// The version of the record.
     pub v: u32,
+    /// Whether its node failed and an error handler finished it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handled: bool,
     /// What it left behind.
     pub left: Left,
 }
@@ -218,7 +221,7 @@ impl Plan {
     /// # Errors
     /// [`EngineError::BadWrite`] when a value cannot be written as JSON.
     pub fn task_record(&self, by: &str, output: &TaskOutput) -> Result<TaskRecord, EngineError> {
-        Ok(TaskRecord { v: VERSION, left: self.left(by, output)? })
+        Ok(TaskRecord { v: VERSION, handled: false, left: self.left(by, output)? })
     }
 
     fn left(&self, by: &str, output: &TaskOutput) -> Result<Left, EngineError> {

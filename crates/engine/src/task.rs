@@ -27,6 +27,8 @@ pub enum TaskPath {
     Pull,
     /// It was sent; the number is its place among the sends of the step.
     Push(u32),
+    /// Its node failed and an error handler finished it; nothing that follows the node is due.
+    Handled,
     /// Somebody changed the state in the node's name; it did not run.
     Update,
 }
@@ -36,6 +38,7 @@ impl std::fmt::Display for TaskPath {
         match self {
             Self::Pull => f.write_str("pull"),
             Self::Push(index) => write!(f, "push:{index}"),
+            Self::Handled => f.write_str("handled"),
             Self::Update => f.write_str("update"),
         }
     }

@@ -1,14 +1,16 @@
 //! Building graphs.
 
-use crate::compiled::{CompiledGraph, NodeFn, Parts, RouteFn};
+use crate::compiled::{CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn};
 use crate::extract::{BuildInfo, DepMap};
 use crate::node::Handler;
+use crate::policy::{Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::StateSpec;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::{Plan, PlanProblem};
 use weftwork_types::ErrorCode;
@@ -53,6 +55,7 @@ pub struct Graph<S: StateSpec> {
     routes: BTreeMap<String, Vec<RouteFn>>,
     checks: Vec<(String, NodeFn)>,
     deps: DepMap,
+    problems: Vec<PlanProblem>,
     step_limit: u32,
     state: PhantomData<fn() -> S>,
 }
@@ -94,6 +97,7 @@ impl<S: StateSpec> Graph<S> {
             routes: BTreeMap::new(),
             checks: Vec::new(),
             deps: DepMap::default(),
+            problems: Vec::new(),
             step_limit: STEP_LIMIT_DEFAULT,
             state: PhantomData,
         }
@@ -125,6 +129,48 @@ impl<S: StateSpec> Graph<S> {
     /// it in whatever number of steps.
     pub fn defer(mut self, node: impl Into<String>) -> Self {
         self.plan.defer(node);
+        self
+    }
+
+    /// Tries a node again when it fails.
+    pub fn retry(self, node: impl AsRef<str>, retry: Retry) -> Self {
+        self.with_options("a retry policy", node.as_ref(), |options| options.retry = Some(retry))
+    }
+
+    /// Limits how long an attempt of a node may take.
+    pub fn timeout(self, node: impl AsRef<str>, timeout: Timeout) -> Self {
+        self.with_options("a timeout", node.as_ref(), |options| options.timeout = timeout)
+    }
+
+    /// Lets a handler take over when a node has failed for good, in the same superstep: what it
+    /// returns counts in place of the node's result. It takes what nodes take, and
+    /// [`Failure`](crate::Failure). The node's edges and routes are not followed; the handler says
+    /// where to go on with a [`Command`](crate::Command).
+    pub fn on_error<M: 'static>(mut self, node: impl AsRef<str>, handler: impl Handler<M>) -> Self {
+        let handler = NodeFn::new(handler);
+        self.checks.push((format!("{} (on error)", node.as_ref()), handler.clone()));
+        self.with_options("an error handler", node.as_ref(), |options| {
+            options.on_error = Some(handler);
+        })
+    }
+
+    fn with_options(
+        mut self,
+        what: &str,
+        node: &str,
+        change: impl FnOnce(&mut NodeOptions),
+    ) -> Self {
+        match self.nodes.get_mut(node) {
+            Some(found) => change(Arc::make_mut(&mut found.options)),
+            None => {
+                let did_you_mean = did_you_mean(node, self.nodes.keys().map(String::as_str));
+                self.problems.push(PlanProblem::UnknownNode {
+                    what: what.to_owned(),
+                    name: node.to_owned(),
+                    did_you_mean,
+                });
+            }
+        }
         self
     }
 
@@ -199,7 +245,7 @@ impl<S: StateSpec> Graph<S> {
     /// [`BuildError`] with every problem there is.
     pub fn build(self) -> Result<CompiledGraph, BuildError> {
         let info = BuildInfo { state: TypeId::of::<S>(), state_name: S::NAME, deps: &self.deps };
-        let mut problems: Vec<PlanProblem> = Vec::new();
+        let mut problems = self.problems;
         for (name, node) in &self.checks {
             problems.extend(
                 node.check(&info).into_iter().map(|(what, fix)| PlanProblem::BadExtractor {

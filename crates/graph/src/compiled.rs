@@ -2,6 +2,7 @@
 
 use crate::extract::{BuildInfo, DepMap, TaskInput};
 use crate::node::{Handler, NodeResult};
+use crate::policy::{Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::StateSpec;
 use std::collections::BTreeMap;
@@ -52,6 +53,15 @@ type ErasedRoute = dyn Fn(Slots) -> NodeResult<Vec<Goto>> + Send + Sync;
 pub(crate) struct NodeFn {
     run: Arc<ErasedRun>,
     check: Arc<ErasedCheck>,
+    pub(crate) options: Arc<NodeOptions>,
+}
+
+/// How a node is run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeOptions {
+    pub(crate) retry: Option<Retry>,
+    pub(crate) timeout: Timeout,
+    pub(crate) on_error: Option<NodeFn>,
 }
 
 impl NodeFn {
@@ -61,6 +71,7 @@ impl NodeFn {
         Self {
             run: Arc::new(move |input| handler.call(input)),
             check: Arc::new(move |info| checked.check(info)),
+            options: Arc::default(),
         }
     }
 

@@ -3,9 +3,11 @@
 use crate::error::NodeError;
 use crate::extract::DepMap;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
+use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallContext, Clock};
@@ -22,6 +24,11 @@ pub(crate) struct TaskContext {
     pub(crate) task: TaskId,
     pub(crate) node: String,
     pub(crate) step: i64,
+    pub(crate) attempt: u32,
+    /// What the error handler handles.
+    pub(crate) failure: Option<Fault>,
+    /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
+    pub(crate) beat: Arc<AtomicU64>,
     pub(crate) calls: CallContext,
     pub(crate) answers: Arc<BTreeMap<InterruptId, Answer>>,
     pub(crate) deps: Arc<DepMap>,
@@ -41,6 +48,26 @@ impl Ctx {
     #[must_use]
     pub fn step(&self) -> i64 {
         self.0.step
+    }
+
+    /// The number of this attempt, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
+    pub fn heartbeat(&self) {
+        let now = crate::run::millis(self.0.calls.clock.elapsed());
+        self.0.beat.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_beat(&self) -> Duration {
+        Duration::from_millis(self.0.beat.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn failure(&self) -> Option<&Fault> {
+        self.0.failure.as_ref()
     }
 
     /// The thread.

@@ -35,9 +35,19 @@ impl NodeError {
     pub fn message(message: impl Into<String>) -> Self {
         Self(Stop::Failed(Fault::new(NODE_FAILED, message)))
     }
+
+    /// Says that trying again may cure the failure, for [`Retry`](crate::Retry).
+    #[must_use]
+    pub fn retriable(self) -> Self {
+        match self.0 {
+            Stop::Failed(fault) => Self(Stop::Failed(fault.retriable(true))),
+            Stop::Interrupted => self,
+        }
+    }
 }
 
 pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
+pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {

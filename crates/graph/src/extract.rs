@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use weftwork_engine::Slots;
+use weftwork_types::code::Fault;
 
 /// What a task gives to its node's arguments.
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ pub struct BuildInfo<'a> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",
-    note = "arguments of nodes are `State<S>`, `Arg<T>`, `Deps<T>` and `Ctx`"
+    note = "arguments of nodes are `State<S>`, `Arg<T>`, `Deps<T>` and `Ctx`; error handlers also take `Failure`"
 )]
 pub trait FromTask: Sized {
     /// Takes the argument from a task.
@@ -50,6 +51,21 @@ pub trait FromTask: Sized {
 impl FromTask for Ctx {
     fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
         Ok(input.ctx.clone())
+    }
+}
+
+/// Why the node whose error handler this is failed.
+#[derive(Debug, Clone)]
+pub struct Failure(pub Fault);
+
+impl FromTask for Failure {
+    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
+        input.ctx.failure().cloned().map(Self).ok_or_else(|| {
+            NodeError::message(format!(
+                "node `{}` takes a `Failure`, which only error handlers get; give it by `on_error`",
+                input.ctx.node()
+            ))
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Place {
     pub(crate) path: String,
     pub(crate) step: i64,
     pub(crate) attempt: u32,
+    /// Whether it is the node's error handler.
+    pub(crate) handler: bool,
 }
 
 impl TaskJournal {
@@ -55,7 +57,7 @@ impl TaskJournal {
         CallKey(hash(&serde_json::json!({
             "v": 0,
             "branch": place.branch,
-            "path": [[place.node, place.path, place.step]],
+            "path": [[place.node, place.path, place.step, place.handler]],
             "kind": intent.kind,
             "name": intent.name,
             "input": intent.input,

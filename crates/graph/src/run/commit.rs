@@ -4,15 +4,16 @@ use super::{Going, Host};
 use crate::error::RuntimeError;
 use crate::hub::Hub;
 use weftwork_engine::channel::MessageWrite;
-use weftwork_engine::record::{self, StepRecord, VERSION};
-use weftwork_engine::{Closed, TaskOutput, Write};
+use weftwork_engine::record::{self, StepRecord, TaskRecord, VERSION};
+use weftwork_engine::task::TaskPath;
+use weftwork_engine::{Closed, Task, TaskOutput, Write};
 use weftwork_store::{Claim, Commit, Source, StepRow, TaskWrites};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::Emit;
 use weftwork_types::run::RunFinal;
-use weftwork_types::{CheckpointId, Principal, TaskId};
+use weftwork_types::{CheckpointId, Principal};
 
 impl Going {
     /// Commits a closed superstep, and the end of the run when nothing is due any more.
@@ -52,7 +53,7 @@ impl Going {
     /// Commits the outputs of finished tasks while their superstep is still open.
     pub(super) async fn commit_writes(
         &self,
-        done: &[(TaskId, String, TaskOutput)],
+        done: &[(Task, String, TaskOutput)],
     ) -> Result<(), RuntimeError> {
         let writes = self.task_writes(done)?;
         self.commit(Commit { writes, ..Commit::default() }).await
@@ -60,14 +61,16 @@ impl Going {
 
     fn task_writes(
         &self,
-        done: &[(TaskId, String, TaskOutput)],
+        done: &[(Task, String, TaskOutput)],
     ) -> Result<Vec<TaskWrites>, RuntimeError> {
         let of = self.machine.head().unwrap_or(CheckpointId(0));
         let plan = self.machine.plan();
         done.iter()
             .map(|(task, node, output)| {
-                let body = record::write(VERSION.into(), &plan.task_record(node, output)?)?;
-                Ok(TaskWrites { of, task: *task, body })
+                let handled = task.path == TaskPath::Handled;
+                let record = TaskRecord { handled, ..plan.task_record(node, output)? };
+                let body = record::write(VERSION.into(), &record)?;
+                Ok(TaskWrites { of, task: task.id, body })
             })
             .collect()
     }

@@ -9,10 +9,13 @@ use weftwork_engine::{Machine, TaskOutput};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::{InterruptId, TaskId};
 
+/// A task that finished in an open superstep, and whether its error handler did it.
+pub(super) type Finished = (TaskOutput, bool);
+
 /// A thread as the store has it.
 pub(super) struct Loaded {
     pub(super) machine: Machine,
-    pub(super) pending: BTreeMap<TaskId, TaskOutput>,
+    pub(super) pending: BTreeMap<TaskId, Finished>,
     pub(super) answers: BTreeMap<InterruptId, Answer>,
     pub(super) waiting: BTreeMap<TaskId, Vec<Interrupt>>,
     /// Whether a process before this one already applied the run's input.
@@ -41,7 +44,8 @@ impl Run {
             }
             for row in head.pending.iter().filter(|row| Some(row.of) == machine.head()) {
                 let task: TaskRecord = record::read(machine.step() + 1, &row.body)?;
-                pending.insert(row.task, machine.plan().task_output(task.left)?);
+                let output = machine.plan().task_output(task.left)?;
+                pending.insert(row.task, (output, task.handled));
             }
         }
         let mut answers = BTreeMap::new();

@@ -4,6 +4,7 @@
 //! settle each as it ends, close the step, commit, tell. Everything that happens to a run happens
 //! here; streaming, resuming and going on after a crash are the same loop from another start.
 
+mod attempt;
 mod commit;
 mod load;
 mod step;
@@ -11,7 +12,8 @@ mod step;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::hub::Hub;
-use load::Loaded;
+pub(crate) use attempt::millis;
+use load::{Finished, Loaded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use step::StepEnd;
@@ -54,7 +56,7 @@ struct Going {
     machine: Machine,
     caller: GraphCaller,
     /// Outputs of tasks of the open superstep that finished before this process had the run.
-    pending: BTreeMap<TaskId, TaskOutput>,
+    pending: BTreeMap<TaskId, Finished>,
     answers: Arc<BTreeMap<InterruptId, Answer>>,
     /// Tasks that wait for answers nobody gave; they are not run again.
     waiting: BTreeMap<TaskId, Vec<Interrupt>>,

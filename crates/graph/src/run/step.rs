@@ -1,24 +1,22 @@
 //! One superstep: plan, start, settle, close.
 
+use super::attempt::{Attempts, TaskEnd};
 use super::{Going, panicked};
 use crate::compiled::RouteFn;
-use crate::context::{Ctx, TaskContext};
 use crate::error::{NodeError, RuntimeError, Stop};
-use crate::extract::TaskInput;
-use crate::journal::{Place, TaskJournal};
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use weftwork_engine::task::TaskPath;
 use weftwork_engine::{Closed, Goto, NodeIdx, Slots, Task, TaskOutput};
 use weftwork_store::Commit;
+use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::{CallContext, Emit, Journal, NoJournal};
+use weftwork_types::port::Emit;
 use weftwork_types::run::RunFinal;
-use weftwork_types::{BoxFuture, TaskId};
 
 /// How a superstep ended.
 pub(super) enum StepEnd {
@@ -28,20 +26,13 @@ pub(super) enum StepEnd {
     Stopped(RunFinal, Vec<Interrupt>),
 }
 
-/// How a task ended.
-enum TaskEnd {
-    Done(TaskOutput),
-    Waiting(Vec<Interrupt>),
-    Failed(Fault),
-}
-
 /// The tasks of an open superstep and how far they are.
 struct Open {
     tasks: Vec<Task>,
     done: BTreeMap<usize, TaskOutput>,
     interrupts: Vec<Interrupt>,
     /// Finished tasks whose outputs are not on disk yet.
-    unsaved: Vec<(TaskId, String, TaskOutput)>,
+    unsaved: Vec<(Task, String, TaskOutput)>,
     failed: Option<Fault>,
 }
 
@@ -82,8 +73,12 @@ impl Going {
             tasks,
         };
         let running = Running::new();
-        for (index, task) in open.tasks.iter().enumerate() {
-            if let Some(output) = self.pending.remove(&task.id) {
+        let mut tasks = std::mem::take(&mut open.tasks);
+        for (index, task) in tasks.iter_mut().enumerate() {
+            if let Some((output, handled)) = self.pending.remove(&task.id) {
+                if handled {
+                    task.path = TaskPath::Handled;
+                }
                 open.done.insert(index, output);
             } else if let Some(interrupts) = self.waiting.remove(&task.id) {
                 open.interrupts.extend(interrupts);
@@ -91,89 +86,53 @@ impl Going {
                 running.push(self.start(index, task));
             }
         }
+        open.tasks = tasks;
         (open, running)
     }
 
     fn start(&self, index: usize, task: &Task) -> BoxFuture<'static, (usize, TaskEnd)> {
-        let name = self.machine.plan().node_name(task.node).to_owned();
-        let Some(node) = self.run.graph.node(task.node).cloned() else {
+        let (run, name) = (&self.run, self.machine.plan().node_name(task.node).to_owned());
+        let Some(node) = run.graph.node(task.node).cloned() else {
             let fault = Fault::new(crate::error::NODE_FAILED, format!("no node `{name}`"));
             return Box::pin(async move { (index, TaskEnd::Failed(fault)) });
         };
-        let ctx = self.context(task, &name);
-        let input = TaskInput {
-            slots: self.machine.slots().clone(),
-            arg: task.arg.clone(),
-            ctx: ctx.clone(),
-        };
-        Box::pin(async move {
-            let attempt = AssertUnwindSafe(async move { node.call(input).await });
-            let end = match attempt.catch_unwind().await {
-                Ok(Ok(output)) => TaskEnd::Done(output),
-                Ok(Err(NodeError(Stop::Interrupted))) => TaskEnd::Waiting(ctx.take_open()),
-                Ok(Err(NodeError(Stop::Failed(fault)))) => TaskEnd::Failed(fault),
-                Err(panic) => TaskEnd::Failed(panicked(&name, panic.as_ref())),
-            };
-            (index, end)
-        })
-    }
-
-    fn context(&self, task: &Task, node: &str) -> Ctx {
-        let run = &self.run;
-        let step = self.machine.step() + 1;
-        let journal: Arc<dyn Journal> = if run.host.journal {
-            Arc::new(TaskJournal {
-                store: Arc::clone(&run.host.store),
-                clock: Arc::clone(&run.host.clock),
-                who: run.who.clone(),
-                claim: run.claim.clone(),
-                place: Place {
-                    branch: self.machine.branch(),
-                    node: node.to_owned(),
-                    path: task.path.to_string(),
-                    step,
-                    attempt: 1,
-                },
-                seen: Mutex::default(),
-            })
-        } else {
-            Arc::new(NoJournal)
-        };
-        let emit: Arc<dyn Emit> = run.hub.clone();
-        Ctx(Arc::new(TaskContext {
-            task: task.id,
-            node: node.to_owned(),
-            step,
-            calls: CallContext {
-                principal: run.who.clone(),
-                caller: self.caller.clone(),
-                thread: run.claim.at.thread.clone(),
-                journal,
-                budget: Arc::clone(&run.host.budget),
-                ledger: Arc::clone(&run.host.ledger),
-                clock: Arc::clone(&run.host.clock),
-                emit,
-                deadline: None,
-            },
+        let attempts = Attempts {
+            host: Arc::clone(&run.host),
+            hub: Arc::clone(&run.hub),
+            who: run.who.clone(),
+            claim: run.claim.clone(),
+            caller: self.caller.clone(),
             answers: Arc::clone(&self.answers),
             deps: Arc::clone(run.graph.deps()),
-            asked: AtomicU32::new(0),
-            messages: AtomicU32::new(0),
-            open: Mutex::default(),
-        }))
+            node,
+            name,
+            task: task.id,
+            path: task.path,
+            step: self.machine.step() + 1,
+            branch: self.machine.branch(),
+            slots: self.machine.slots().clone(),
+            arg: task.arg.clone(),
+        };
+        Box::pin(async move { (index, attempts.run().await) })
     }
 
     /// Takes up how a task ended; a finished one is asked where it goes on.
     fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) -> Result<(), RuntimeError> {
-        let Some(task) = open.tasks.get(index) else { return Ok(()) };
+        let Some(task) = open.tasks.get_mut(index) else { return Ok(()) };
         match end {
+            TaskEnd::Handled(output) => {
+                task.path = TaskPath::Handled;
+                let node = self.machine.plan().node_name(task.node).to_owned();
+                open.unsaved.push((task.clone(), node, output.clone()));
+                open.done.insert(index, output);
+            }
             TaskEnd::Waiting(interrupts) => open.interrupts.extend(interrupts),
             TaskEnd::Failed(fault) => open.failed = open.failed.take().or(Some(fault)),
             TaskEnd::Done(mut output) => match self.routes_of(task.node, &output) {
                 Ok(goto) => {
                     output.goto.extend(goto);
                     let node = self.machine.plan().node_name(task.node).to_owned();
-                    open.unsaved.push((task.id, node, output.clone()));
+                    open.unsaved.push((task.clone(), node, output.clone()));
                     open.done.insert(index, output);
                 }
                 Err(RuntimeError::Node(fault)) => open.failed = Some(fault),

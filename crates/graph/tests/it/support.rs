@@ -7,9 +7,10 @@ use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, Runtime};
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
+use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
-use weftwork_types::port::GraphExecutor;
+use weftwork_types::port::{Clock, GraphExecutor};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
@@ -27,6 +28,16 @@ impl Bench {
     pub(crate) async fn on(store: Arc<dyn Store>, graph: CompiledGraph) -> Self {
         let runtime = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph).open().await;
         Self { store, runtime: runtime.expect("the runtime opens") }
+    }
+
+    pub(crate) async fn with_clock(
+        store: Arc<dyn Store>,
+        graph: CompiledGraph,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
+        let runtime = builder.clock(clock).open().await.expect("the runtime opens");
+        Self { store, runtime }
     }
 
     pub(crate) fn request(input: RunInput) -> RunRequest {
@@ -91,4 +102,21 @@ pub(crate) fn check_stream(events: &[RunEvent]) {
     assert!(matches!(events.last().expect("events").event, AiEvent::Done { .. }));
     let seqs: Vec<_> = events.iter().filter_map(|e| e.seq).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
+/// Waits for a future while time goes by, ten milliseconds whenever nothing else can go on.
+pub(crate) async fn moving<T>(clock: &ManualClock, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        let idle = async {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = &mut future => return done,
+            () = idle => clock.advance(std::time::Duration::from_millis(10)),
+        }
+    }
 }

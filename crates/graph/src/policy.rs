@@ -1,0 +1,134 @@
+//! What happens when an attempt of a node fails or takes too long.
+
+use std::time::Duration;
+use weftwork_types::code::Fault;
+
+/// Whether and when a failed node is tried again.
+///
+/// Without one a node is tried once. What a failed attempt wrote is dropped; recorded effects are
+/// used again, models and reads are called anew.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Retry {
+    attempts_max: u32,
+    first_wait: Duration,
+    factor: f64,
+    wait_max: Duration,
+    jitter: bool,
+    matches: fn(&Fault) -> bool,
+}
+
+impl Retry {
+    /// Tries up to `attempts_max` times, the first included: waits half a second before the second
+    /// attempt, twice as long before each further one, at most 128 seconds, each with up to a
+    /// second of jitter; for failures that trying again may cure.
+    pub fn new(attempts_max: u32) -> Self {
+        Self {
+            attempts_max,
+            first_wait: Duration::from_millis(500),
+            factor: 2.0,
+            wait_max: Duration::from_secs(128),
+            jitter: true,
+            matches: |fault| fault.retriable,
+        }
+    }
+
+    /// Sets the wait before the second attempt, and by how much each further one is longer.
+    pub fn backoff(mut self, first_wait: Duration, factor: f64) -> Self {
+        self.first_wait = first_wait;
+        self.factor = factor;
+        self
+    }
+
+    /// Waits no longer than this between two attempts.
+    pub fn wait_max(mut self, wait: Duration) -> Self {
+        self.wait_max = wait;
+        self
+    }
+
+    /// Waits exactly as long as it says.
+    pub fn without_jitter(mut self) -> Self {
+        self.jitter = false;
+        self
+    }
+
+    /// Tries again after the failures this function accepts.
+    pub fn on(mut self, matches: fn(&Fault) -> bool) -> Self {
+        self.matches = matches;
+        self
+    }
+
+    /// How long to wait after attempt number `attempt` failed; `None` to give up. `random` decides
+    /// the jitter.
+    pub(crate) fn wait(&self, attempt: u32, fault: &Fault, random: u128) -> Option<Duration> {
+        if attempt >= self.attempts_max {
+            return None;
+        }
+        // A predicate of the user's that panics says no.
+        let again = std::panic::catch_unwind(|| (self.matches)(fault)).unwrap_or(false);
+        if !again {
+            return None;
+        }
+        let exponent = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
+        let wait = self.first_wait.as_secs_f64() * self.factor.powi(exponent);
+        let wait = wait.clamp(0.0, self.wait_max.as_secs_f64());
+        let jitter = if self.jitter {
+            Duration::from_millis((random % 1_000) as u64)
+        } else {
+            Duration::ZERO
+        };
+        Some(Duration::from_secs_f64(wait) + jitter)
+    }
+}
+
+/// How long an attempt of a node may take. An attempt that takes longer is cut at its await point
+/// and fails; trying again may cure it.
+#[derive(Debug, Clone, Copy, Default)]
+#[must_use]
+pub struct Timeout {
+    pub(crate) run: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
+}
+
+impl Timeout {
+    /// At most this long in all.
+    pub fn run(limit: Duration) -> Self {
+        Self { run: Some(limit), idle: None }
+    }
+
+    /// At most this long without a sign of life: an event, or [`Ctx::heartbeat`](crate::Ctx::heartbeat).
+    pub fn idle(limit: Duration) -> Self {
+        Self { run: None, idle: Some(limit) }
+    }
+
+    /// Sets the limit without a sign of life too.
+    pub fn and_idle(mut self, limit: Duration) -> Self {
+        self.idle = Some(limit);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::ErrorCode;
+
+    #[test]
+    fn waits_grow_to_their_limit_and_then_it_gives_up() {
+        let fault = Fault::new(ErrorCode("W0109"), "x").retriable(true);
+        let retry = Retry::new(5)
+            .backoff(Duration::from_millis(100), 10.0)
+            .wait_max(Duration::from_secs(5))
+            .without_jitter();
+        let waits: Vec<_> = (1..6).map(|n| retry.wait(n, &fault, 7)).collect();
+        let ms = |n| Some(Duration::from_millis(n));
+        assert_eq!(waits, [ms(100), ms(1_000), ms(5_000), ms(5_000), None]);
+        assert_eq!(retry.wait(1, &fault.retriable(false), 7), None);
+    }
+
+    #[test]
+    fn a_predicate_that_panics_says_no() {
+        let fault = Fault::new(ErrorCode("W0109"), "x").retriable(true);
+        assert_eq!(Retry::new(3).on(|_| panic!("boom")).wait(1, &fault, 0), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! Trying again, limits of time, and handlers of errors, on a clock of our own.
+
+use crate::support::{Bench, completed, failed, moving};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use weftwork_graph::{
+    Command, CompiledGraph, Ctx, Deps, Failure, Graph, List, NodeError, NodeResult, Retry, START,
+    State, Timeout,
+};
+use weftwork_store::memory::MemoryStore;
+use weftwork_testkit::ManualClock;
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::RunInput;
+
+#[derive(State)]
+struct Log {
+    #[channel(append)]
+    log: List<String>,
+}
+
+type Count = Arc<AtomicU32>;
+
+fn say(text: impl Into<String>) -> LogUpdate {
+    LogUpdate::new().log([text.into()])
+}
+
+/// Fails until its third attempt.
+async fn third_time(ctx: Ctx, runs: Deps<Count>) -> NodeResult<LogUpdate> {
+    runs.fetch_add(1, Ordering::SeqCst);
+    match ctx.attempt() {
+        3 => Ok(say("third")),
+        n => Err(NodeError::message(format!("attempt {n}")).retriable()),
+    }
+}
+
+async fn bench(graph: CompiledGraph) -> Bench {
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    Bench::with_clock(Arc::new(MemoryStore::new()), graph, clock).await
+}
+
+fn flaky(runs: &Count, attempts_max: u32) -> CompiledGraph {
+    Graph::<Log>::new("flaky")
+        .with(Arc::clone(runs))
+        .node("flaky", third_time)
+        .node("after", async |_: State<Log>| say("after"))
+        .retry("flaky", Retry::new(attempts_max))
+        .edge(START, "flaky")
+        .edge("flaky", "after")
+        .build()
+        .expect("sound")
+}
+
+#[tokio::test]
+async fn a_node_is_tried_as_often_as_its_policy_says() {
+    let runs = Count::default();
+    let bench_ = bench(flaky(&runs, 3)).await;
+    let input = RunInput::Start { input: json!({}) };
+    let (events, outcome) = bench_.run(Bench::request(input)).await;
+    assert_eq!(completed(outcome)["log"], json!(["third", "after"]));
+    let resets = events.iter().filter(|e| matches!(e.event, AiEvent::AttemptReset { .. })).count();
+    assert_eq!((runs.load(Ordering::SeqCst), resets), (3, 2));
+
+    let runs = Count::default();
+    let (code, message) = failed(bench(flaky(&runs, 2)).await.start(json!({})).await);
+    assert_eq!((code.as_str(), message.as_str()), ("W0109", "attempt 2"));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn limits_cut_a_node_that_takes_too_long_and_a_heartbeat_keeps_it_alive() {
+    async fn beats(ctx: Ctx) -> LogUpdate {
+        for _ in 0..5 {
+            ctx.clock().sleep(Duration::from_millis(80)).await;
+            ctx.heartbeat();
+        }
+        say("done")
+    }
+    let build = |timeout: Timeout| {
+        let graph = Graph::<Log>::new("slow").node("slow", beats).timeout("slow", timeout);
+        graph.edge(START, "slow").build().expect("sound")
+    };
+    for (timeout, expected) in [
+        (Timeout::idle(Duration::from_millis(100)), None),
+        (Timeout::run(Duration::from_millis(1_000)), None),
+        (Timeout::idle(Duration::from_millis(50)), Some("without a sign of life for 50 ms")),
+        (Timeout::run(Duration::from_millis(200)), Some("without an end for 200 ms")),
+    ] {
+        let clock = Arc::new(ManualClock::new());
+        let store = Arc::new(MemoryStore::new());
+        let bench = Bench::with_clock(store, build(timeout), clock.clone()).await;
+        let outcome = moving(&clock, bench.start(json!({}))).await;
+        match expected {
+            None => assert_eq!(completed(outcome)["log"], json!(["done"])),
+            Some(text) => {
+                let (code, message) = failed(outcome);
+                assert_eq!(code, "W0117");
+                assert!(message.contains(text), "{message}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_handler_takes_over_in_the_same_superstep() {
+    async fn fails(_: State<Log>) -> NodeResult<LogUpdate> {
+        Err(NodeError::message("no luck"))
+    }
+    async fn rescue(Failure(fault): Failure) -> Command<Log> {
+        Command::update(say(format!("handled: {}", fault.message))).goto("end")
+    }
+    let graph = Graph::<Log>::new("handled")
+        .node("fails", fails)
+        .on_error("fails", rescue)
+        .node("sibling", async |_: State<Log>| say("sibling"))
+        .node("never", async |_: State<Log>| say("never"))
+        .node("end", async |_: State<Log>| say("end"))
+        .edge(START, "fails")
+        .edge(START, "sibling")
+        .edge("fails", "never")
+        .ends("fails", ["end"])
+        .build()
+        .expect("sound");
+    let output = completed(Bench::new(graph).await.start(json!({})).await);
+    assert_eq!(output["log"], json!(["handled: no luck", "sibling", "end"]));
+}
+
+#[test]
+fn options_of_nodes_that_are_not_there_are_problems_of_the_graph() {
+    let error = Graph::<Log>::new("options")
+        .node("work", async |_: State<Log>| say("work"))
+        .edge(START, "work")
+        .retry("wrok", Retry::new(2))
+        .timeout("work2", Timeout::run(Duration::from_secs(1)))
+        .build()
+        .expect_err("unsound");
+    insta::assert_snapshot!(error);
+}
