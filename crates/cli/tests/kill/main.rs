@@ -1,0 +1,142 @@
+//! `kill -9` at random moments of the story of the order desk, on a provider in another process.
+//!
+//! Every run ends, the refund is applied once, and no call is made again whose answer was on
+//! record. With the journal switched off the same check finds calls that were.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+#![expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
+
+mod check;
+mod process;
+mod provider;
+mod random;
+mod story;
+
+use check::{Findings, check};
+use process::{Plan, Watch};
+use provider::Provider;
+use random::Random;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use story::{Act, Journal, Measure, Story};
+
+/// Draws another series of kills.
+const SEED: &str = "WEFT_TEST_SEED";
+/// The most kills of one story; then it may come to its end.
+const KILLS_PER_STORY: u64 = 8;
+/// The most kills until a story without a journal must have shown what that costs.
+const PATIENCE: usize = 400;
+
+/// Kills stories until told to stop.
+#[derive(Debug)]
+struct Killer {
+    seed: u64,
+    random: Random,
+    provider: Provider,
+    watch: Watch,
+    measure: Measure,
+    stories: u64,
+    tally: Tally,
+    _folder: tempfile::TempDir,
+}
+
+/// What came of all kills.
+#[derive(Debug, Default)]
+struct Tally {
+    sent: usize,
+    landed: usize,
+    possibly_paid: u32,
+    /// How many kills landed in which act and phase.
+    places: BTreeMap<(Act, &'static str), usize>,
+}
+
+impl Killer {
+    fn new(stream: u64) -> Self {
+        let seed = std::env::var(SEED).map_or(1, |seed| seed.parse().expect("a number"));
+        println!("seed {seed}; another one: {SEED}=N");
+        let folder = tempfile::tempdir().expect("a folder");
+        let (provider, told) = Provider::start(&folder.path().join("requests.log"), seed);
+        let mut watch = Watch::new(told);
+        let mut warm = Story::new("warm", &provider, Journal::On);
+        let measure = Measure::take(&mut warm, &mut watch);
+        assert_eq!(check(&warm.facts(&provider)).violations, [], "without a kill");
+        let random = Random::new(seed, stream);
+        let (stories, tally) = (0, Tally::default());
+        Self { seed, random, provider, watch, measure, stories, tally, _folder: folder }
+    }
+
+    /// Plays one story, killing its processes again and again.
+    fn story(&mut self, journal: Journal) -> Findings {
+        self.stories += 1;
+        let name = format!("story-{}", self.stories);
+        let mut story = Story::new(&name, &self.provider, journal);
+        let mut kills_left = 1 + self.random.below(KILLS_PER_STORY);
+        while let Some(act) = story.next() {
+            let plan = (kills_left > 0).then(|| self.plan(act));
+            let ended = story.play(act, plan, &mut self.watch);
+            let Some(landed) = ended.landed else { continue };
+            kills_left -= 1;
+            self.tally.sent += 1;
+            self.tally.landed += usize::from(landed);
+            *self.tally.places.entry((act, ended.phase)).or_default() += usize::from(landed);
+        }
+        let findings = check(&story.facts(&self.provider));
+        self.tally.possibly_paid += findings.possibly_paid;
+        findings
+    }
+
+    /// A moment between the start of a process and its end.
+    fn plan(&mut self, act: Act) -> Plan {
+        let us = |us| Duration::from_micros(us);
+        if self.random.below(6) == 0 {
+            return Plan { ticks: 0, moment: us(self.random.below(self.measure.start_up_us)) };
+        }
+        let most = self.measure.ticks.get(&act).or(self.measure.ticks.get(&Act::Approve));
+        let ticks = 1 + self.random.below(most.copied().expect("the story was measured"));
+        // Half of them at once: what comes right after an event is over soon.
+        let longest = if self.random.below(2) == 0 { 1_500 } else { 8_000 };
+        Plan { ticks, moment: us(self.random.below(longest)) }
+    }
+}
+
+fn full() -> bool {
+    std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
+}
+
+#[test]
+fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
+    let kills = if full() { 500 } else { 50 };
+    let mut killer = Killer::new(1);
+    let began = killer.watch.elapsed();
+    let (mut repeats, mut violations) = (0, Vec::new());
+    while killer.tally.landed < kills {
+        let findings = killer.story(Journal::On);
+        repeats += findings.repeats();
+        let stories = killer.stories;
+        violations.extend(findings.violations.into_iter().map(|one| (stories, one)));
+    }
+    let seconds = (killer.watch.elapsed() - began).as_secs_f64();
+    let Tally { sent, landed, possibly_paid, places } = &killer.tally;
+    let share = *landed as f64 * 100.0 / *sent as f64;
+    println!("kills: {landed}, {share:.1} % of those sent landed while the process ran");
+    println!("repeated although recorded: {repeats}, possibly paid: {possibly_paid}");
+    println!("stories: {}, seconds: {seconds:.1}", killer.stories);
+    for ((act, phase), times) in places {
+        println!("  {:<10} {phase:<13} {times}", act.name());
+    }
+    assert!(violations.is_empty(), "seed {}: {violations:#?}", killer.seed);
+    assert!(share >= 95.0, "seed {}: {places:?}", killer.seed);
+}
+
+#[test]
+fn without_the_journal_the_check_finds_repeated_calls() {
+    let mut killer = Killer::new(2);
+    while killer.tally.landed < PATIENCE {
+        let findings = killer.story(Journal::Off);
+        if findings.repeats() > 0 {
+            let (landed, story) = (killer.tally.landed, killer.stories);
+            println!("found after {landed} kills, in story {story}: {:?}", findings.violations);
+            return;
+        }
+    }
+    panic!("seed {}: {PATIENCE} kills without a journal repeated nothing", killer.seed);
+}

@@ -1,0 +1,194 @@
+//! One process of `weft`, watched from outside and killed at a chosen moment.
+
+use crate::check::Kind;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use weftwork::graph::SystemClock;
+use weftwork::types::port::Clock;
+
+/// A process that says nothing for so long hangs.
+const HANGS: Duration = Duration::from_secs(60);
+/// What a process is in before anything is seen of it.
+const START_UP: &str = "start-up";
+/// How long after a process has closed its output a kill may still find it.
+const LAST_MOMENT_US: u64 = 300;
+
+/// Something that was seen from outside while a process ran.
+#[derive(Debug)]
+pub(crate) enum Tick {
+    /// A line of output of the process with this number.
+    Line(u64, String),
+    /// The process with this number has closed its output.
+    Closed(u64),
+    /// The provider tells of a request.
+    Told(String),
+}
+
+/// When to kill: after so many ticks, and a moment more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) ticks: u64,
+    pub(crate) moment: Duration,
+}
+
+/// What became of a process.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Whether it was killed, and whether it still ran then; `None` when it ended before.
+    pub(crate) landed: Option<bool>,
+    /// What was seen of it last.
+    pub(crate) phase: &'static str,
+    pub(crate) status: ExitStatus,
+    pub(crate) ticks: u64,
+    /// How long it took to the first tick.
+    pub(crate) start_up: Duration,
+}
+
+impl Ended {
+    /// Says more exactly where it died: a call of this kind was under way, unless that was left by
+    /// a process before it.
+    pub(crate) fn died_in(&mut self, kind: Kind) {
+        self.phase = match kind {
+            _ if self.phase == START_UP => self.phase,
+            Kind::Model => "model call",
+            Kind::Tool => "tool call",
+        };
+    }
+}
+
+/// Starts processes, one after the other.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    sender: Sender<Tick>,
+    ticks: Receiver<Tick>,
+    clock: SystemClock,
+    started: u64,
+}
+
+impl Watch {
+    /// Watches a provider too.
+    pub(crate) fn new(told: impl Iterator<Item = String> + Send + 'static) -> Self {
+        let (sender, ticks) = channel();
+        let from_provider = sender.clone();
+        std::thread::spawn(move || {
+            told.map(Tick::Told).try_for_each(|tick| from_provider.send(tick)).ok();
+        });
+        Self { sender, ticks, clock: SystemClock::new(), started: 0 }
+    }
+
+    /// Time since some moment.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// Runs a process to its end, or to the moment at which it is to be killed.
+    pub(crate) fn run(&mut self, mut command: Command, errors: &Path, plan: Option<Plan>) -> Ended {
+        self.started += 1;
+        let number = self.started;
+        let errors = File::create(errors).expect("a file");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        while self.ticks.try_recv().is_ok() {}
+        let began = self.elapsed();
+        let mut child = command.spawn().expect("starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let sender = self.sender.clone();
+        std::thread::spawn(move || {
+            let mut lines = lines.map_while(Result::ok).map(|line| Tick::Line(number, line));
+            lines.try_for_each(|tick| sender.send(tick)).ok();
+            sender.send(Tick::Closed(number)).ok();
+        });
+        let mut seen = Seen { number, ticks: 0, phase: START_UP, first: None, closed: false };
+        if let Some(plan) = plan {
+            while seen.ticks < plan.ticks && !seen.closed {
+                self.next(&mut seen, None, began);
+            }
+            if !(seen.closed && plan.ticks > seen.ticks) {
+                self.pass(&mut seen, plan.moment, began);
+                child.kill().expect("the child is not waited for yet");
+                let status = child.wait().expect("ends");
+                return seen.ended(Some(status.code().is_none()), status);
+            }
+        }
+        while !seen.closed {
+            self.next(&mut seen, None, began);
+        }
+        let status = child.wait().expect("ends");
+        seen.ended(None, status)
+    }
+
+    /// Lets time pass, shorter when the process is about to end.
+    fn pass(&self, seen: &mut Seen, moment: Duration, began: Duration) {
+        let until = self.elapsed() + moment;
+        loop {
+            let mut left = until.saturating_sub(self.elapsed());
+            if seen.phase == "end" {
+                left = left.min(Duration::from_micros(LAST_MOMENT_US));
+            }
+            if left.is_zero() || seen.closed || !self.next(seen, Some(left), began) {
+                return;
+            }
+        }
+    }
+
+    /// Takes up the next tick; false when there is none in time.
+    fn next(&self, seen: &mut Seen, patience: Option<Duration>, began: Duration) -> bool {
+        match self.ticks.recv_timeout(patience.unwrap_or(HANGS)) {
+            Ok(Tick::Line(number, line)) if number == seen.number => {
+                seen.take(self.elapsed() - began, phase_of(&line));
+            }
+            Ok(Tick::Closed(number)) if number == seen.number => seen.closed = true,
+            Ok(Tick::Told(told)) => {
+                let asked = told.contains(" asked ");
+                let phase = if asked { "model call" } else { "model answer" };
+                seen.take(self.elapsed() - began, Some(phase));
+            }
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                assert!(patience.is_some(), "a process hangs: {seen:?}");
+                return false;
+            }
+            Err(RecvTimeoutError::Disconnected) => unreachable!("we hold a sender"),
+        }
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    number: u64,
+    ticks: u64,
+    phase: &'static str,
+    first: Option<Duration>,
+    closed: bool,
+}
+
+impl Seen {
+    fn take(&mut self, since: Duration, phase: Option<&'static str>) {
+        self.ticks += 1;
+        self.first.get_or_insert(since);
+        self.phase = phase.unwrap_or(self.phase);
+    }
+
+    fn ended(self, landed: Option<bool>, status: ExitStatus) -> Ended {
+        let start_up = self.first.unwrap_or_default();
+        Ended { landed, phase: self.phase, status, ticks: self.ticks, start_up }
+    }
+}
+
+/// What goes on after an event.
+fn phase_of(line: &str) -> Option<&'static str> {
+    let event: serde_json::Value = serde_json::from_str(line).expect("an event in JSON");
+    match event["type"].as_str().expect("a type") {
+        "run_started" => Some("begin"),
+        "usage_report" => Some("model answer"),
+        "message_final" | "step" | "tool_call_result" => Some("commit"),
+        "tool_call_start" => Some("tool call"),
+        "human_input_required" => Some("question"),
+        "done" | "outcome" => Some("end"),
+        _ => None,
+    }
+}
