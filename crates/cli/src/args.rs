@@ -14,13 +14,13 @@ use std::path::PathBuf;
 )]
 pub struct Cli {
     /// The model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
-    #[arg(long, global = true, value_name = "PROVIDER:MODEL")]
+    #[arg(long, global = true, value_name = "PROVIDER:MODEL", help_heading = "Everywhere")]
     pub(crate) model: Option<String>,
     /// Where threads are kept: `sqlite:PATH` or `memory`
-    #[arg(long, global = true, value_name = "PLACE")]
+    #[arg(long, global = true, value_name = "PLACE", help_heading = "Everywhere")]
     pub(crate) store: Option<String>,
     /// The configuration file
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -164,7 +164,6 @@ pub(crate) enum Graph {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Drawing {
-    /// A Mermaid flowchart
     Mermaid,
 }
 

@@ -126,7 +126,9 @@ pub(crate) fn tell_end(run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exi
         }
         RunFinal::Failed { fault } => {
             let exit = report(fault, screen);
-            screen.note(format_args!("nothing is lost; go on: weft threads resume {thread}"));
+            screen.note(format_args!(
+                "what was committed is kept; go on: weft threads resume {thread}"
+            ));
             exit
         }
     }

@@ -33,27 +33,46 @@ impl Lines {
     }
 }
 
-/// Hears Ctrl-C. From when it is made, Ctrl-C no longer ends the process.
+/// Hears Ctrl-C, on a thread of its own: a tool that does not give control back must not make us
+/// deaf. From when it is made, Ctrl-C no longer ends the process.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
-    #[cfg(unix)]
-    signal: tokio::signal::unix::Signal,
-    #[cfg(windows)]
-    signal: tokio::signal::windows::CtrlC,
+    heard: mpsc::UnboundedReceiver<()>,
 }
 
 impl Interrupts {
     pub(crate) fn listen() -> Result<Self, CliError> {
-        #[cfg(unix)]
-        let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
-        #[cfg(windows)]
-        let signal = tokio::signal::windows::ctrl_c();
-        signal.map(|signal| Self { signal }).map_err(|error| CliError::Input(error.to_string()))
+        let failed = |error: std::io::Error| CliError::Input(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(failed)?;
+        let mut signal = {
+            let _inside = runtime.enter();
+            keyboard().map_err(failed)?
+        };
+        let (send, heard) = mpsc::unbounded_channel();
+        let listen = move || {
+            runtime.block_on(async {
+                while signal.recv().await.is_some() && send.send(()).is_ok() {}
+            });
+        };
+        let thread = std::thread::Builder::new().name("weft-signals".to_owned());
+        thread.spawn(listen).map_err(failed)?;
+        Ok(Self { heard })
     }
 
     /// Waits for the next one. Cancel safe.
     pub(crate) async fn next(&mut self) {
-        // It never ends: the listener lives as long as the process.
-        self.signal.recv().await.unwrap_or_default();
+        // It never ends: the thread lives as long as the process.
+        self.heard.recv().await.unwrap_or_default();
     }
+}
+
+#[cfg(unix)]
+fn keyboard() -> std::io::Result<tokio::signal::unix::Signal> {
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
+}
+
+#[cfg(windows)]
+fn keyboard() -> std::io::Result<tokio::signal::windows::CtrlC> {
+    tokio::signal::windows::ctrl_c()
 }

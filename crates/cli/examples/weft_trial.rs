@@ -1,0 +1,65 @@
+//! `weft` with an agent whose tools misbehave, for the tests of what happens then. It is also what
+//! a program looks like that puts agents of its own under the command line.
+
+use serde::Serialize;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+use weftwork::AgentDef;
+use weftwork::agents::ReactAgent;
+use weftwork::tool;
+use weftwork::tools::ToolBox;
+
+/// Panics.
+#[tool(example(request = "Please panic.", args = {}))]
+fn panic_now() -> String {
+    unreachable!("a tool with a bug")
+}
+
+/// Never ends.
+#[tool(timeout_ms = 200, example(request = "Please hang.", args = {}))]
+async fn hang_forever() -> String {
+    std::future::pending().await
+}
+
+/// Waits until it is stopped, for a minute.
+#[tool(timeout_ms = 60000, example(request = "Please wait.", args = {}))]
+async fn wait_long() -> String {
+    std::future::pending().await
+}
+
+/// Computes without giving control back.
+#[tool(timeout_ms = 60000, example(request = "Please compute stubbornly.", args = {}))]
+fn compute_stubbornly() -> String {
+    // Events are told when the run's task is polled again, so this is the only sign of life.
+    std::io::stdout().write_all(b"computing\n").unwrap_or_default();
+    std::thread::sleep(Duration::from_secs(60));
+    String::new()
+}
+
+/// Returns fifty megabytes.
+#[tool(example(request = "Please flood me.", args = {}))]
+fn flood_me() -> Flood {
+    Flood { text: "x".repeat(50 << 20) }
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Flood {
+    text: String,
+}
+
+fn main() -> ExitCode {
+    weftwork_cli::Program::new()
+        .agent(|_config| {
+            AgentDef::new("trial", |model| {
+                let tools = ToolBox::new()
+                    .with(panic_now)
+                    .with(hang_forever)
+                    .with(wait_long)
+                    .with(compute_stubbornly)
+                    .with(flood_me);
+                ReactAgent::new("trial", model).tools(tools).build()
+            })
+        })
+        .run()
+}

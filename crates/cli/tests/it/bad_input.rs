@@ -1,0 +1,231 @@
+//! Whatever is wrong from outside: a clear error with its code and exit status, and nothing lost.
+
+use crate::home::{Came, Home};
+use std::fmt::Write as _;
+use weftwork_testkit::{LoopbackServer, Reply};
+
+const SAY: &[&str] = &["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
+
+/// A command and what came of it, for a snapshot.
+fn told(home: &Home, args: &[&str], came: &Came) -> String {
+    let mut text = String::new();
+    writeln!(text, "$ weft {}", args.join(" ")).expect("written");
+    for (name, said) in [("", &came.out), ("! ", &came.errors)] {
+        for line in said.lines() {
+            writeln!(text, "{name}{line}").expect("written");
+        }
+    }
+    writeln!(text, "exit status {}\n", came.status.unwrap_or(-1)).expect("written");
+    home.plain(&text)
+}
+
+/// Runs commands one after the other and tells all of it.
+fn transcript(home: &Home, commands: &[&[&str]]) -> String {
+    commands.iter().map(|args| told(home, args, &home.weft(args))).collect()
+}
+
+/// Ids of questions differ from run to run.
+fn without_ids(text: &str) -> String {
+    let is_id = |word: &str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split(' ')
+        .map(|word| match is_id(word.trim_end()) {
+            true => word.replace(word.trim_end(), "ID"),
+            false if word.get(..32).is_some_and(is_id) => format!("ID{}", &word[32..]),
+            false => word.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn names_that_do_not_exist() {
+    let home = Home::new();
+    insta::assert_snapshot!(transcript(
+        &home,
+        &[
+            &["run", "dsk", "--input", "x", "--model", "scripted"],
+            &["run", "desk", "--input", "x", "--model", "scriptd"],
+            &["run", "desk", "--input", "x", "--model", "scripted:clever"],
+            &["run", "desk", "--input", "x", "--model", "replay:nothing.json"],
+            &["graph", "show", "dessk"],
+            &["threads", "show", "nowhere"],
+            &["threads", "resume", "nowhere", "--approve"],
+            &["threads", "show", "a/b"],
+            &["explain", "W0301x"],
+            &["explain", "what"],
+        ],
+    ));
+}
+
+#[test]
+fn input_and_answers_that_do_not_fit() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let told = transcript(
+        &home,
+        &[
+            &["run", "desk", "--input", "  "],
+            &["run", "desk", "--input-json", "{"],
+            &["run", "desk", "--input-json", "[1]"],
+            &["run", "desk", "--thread", "t", "--input-json", "{\"mesages\": []}"],
+            &["run", "desk", "--thread", "u", "--input", "Refund order A1001, amount 25."],
+            &["threads", "resume", "u"],
+            &["threads", "resume", "u", "--answer", "yes"],
+            &["threads", "resume", "u", "--approve", "--question", "12"],
+            &["threads", "resume", "u", "--answer-json", "x=1"],
+            &["threads", "delete", "u"],
+            &["threads", "resume", "u", "--reject", "--comment", "too much"],
+            &["threads", "resume", "u"],
+            &["threads", "delete", "u", "--yes"],
+            &["threads", "show", "u"],
+        ],
+    );
+    insta::assert_snapshot!(without_ids(&told));
+}
+
+#[test]
+fn settings_that_are_wrong() {
+    let with = |text: &str| Home::new().config(text);
+    let mut text = String::new();
+    for home in [
+        with("modle = \"scripted\"\n"),
+        with("model = [\n"),
+        with("[providers.fake]\nurl = \"ftp://x\"\n"),
+        with("[egress]\nallow = [\"http://localhost\"]\n"),
+        Home::new().set("WEFT_STORE", "postgres://x"),
+        Home::new().set("WEFT_CONFIG", "nothing.toml"),
+        Home::new().set("HOME", ""),
+    ] {
+        text.push_str(&transcript(&home, &[&["threads", "list"]]));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_key_that_is_missing_is_named() {
+    insta::assert_snapshot!(transcript(
+        &Home::new().set("WEFT_MODEL", "openai:gpt-4o-mini"),
+        &[SAY]
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_is_gone_or_breaks_off() {
+    let sse = [("content-type", "text/event-stream")];
+    let begun = r#"{"id":"c","choices":[{"index":0,"delta":{"content":"Order A10"}}]}"#;
+    let cut = Reply::pieces(200, &sse).piece(format!("data: {begun}\n\n"));
+    let mut text = String::new();
+    for (what, reply) in [
+        (
+            "refuses the key",
+            Reply::full(401, &[], r#"{"error":{"message":"no such key sk-hunter2"}}"#),
+        ),
+        ("is cut mid-stream", cut),
+        ("closes at once", Reply::nothing()),
+        ("fails", Reply::full(500, &[], "{}")),
+        ("says nonsense", Reply::full(200, &sse, "data: {oops\n\n")),
+    ] {
+        let server = LoopbackServer::start(move |_, _| reply.clone()).await.expect("a server");
+        let config = format!(
+            "model = \"fake:m\"\n[providers.fake]\nurl = \"{}\"\nkey_env = \"FAKE_KEY\"\n",
+            server.url("/v1")
+        );
+        let home = Home::new().config(&config).set("FAKE_KEY", "sk-hunter2");
+        let told = tokio::task::block_in_place(|| {
+            let after: &[&str] = &["threads", "resume", "t"];
+            let mut told = transcript(&home, &[SAY]);
+            // Nothing is lost: the thread stands where it stood, and can go on with another model.
+            let again = [after, &["--model", "scripted"]].concat();
+            let came = home.weft(&again);
+            assert_eq!(came.status, Some(0), "{what}: {came:?}");
+            assert!(came.out.contains("arrives on Friday"), "{what}: {came:?}");
+            let journal = home.weft(&["threads", "show", "t"]);
+            assert!(!format!("{journal:?}{came:?}").contains("hunter2"));
+            told.insert_str(0, &format!("A server that {what}\n"));
+            told
+        });
+        assert!(!told.contains("hunter2"), "{told}");
+        text.push_str(&told.replace(&server.address().port().to_string(), "PORT"));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_named() {
+    let server = LoopbackServer::start(|_, _| Reply::nothing()).await.expect("a server");
+    let (url, port) = (server.url("/v1"), server.address().port().to_string());
+    drop(server);
+    let home = Home::new().provider(&url);
+    let told = tokio::task::block_in_place(|| transcript(&home, &[SAY]));
+    insta::assert_snapshot!(told.replace(&port, "PORT"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_keeps_breaking_the_schema_is_given_up() {
+    let call = r#"{"id":"c","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call","function":{"name":"refund_order","arguments":"{\"order_id\":\"A1001\",\"amount\":\"lots\"}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let stream = format!("data: {call}\n\ndata: [DONE]\n\n");
+    let server = LoopbackServer::start(move |number, _| {
+        let own = stream.replace("\"call\"", &format!("\"call-{number}\""));
+        Reply::full(200, &[("content-type", "text/event-stream")], own)
+    });
+    let server = server.await.expect("a server");
+    let home = Home::new().provider(&server.url("/v1"));
+    let told = tokio::task::block_in_place(|| transcript(&home, &[SAY]));
+    assert_eq!(server.received().len(), 4, "three chances after the first");
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_store_that_is_damaged_newer_or_locked() {
+    let mut text = String::new();
+    let list: &[&str] = &["threads", "list"];
+    let file = |home: &Home| {
+        let file = home.store_file();
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        file
+    };
+    let home = Home::new();
+    std::fs::write(
+        file(&home),
+        "no database at all, but longer than a header of SQLite is".repeat(4),
+    )
+    .expect("written");
+    text.push_str(&transcript(&home, &[list]));
+
+    let home = Home::new();
+    assert_eq!(home.weft(list).status, Some(0));
+    let database = rusqlite::Connection::open(file(&home)).expect("opens");
+    database.pragma_update(None, "user_version", 999).expect("updated");
+    drop(database);
+    text.push_str(&transcript(&home, &[list]));
+
+    let home = Home::new();
+    std::fs::create_dir_all(file(&home)).expect("made");
+    text.push_str(&transcript(&home, &[list]));
+
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(SAY).status, Some(0));
+    let database = rusqlite::Connection::open(file(&home)).expect("opens");
+    database.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+    text.push_str(&transcript(&home, &[SAY]));
+    drop(database);
+    assert_eq!(home.weft(SAY).status, Some(0), "and goes on once the lock is gone");
+    insta::assert_snapshot!(text);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    use std::process::Stdio;
+    // Nobody may make files there, whoever they are.
+    let home = Home::new().set("WEFT_STORE", "sqlite:/sys/weft.db");
+    let came = home.weft(&["threads", "list"]);
+    assert_eq!(came.status, Some(6), "{came:?}");
+    assert!(came.errors.contains("error[W0208]: store `/sys/weft.db` is read-only"), "{came:?}");
+
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("opens");
+    let home = Home::new();
+    let mut command = home.command(&["explain"]);
+    let came: Came = command.stdout(Stdio::from(full)).output().expect("starts").into();
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.starts_with("error[W0711]: cannot write: "), "{came:?}");
+}

@@ -1,0 +1,145 @@
+//! What the commands say when all is well.
+
+use crate::home::Home;
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn help_says_what_there_is() {
+    let home = Home::new();
+    let mut text = String::new();
+    for command in [
+        &[][..],
+        &["chat"],
+        &["run"],
+        &["threads"],
+        &["threads", "resume"],
+        &["graph", "show"],
+        &["demo"],
+    ] {
+        let args = [command, &["--help"]].concat();
+        let came = home.weft(&args);
+        assert_eq!(came.status, Some(0), "{came:?}");
+        text.push_str(&format!("$ weft {}\n{}\n", args.join(" "), came.out));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_chat_over_a_pipe_asks_and_takes_the_next_line_as_the_answer() {
+    let home = Home::new();
+    let lines = "Refund order A1001, amount 25.\nmaybe\nn, ask the boss\nRefund order A1001, amount 25.\nyes\n";
+    let mut command = home.command(&["chat", "--thread", "t", "--model", "scripted"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_chat_that_ends_at_a_question_says_how_to_answer_it() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let mut command = home.command(&["chat", "--thread", "t"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    let typed = b"Refund order A1001, amount 25.\n";
+    child.stdin.take().expect("a pipe").write_all(typed).expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("answer it: weft threads resume t --approve"), "{errors}");
+    // The next chat on the thread begins with the question.
+    let mut command = home.command(&["chat", "--thread", "t"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("a pipe").write_all(b"y\n").expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.starts_with("? refund_order wants") && out.contains("status refunded"), "{out}");
+}
+
+#[test]
+fn a_run_in_json_is_one_event_a_line_and_the_outcome_last() {
+    let home = Home::new();
+    let args = ["run", "desk", "--json", "--model", "scripted", "--thread", "t", "--input"];
+    let came = home.weft(&[&args[..], &["What is 6 times 7?"]].concat());
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let lines: Vec<serde_json::Value> =
+        came.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let types: Vec<&str> = lines.iter().filter_map(|line| line["type"].as_str()).collect();
+    let seqs: Vec<u64> = lines.iter().filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "without gaps");
+    assert_eq!(types.iter().filter(|kind| **kind == "done").count(), 1);
+    let last = lines.last().expect("a line");
+    assert_eq!(
+        (last["type"].as_str(), last["outcome"].as_str()),
+        (Some("outcome"), Some("completed"))
+    );
+    assert_eq!(last["thread"], "t");
+    assert_eq!(last["label"], "scripted model: deterministic rules, not a language model");
+    assert!(types.contains(&"tool_call_result") && types.contains(&"text_delta"), "{types:?}");
+}
+
+#[test]
+fn graphs_agents_and_pages_are_shown() {
+    let home = Home::new();
+    let came = home.weft(&["graph", "show", "desk"]);
+    assert!(came.out.starts_with("flowchart TD\n"), "{came:?}");
+    let came = home.weft(&["agents", "list"]);
+    assert!(came.out.contains("builtin:desk"), "{came:?}");
+    let came = home.weft(&["explain", "w0302"]);
+    assert!(came.out.starts_with("W0302: "), "{came:?}");
+    let came = home.weft(&["completions", "bash"]);
+    assert!(came.out.contains("_weft()"), "{came:?}");
+    let came = home.weft(&["--version"]);
+    assert!(came.out.starts_with(concat!("weft ", env!("CARGO_PKG_VERSION"))), "{came:?}");
+    assert!(!home.path(".local").exists(), "looking makes no files");
+}
+
+#[test]
+fn a_thread_goes_on_with_the_model_it_had() {
+    let home = Home::new();
+    let said = ["run", "desk", "--thread", "t", "--input", "Refund order A1001, amount 25."];
+    assert_eq!(home.weft(&[&said[..], &["--model", "scripted"]].concat()).status, Some(3));
+    // The settings name another one by now; the thread keeps its own.
+    let home = home.config("model = \"openai:gpt-4o-mini\"\n");
+    let came = home.weft(&["threads", "resume", "t", "--approve"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.out.contains("[scripted model] Refund order"), "{came:?}");
+    let came = home.weft(&["threads", "journal", "t"]);
+    assert!(came.out.contains("calls made: 3, reused: 0, possibly paid: 0"), "{came:?}");
+    let came = home.weft(&["threads", "state", "t"]);
+    let state: serde_json::Value = serde_json::from_str(&came.out).expect("JSON");
+    assert_eq!(state["messages"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let home = Home::new();
+    let mut child = home.command(&["explain"]).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn the_demo_plays_the_whole_story_on_the_scripted_model() {
+    let home = Home::new();
+    let came = home.weft(&["demo", "--model", "scripted", "--dir", "story"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    for line in [
+        "→ refund_order {\"amount\":25,\"order_id\":\"A1001\"}",
+        "SIGKILL to process",
+        "model calls: 4, repeated after the kill: 0",
+        "refunds of order A1001 in desk.db: 1, 25.00 euros",
+        "Every claim of this story was checked.",
+    ] {
+        assert!(came.out.contains(line), "{line}: {}", came.out);
+    }
+    let desk = rusqlite::Connection::open(home.path("story/desk.db")).expect("opens");
+    let refunds: i64 = desk
+        .query_row("SELECT sum(amount_cents) FROM refunds", [], |row| row.get(0))
+        .expect("a sum");
+    assert_eq!(refunds, 2_500);
+}

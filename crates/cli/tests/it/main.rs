@@ -1,0 +1,9 @@
+//! The command `weft` as a process, from outside.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+
+mod bad_input;
+mod commands;
+mod home;
+mod kill;
+mod provider;
+mod trial;
