@@ -15,10 +15,10 @@ use weftwork_tools::{
     ASK_HUMAN, Executed, Policy, Prepared, ReadyCall, ToolBox, ToolRunner, UnknownAnswer,
     tool_result,
 };
+use weftwork_types::MessageId;
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::message::{Message, Role, ToolCall};
 use weftwork_types::tool::ToolOutcome;
-use weftwork_types::MessageId;
 
 /// How often in a row a model may send arguments that break a tool's schema.
 const REPAIRS_MAX: usize = 3;
@@ -169,11 +169,7 @@ fn instructions_id() -> MessageId {
 }
 
 /// Asks the model with the conversation.
-async fn ask_model(
-    state: State<Chat>,
-    parts: Deps<Parts>,
-    ctx: Ctx,
-) -> NodeResult<ChatUpdate> {
+async fn ask_model(state: State<Chat>, parts: Deps<Parts>, ctx: Ctx) -> NodeResult<ChatUpdate> {
     let rounds = invalid_rounds(state.messages().iter());
     if rounds > REPAIRS_MAX {
         return Err(cannot_repair(&parts.model.info().id(), rounds).into());
@@ -220,7 +216,7 @@ async fn run_tool(
             let fits = |decision: &ApprovalDecision| decision.binding == binding;
             pending.decide(&answered(&ctx, &ask, &schema, fits)?)
         }
-        Prepared::AskHuman(question) => return Err(misrouted(&question.question().to_owned())),
+        Prepared::AskHuman(question) => return Err(misrouted(question.question())),
     };
     finish(&call, ready, &parts, &ctx).await
 }
@@ -281,4 +277,3 @@ fn answered<T: serde::de::DeserializeOwned>(
         }
     }
 }
-
