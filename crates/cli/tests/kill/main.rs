@@ -88,13 +88,15 @@ impl Killer {
     fn plan(&mut self, act: Act) -> Plan {
         let us = |us| Duration::from_micros(us);
         if self.random.below(6) == 0 {
-            return Plan { ticks: 0, moment: us(self.random.below(self.measure.start_up_us)) };
+            let moment = us(self.random.below(self.measure.start_up_us));
+            return Plan { ticks: 0, moment, after_end: false };
         }
         let most = self.measure.ticks.get(&act).or(self.measure.ticks.get(&Act::Approve));
         let ticks = 1 + self.random.below(most.copied().expect("the story was measured"));
         // Half of them at once: what comes right after an event is over soon.
         let longest = if self.random.below(2) == 0 { 1_500 } else { 8_000 };
-        Plan { ticks, moment: us(self.random.below(longest)) }
+        let moment = us(self.random.below(longest));
+        Plan { ticks, moment, after_end: self.random.below(4) == 0 }
     }
 }
 

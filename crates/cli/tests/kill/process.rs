@@ -14,8 +14,10 @@ use weftwork::types::port::Clock;
 const HANGS: Duration = Duration::from_secs(60);
 /// What a process is in before anything is seen of it.
 const START_UP: &str = "start-up";
-/// How long after a process has closed its output a kill may still find it.
-const LAST_MOMENT_US: u64 = 300;
+/// What a process is in once its run has ended and it tells so, line by line.
+const QUESTION: &str = "question";
+const END: &str = "end";
+const OUTCOME: &str = "outcome";
 
 /// Something that was seen from outside while a process ran.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) enum Tick {
 pub(crate) struct Plan {
     pub(crate) ticks: u64,
     pub(crate) moment: Duration,
+    /// Whether also after the run has ended, when the process has next to nothing left to do.
+    pub(crate) after_end: bool,
 }
 
 /// What became of a process.
@@ -101,50 +105,54 @@ impl Watch {
             lines.try_for_each(|tick| sender.send(tick)).ok();
             sender.send(Tick::Closed(number)).ok();
         });
-        let mut seen = Seen { number, ticks: 0, phase: START_UP, first: None, closed: false };
-        if let Some(plan) = plan {
-            while seen.ticks < plan.ticks && !seen.closed {
-                self.next(&mut seen, None, began);
-            }
-            if !(seen.closed && plan.ticks > seen.ticks) {
-                self.pass(&mut seen, plan.moment, began);
-                child.kill().expect("the child is not waited for yet");
-                let status = child.wait().expect("ends");
-                return seen.ended(Some(status.code().is_none()), status);
-            }
+        let mut seen =
+            Seen { number, began, ticks: 0, phase: START_UP, first: None, closed: false };
+        if let Some(plan) = plan
+            && self.reach(&mut seen, plan)
+        {
+            child.kill().expect("the child is not waited for yet");
+            let status = child.wait().expect("ends");
+            return seen.ended(Some(status.code().is_none()), status);
         }
         while !seen.closed {
-            self.next(&mut seen, None, began);
+            self.next(&mut seen, None);
         }
         let status = child.wait().expect("ends");
         seen.ended(None, status)
     }
 
-    /// Lets time pass, shorter when the process is about to end.
-    fn pass(&self, seen: &mut Seen, moment: Duration, began: Duration) {
-        let until = self.elapsed() + moment;
-        loop {
-            let mut left = until.saturating_sub(self.elapsed());
-            if seen.phase == "end" {
-                left = left.min(Duration::from_micros(LAST_MOMENT_US));
-            }
-            if left.is_zero() || seen.closed || !self.next(seen, Some(left), began) {
-                return;
+    /// Waits for the planned moment; false when it does not come before the run has ended.
+    fn reach(&self, seen: &mut Seen, plan: Plan) -> bool {
+        let is_over = |seen: &Seen| match seen.phase {
+            QUESTION | END => !plan.after_end,
+            OUTCOME => true,
+            _ => seen.closed,
+        };
+        while seen.ticks < plan.ticks && !is_over(seen) {
+            self.next(seen, None);
+        }
+        let until = self.elapsed() + plan.moment;
+        while !is_over(seen) {
+            // At the moment itself: nothing that was seen is left to take up.
+            let left = until.saturating_sub(self.elapsed());
+            if !self.next(seen, Some(left)) {
+                return true;
             }
         }
+        false
     }
 
     /// Takes up the next tick; false when there is none in time.
-    fn next(&self, seen: &mut Seen, patience: Option<Duration>, began: Duration) -> bool {
+    fn next(&self, seen: &mut Seen, patience: Option<Duration>) -> bool {
         match self.ticks.recv_timeout(patience.unwrap_or(HANGS)) {
             Ok(Tick::Line(number, line)) if number == seen.number => {
-                seen.take(self.elapsed() - began, phase_of(&line));
+                seen.take(self.elapsed(), phase_of(&line));
             }
             Ok(Tick::Closed(number)) if number == seen.number => seen.closed = true,
             Ok(Tick::Told(told)) => {
                 let asked = told.contains(" asked ");
                 let phase = if asked { "model call" } else { "model answer" };
-                seen.take(self.elapsed() - began, Some(phase));
+                seen.take(self.elapsed(), Some(phase));
             }
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
@@ -160,6 +168,7 @@ impl Watch {
 #[derive(Debug)]
 struct Seen {
     number: u64,
+    began: Duration,
     ticks: u64,
     phase: &'static str,
     first: Option<Duration>,
@@ -167,9 +176,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn take(&mut self, since: Duration, phase: Option<&'static str>) {
+    fn take(&mut self, now: Duration, phase: Option<&'static str>) {
         self.ticks += 1;
-        self.first.get_or_insert(since);
+        self.first.get_or_insert(now - self.began);
         self.phase = phase.unwrap_or(self.phase);
     }
 
@@ -187,8 +196,9 @@ fn phase_of(line: &str) -> Option<&'static str> {
         "usage_report" => Some("model answer"),
         "message_final" | "step" | "tool_call_result" => Some("commit"),
         "tool_call_start" => Some("tool call"),
-        "human_input_required" => Some("question"),
-        "done" | "outcome" => Some("end"),
+        "human_input_required" => Some(QUESTION),
+        "done" => Some(END),
+        "outcome" => Some(OUTCOME),
         _ => None,
     }
 }
