@@ -124,7 +124,8 @@ impl Machine {
             let plan = Arc::clone(&self.plan);
             self.board.advance(&plan, Moves { consumed, bump: true, ..Moves::default() });
         }
-        self.advance(vec![(None, TaskOutput { writes, goto: routes })])
+        let output = TaskOutput { writes, goto: routes, named: Vec::new() };
+        self.advance(vec![(None, output)])
     }
 
     /// Applies a change from outside as if a node had made it: what follows the node is due
@@ -297,6 +298,17 @@ impl Plan {
             did_you_mean: did_you_mean(name, self.channel_names()),
             known: self.channel_names().collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// Finds the channels of writes by name.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownChannel`] for a name the graph does not have.
+    pub fn resolve(&self, output: &mut TaskOutput) -> Result<(), EngineError> {
+        for (name, write) in std::mem::take(&mut output.named) {
+            output.writes.push((self.expect_channel(&name)?, write));
+        }
+        Ok(())
     }
 
     /// Input from outside as writes: an object of channel values.

@@ -257,7 +257,16 @@ impl Plan {
             .into_iter()
             .map(|(name, write)| Ok((self.expect_channel(&name)?, write.into())))
             .collect::<Result<_, EngineError>>()?;
-        Ok(TaskOutput { writes, goto: left.goto.into_iter().map(Goto::from).collect() })
+        let goto = left.goto.into_iter().map(Goto::from).collect();
+        Ok(TaskOutput { writes, goto, named: Vec::new() })
+    }
+
+    /// The value of one channel as JSON; `None` when it has none.
+    #[must_use]
+    pub fn channel_json(&self, slots: &Slots, name: &str) -> Option<serde_json::Value> {
+        let index = self.channel_idx(name)?.0;
+        let (channel, value) = self.channels.get(index).zip(slots.get(index))?;
+        channel.channel.encode(value).ok()
     }
 
     /// A state as one JSON object; channels without a value are left out.

@@ -75,6 +75,9 @@ pub enum Goto {
 pub struct TaskOutput {
     /// Its writes, in order.
     pub writes: Vec<(ChannelIdx, Write)>,
+    /// Writes to channels by name, for states that are only known when they run. They follow the
+    /// others once [`Plan::resolve`](crate::Plan::resolve) has found their channels.
+    pub named: Vec<(String, Write)>,
     /// Where it goes on besides its edges: routes and commands.
     pub goto: Vec<Goto>,
 }

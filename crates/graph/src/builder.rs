@@ -5,7 +5,7 @@ use crate::extract::{BuildInfo, DepMap};
 use crate::node::Handler;
 use crate::policy::{Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
-use crate::state::StateSpec;
+use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -85,8 +85,12 @@ fn list(problems: &[PlanProblem]) -> String {
 impl<S: StateSpec> Graph<S> {
     /// An empty graph with the channels of `S`.
     pub fn new(name: impl Into<String>) -> Self {
+        Self::over(name, S::channels())
+    }
+
+    pub(crate) fn over(name: impl Into<String>, channels: Vec<ChannelDef>) -> Self {
         let mut plan = PlanBuilder::default();
-        for def in S::channels() {
+        for def in channels {
             plan.channel(def.name, def.channel);
         }
         Self {

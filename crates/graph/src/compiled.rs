@@ -46,7 +46,7 @@ pub(crate) struct Parts {
 
 type ErasedRun = dyn Fn(TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
 type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Vec<(String, String)> + Send + Sync;
-type ErasedRoute = dyn Fn(Slots) -> NodeResult<Vec<Goto>> + Send + Sync;
+type ErasedRoute = dyn Fn(Slots, &Arc<Plan>) -> NodeResult<Vec<Goto>> + Send + Sync;
 
 /// A node with its types erased.
 #[derive(Clone)]
@@ -98,11 +98,11 @@ impl RouteFn {
     pub(crate) fn new<S: StateSpec, R: IntoRoute + 'static>(
         route: impl RouteHandler<S, R>,
     ) -> Self {
-        Self(Arc::new(move |slots| route.choose(slots)))
+        Self(Arc::new(move |slots, plan| route.choose(slots, plan)))
     }
 
-    pub(crate) fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>> {
-        (self.0)(slots)
+    pub(crate) fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>> {
+        (self.0)(slots, plan)
     }
 }
 

@@ -6,13 +6,14 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use weftwork_engine::Slots;
+use weftwork_engine::{Plan, Slots};
 use weftwork_types::code::Fault;
 
 /// What a task gives to its node's arguments.
 #[derive(Debug, Clone)]
 pub struct TaskInput {
     pub(crate) slots: Slots,
+    pub(crate) plan: Arc<Plan>,
     pub(crate) arg: Option<weftwork_engine::task::Arg>,
     pub(crate) ctx: Ctx,
 }

@@ -11,6 +11,7 @@ mod clock;
 mod compiled;
 mod context;
 mod draw;
+mod dynamic;
 mod error;
 mod extract;
 mod hub;
@@ -29,6 +30,7 @@ pub use builder::{BuildError, Graph};
 pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
+pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, TaskInput};
 pub use inspect::thread_state;
@@ -48,7 +50,7 @@ pub mod __private {
     pub use weftwork_engine::channel::{
         Append, Fleeting, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
     };
-    pub use weftwork_engine::{ChannelIdx, List, Slots, TaskOutput, Write};
+    pub use weftwork_engine::{ChannelIdx, List, Plan, Slots, TaskOutput, Write};
 
     /// The value of a channel that has one from the start.
     #[must_use]

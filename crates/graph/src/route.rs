@@ -3,8 +3,9 @@
 use crate::error::NodeError;
 use crate::node::{NodeResult, Send};
 use crate::state::{State, StateSpec};
+use std::sync::Arc;
 use weftwork_engine::plan::END;
-use weftwork_engine::{Goto, Slots};
+use weftwork_engine::{Goto, Plan, Slots};
 
 /// Where a route leads, with names only known when it runs.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ pub trait RouteHandler<S: StateSpec, R>: std::marker::Send + Sync + 'static {
     ///
     /// # Errors
     /// The route's own error.
-    fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>>;
+    fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>>;
 }
 
 impl<S, R, F> RouteHandler<S, R> for F
@@ -122,7 +123,7 @@ where
     R: IntoRoute,
     F: Fn(State<S>) -> R + std::marker::Send + Sync + 'static,
 {
-    fn choose(&self, slots: Slots) -> NodeResult<Vec<Goto>> {
-        self(State::over(slots)).into_route()
+    fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>> {
+        self(State::over(slots, plan)).into_route()
     }
 }

@@ -4,9 +4,10 @@ use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::node::IntoOutput;
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
-use weftwork_engine::{Channel, Slots};
+use weftwork_engine::{Channel, Plan, Slots};
 
 /// A struct whose fields are channels. `#[derive(State)]` implements it, and makes the types named
 /// here; all of it can be written by hand.
@@ -15,13 +16,16 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// What nodes read: one method per field that borrows its value.
-    type View: From<Slots> + Clone + Send + Sync + 'static;
+    type View: Clone + Send + Sync + 'static;
 
     /// What nodes write: one method per field.
     type Update: IntoOutput + Default + Send + 'static;
 
     /// The channels, in the order of the fields.
     fn channels() -> Vec<ChannelDef>;
+
+    /// The view of a state in the slots of a graph with this plan.
+    fn view(slots: Slots, plan: &Arc<Plan>) -> Self::View;
 
     /// An update that writes every field once.
     fn into_update(self) -> Self::Update;
@@ -31,7 +35,7 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct ChannelDef {
     /// Its name: the field's.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it does with writes.
     pub channel: Arc<dyn Channel>,
 }
@@ -39,8 +43,8 @@ pub struct ChannelDef {
 impl ChannelDef {
     /// A channel of a state.
     #[must_use]
-    pub fn new(name: &'static str, channel: impl Channel + 'static) -> Self {
-        Self { name, channel: Arc::new(channel) }
+    pub fn new(name: impl Into<Cow<'static, str>>, channel: impl Channel + 'static) -> Self {
+        Self { name: name.into(), channel: Arc::new(channel) }
     }
 }
 
@@ -53,8 +57,8 @@ pub struct State<S: StateSpec>(S::View);
 impl<S: StateSpec> State<S> {
     /// The state in these slots, which must be those of a graph over `S`.
     #[must_use]
-    pub(crate) fn over(slots: Slots) -> Self {
-        Self(S::View::from(slots))
+    pub(crate) fn over(slots: Slots, plan: &Arc<Plan>) -> Self {
+        Self(S::view(slots, plan))
     }
 }
 
@@ -73,7 +77,7 @@ impl<S: StateSpec> Deref for State<S> {
 
 impl<S: StateSpec> FromTask for State<S> {
     fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        Ok(Self::over(input.slots.clone()))
+        Ok(Self::over(input.slots.clone(), &input.plan))
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {

@@ -60,6 +60,12 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
             fn channels() -> ::std::vec::Vec<#krate::ChannelDef> {
                 ::std::vec![#(#defs),*]
             }
+            fn view(
+                slots: #krate::__private::Slots,
+                _: &::std::sync::Arc<#krate::__private::Plan>,
+            ) -> #view {
+                #view(slots)
+            }
             fn into_update(self) -> #update {
                 #update::new()#(#whole)*
             }
@@ -68,12 +74,6 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
         #[doc = #view_doc]
         #[derive(Debug, Clone)]
         #vis struct #view(#krate::__private::Slots);
-
-        impl ::core::convert::From<#krate::__private::Slots> for #view {
-            fn from(slots: #krate::__private::Slots) -> Self {
-                Self(slots)
-            }
-        }
 
         impl #view {
             #(#readers)*

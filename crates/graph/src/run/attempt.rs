@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_engine::task::{Arg, TaskPath};
-use weftwork_engine::{Slots, TaskOutput};
+use weftwork_engine::{Plan, Slots, TaskOutput};
 use weftwork_store::Claim;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::code::Fault;
@@ -36,6 +36,17 @@ pub(super) enum TaskEnd {
     Failed(Fault),
 }
 
+impl TaskEnd {
+    /// The same with channels found for writes by name, or the failure to find one.
+    pub(super) fn resolved(mut self, plan: &Plan) -> Self {
+        let found = match &mut self {
+            Self::Done(output) | Self::Handled(output) => plan.resolve(output),
+            Self::Waiting(_) | Self::Failed(_) => Ok(()),
+        };
+        found.map_or_else(|error| Self::Failed(error.fault()), |()| self)
+    }
+}
+
 /// Everything a task needs, so that it can be tried as often as its policy says.
 pub(super) struct Attempts {
     pub(super) host: Arc<Host>,
@@ -52,6 +63,7 @@ pub(super) struct Attempts {
     pub(super) step: i64,
     pub(super) branch: Option<CheckpointId>,
     pub(super) slots: Slots,
+    pub(super) plan: Arc<Plan>,
     pub(super) arg: Option<Arg>,
 }
 
@@ -90,8 +102,12 @@ impl Attempts {
     }
 
     async fn once(&self, node: &NodeFn, ctx: &Ctx) -> Result<TaskOutput, Stop> {
-        let input =
-            TaskInput { slots: self.slots.clone(), arg: self.arg.clone(), ctx: ctx.clone() };
+        let input = TaskInput {
+            slots: self.slots.clone(),
+            plan: Arc::clone(&self.plan),
+            arg: self.arg.clone(),
+            ctx: ctx.clone(),
+        };
         // The call itself may panic too, before there is a future.
         let future = AssertUnwindSafe(async { node.call(input).await }).catch_unwind();
         let limits = node.options.timeout;

@@ -150,7 +150,7 @@ impl Going {
 
     async fn take_input(&mut self, input: serde_json::Value) -> Result<(), RuntimeError> {
         let writes = self.machine.plan().input_writes(input)?;
-        let output = TaskOutput { writes, goto: Vec::new() };
+        let output = TaskOutput { writes, ..TaskOutput::default() };
         let routes = self.start_routes(&output)?;
         let closed = self.machine.input(output.writes, routes)?;
         self.pending.clear();
@@ -172,7 +172,8 @@ impl Going {
             })?,
             None => self.machine.ran_last().ok_or(RuntimeError::AmbiguousUpdate)?,
         };
-        let mut output = TaskOutput { writes: plan.input_writes(writes)?, goto: Vec::new() };
+        let writes = plan.input_writes(writes)?;
+        let mut output = TaskOutput { writes, ..TaskOutput::default() };
         output.goto = self.routes_of(node, &output)?;
         let closed = self.machine.update(node, output)?;
         self.commit_step(&closed, Source::Update).await
@@ -182,7 +183,8 @@ impl Going {
         let mut goto = Vec::new();
         for route in self.run.graph.start_routes() {
             let slots = self.machine.preview("the input", input)?;
-            let chosen = step::choose(route, slots).map_err(RuntimeError::Node)?;
+            let plan = self.machine.plan();
+            let chosen = step::choose(route, slots, plan).map_err(RuntimeError::Node)?;
             goto.extend(chosen);
         }
         Ok(goto)

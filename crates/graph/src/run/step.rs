@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use weftwork_engine::task::TaskPath;
-use weftwork_engine::{Closed, Goto, NodeIdx, Slots, Task, TaskOutput};
+use weftwork_engine::{Closed, Goto, NodeIdx, Plan, Slots, Task, TaskOutput};
 use weftwork_store::Commit;
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
@@ -111,6 +111,7 @@ impl Going {
             step: self.machine.step() + 1,
             branch: self.machine.branch(),
             slots: self.machine.slots().clone(),
+            plan: Arc::clone(self.machine.plan()),
             arg: task.arg.clone(),
         };
         Box::pin(async move { (index, attempts.run().await) })
@@ -119,7 +120,7 @@ impl Going {
     /// Takes up how a task ended; a finished one is asked where it goes on.
     fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) -> Result<(), RuntimeError> {
         let Some(task) = open.tasks.get_mut(index) else { return Ok(()) };
-        match end {
+        match end.resolved(self.machine.plan()) {
             TaskEnd::Handled(output) => {
                 task.path = TaskPath::Handled;
                 let node = self.machine.plan().node_name(task.node).to_owned();
@@ -152,7 +153,8 @@ impl Going {
         for route in self.run.graph.routes(node) {
             let name = self.machine.plan().node_name(node);
             let slots = self.machine.preview(name, output)?;
-            goto.extend(choose(route, slots).map_err(RuntimeError::Node)?);
+            let plan = self.machine.plan();
+            goto.extend(choose(route, slots, plan).map_err(RuntimeError::Node)?);
         }
         Ok(goto)
     }
@@ -203,8 +205,8 @@ impl Going {
 }
 
 /// Asks a route, with its panics caught.
-pub(super) fn choose(route: &RouteFn, slots: Slots) -> Result<Vec<Goto>, Fault> {
-    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots)));
+pub(super) fn choose(route: &RouteFn, slots: Slots, plan: &Arc<Plan>) -> Result<Vec<Goto>, Fault> {
+    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots, plan)));
     match chosen {
         Ok(Ok(goto)) => Ok(goto),
         Ok(Err(NodeError(Stop::Failed(fault)))) => Err(fault),

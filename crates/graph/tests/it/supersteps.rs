@@ -1,12 +1,12 @@
 //! Order, reducers, routes, sends, joins, limits, failures.
 
 use crate::support::{Bench, check_stream, completed, failed};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_graph::{
-    Arg, Command, Ctx, Deps, END, Graph, List, Next, NodeError, NodeResult, Routes, START, Send,
-    State,
+    Arg, ChannelDef, Command, Ctx, Deps, DynUpdate, Dynamic, END, Graph, List, Next, NodeError,
+    NodeResult, Routes, START, Send, State, channel,
 };
 use weftwork_types::run::{RunFinal, RunInput};
 
@@ -265,4 +265,30 @@ async fn bad_input_names_the_channel_and_a_close_one() {
     let (code, message) = failed(bench.start(json!({"n": "seven"})).await);
     assert_eq!(code, "W0103");
     assert!(message.contains("channel `n`") && message.contains("seven"), "{message}");
+}
+
+#[tokio::test]
+async fn a_dynamic_state_behaves_as_a_typed_one() {
+    let channels = vec![
+        ChannelDef::new("log", channel::Append::<Value>::new()),
+        ChannelDef::new("n", channel::Reduce::<i64>::new(|| 0, |sum, n| sum + n)),
+    ];
+    let build = |channel: &'static str| {
+        Graph::dynamic("dynamic", channels.clone())
+            .node("a", async |_: State<Dynamic>| {
+                DynUpdate::new().write("log", json!(["a"])).write("n", json!(1))
+            })
+            .node("b", move |state: State<Dynamic>| async move {
+                let seen = state.get("n").unwrap_or_default();
+                DynUpdate::new().write(channel, json!([format!("n was {seen}")]))
+            })
+            .edge(START, "a")
+            .edge("a", "b")
+            .build()
+            .expect("sound")
+    };
+    let output = completed(Bench::new(build("log")).await.start(json!({"n": 4})).await);
+    assert_eq!(output, json!({"log": ["a", "n was 5"], "n": 5}));
+    let (code, message) = failed(Bench::new(build("lag")).await.start(json!({})).await);
+    assert_eq!((code.as_str(), message.contains("did you mean `log`")), ("W0105", true));
 }
