@@ -42,6 +42,11 @@ impl From<Send> for Next {
 }
 
 /// A set of targets known when the graph is built: an enum with `#[derive(Routes)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a route",
+    label = "not a target",
+    note = "routes return an enum with `#[derive(Routes)]`, a `Next`, a `Vec` of those, or a `Result` of one of them"
+)]
 pub trait Routes: Sized {
     /// The names it may choose, `END` included.
     const TARGETS: &'static [&'static str];

@@ -7,3 +7,4 @@ mod pause;
 mod supersteps;
 mod support;
 mod travel;
+mod ui;

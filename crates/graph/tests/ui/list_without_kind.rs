@@ -1,0 +1,8 @@
+use weftwork_graph::{List, State};
+
+#[derive(State)]
+struct Chat {
+    log: List<String>,
+}
+
+fn main() {}

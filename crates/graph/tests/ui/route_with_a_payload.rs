@@ -1,0 +1,9 @@
+use weftwork_graph::Routes;
+
+#[derive(Routes)]
+enum Where {
+    Tool(String),
+    End,
+}
+
+fn main() {}

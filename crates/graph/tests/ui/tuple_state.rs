@@ -1,0 +1,6 @@
+use weftwork_graph::State;
+
+#[derive(State)]
+struct Chat(String);
+
+fn main() {}
