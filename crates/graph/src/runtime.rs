@@ -2,9 +2,9 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::history::{Reader, ThreadState};
 use crate::hub::Hub;
 use crate::run::{Host, Run};
-use crate::snapshot::{Reader, Snapshot};
 use crate::worker::Heartbeat;
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
@@ -175,7 +175,7 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-    ) -> Result<Snapshot, RuntimeError> {
+    ) -> Result<ThreadState, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         Reader { store: self.store(), graph: &graph, who, thread }.newest().await
     }
@@ -189,7 +189,7 @@ impl Runtime {
         who: &Principal,
         thread: &ThreadId,
         at: CheckpointId,
-    ) -> Result<Snapshot, RuntimeError> {
+    ) -> Result<ThreadState, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         Reader { store: self.store(), graph: &graph, who, thread }.at(at).await
     }
@@ -202,7 +202,7 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-    ) -> Result<Vec<Snapshot>, RuntimeError> {
+    ) -> Result<Vec<ThreadState>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         Reader { store: self.store(), graph: &graph, who, thread }.all().await
     }

@@ -4,7 +4,9 @@ use crate::support::{Bench, completed, failed, interrupted, thread};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, Snapshot, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State, ThreadState,
+};
 use weftwork_store::Source;
 use weftwork_types::canonical::hash;
 use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
@@ -58,7 +60,7 @@ fn graph(paid: &Count) -> CompiledGraph {
         .expect("sound")
 }
 
-async fn history(bench: &Bench) -> Vec<Snapshot> {
+async fn history(bench: &Bench) -> Vec<ThreadState> {
     bench.runtime.history(&Principal::local(), &thread()).await.expect("reads")
 }
 
@@ -67,7 +69,7 @@ fn at(input: RunInput, at: CheckpointId) -> RunRequest {
     RunRequest { options, ..Bench::request(input) }
 }
 
-fn due(history: &[Snapshot], node: &str) -> Snapshot {
+fn due(history: &[ThreadState], node: &str) -> ThreadState {
     history.iter().find(|s| s.next == [node]).expect("a checkpoint where it is due").clone()
 }
 

@@ -12,7 +12,7 @@ use weftwork_types::{CheckpointId, Principal, TaskId, ThreadId};
 
 /// A thread at one of its checkpoints.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub struct ThreadState {
     /// The state, as an object of channel values; channels without a value are left out.
     pub values: serde_json::Value,
     /// The nodes that are due, in task order; one that is sent to several times stands as often.
@@ -26,12 +26,12 @@ pub struct Snapshot {
     /// What made it.
     pub source: Option<Source>,
     /// The tasks that were due, and what became of them.
-    pub tasks: Vec<TaskSnapshot>,
+    pub tasks: Vec<TaskState>,
 }
 
 /// A task that was due at a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TaskSnapshot {
+pub struct TaskState {
     /// Its id.
     pub id: TaskId,
     /// Its node.
@@ -53,18 +53,18 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// The thread as it stands: finished tasks of an open superstep have left their writes, and
     /// only the others are due.
-    pub(crate) async fn newest(&self) -> Result<Snapshot, RuntimeError> {
+    pub(crate) async fn newest(&self) -> Result<ThreadState, RuntimeError> {
         let Some(head) = self.store.head(self.who, self.thread).await? else {
             return Ok(self.empty());
         };
         let machine = self.fold(&head)?;
-        let mut snapshot = self.snapshot(&machine, head.steps.last())?;
+        let mut state = self.state(&machine, head.steps.last())?;
         let mut finished = BTreeMap::new();
         for row in &head.pending {
             let task: TaskRecord = record::read(machine.step() + 1, &row.body)?;
             finished.insert(row.task, task.left);
         }
-        self.add_interrupts(&mut snapshot).await?;
+        self.add_interrupts(&mut state).await?;
         let mut ahead = machine;
         let mut done = Vec::new();
         for task in ahead.tasks() {
@@ -73,9 +73,9 @@ impl Reader<'_> {
             }
         }
         let ids: BTreeSet<TaskId> = done.iter().map(|(task, _)| task.id).collect();
-        let open = snapshot.tasks.iter().filter(|task| !ids.contains(&task.id));
-        snapshot.next = open.map(|task| task.node.clone()).collect();
-        for task in &mut snapshot.tasks {
+        let open = state.tasks.iter().filter(|task| !ids.contains(&task.id));
+        state.next = open.map(|task| task.node.clone()).collect();
+        for task in &mut state.tasks {
             let output = done.iter().find(|(of, _)| of.id == task.id);
             if let Some((_, output)) = output {
                 task.left = Some(ahead.plan().task_record(&task.node, output)?.left);
@@ -83,24 +83,24 @@ impl Reader<'_> {
         }
         if !done.is_empty() {
             ahead.close(done)?;
-            snapshot.values = ahead.plan().to_json(ahead.slots())?;
+            state.values = ahead.plan().to_json(ahead.slots())?;
         }
-        Ok(snapshot)
+        Ok(state)
     }
 
     /// One checkpoint as it was when its tasks were due, and what became of them.
-    pub(crate) async fn at(&self, id: CheckpointId) -> Result<Snapshot, RuntimeError> {
+    pub(crate) async fn at(&self, id: CheckpointId) -> Result<ThreadState, RuntimeError> {
         let all = self.all().await?;
-        let found = all.into_iter().find(|snapshot| snapshot.checkpoint == Some(id));
+        let found = all.into_iter().find(|state| state.checkpoint == Some(id));
         found.ok_or_else(|| weftwork_store::rule::no_checkpoint(id).into())
     }
 
     /// All checkpoints on all branches, newest first.
-    pub(crate) async fn all(&self) -> Result<Vec<Snapshot>, RuntimeError> {
+    pub(crate) async fn all(&self) -> Result<Vec<ThreadState>, RuntimeError> {
         let rows = self.store.checkpoints(self.who, self.thread, None, usize::MAX).await?;
         let mut machines: BTreeMap<CheckpointId, Machine> = BTreeMap::new();
         let mut left: BTreeMap<CheckpointId, Vec<Left>> = BTreeMap::new();
-        let mut snapshots = Vec::with_capacity(rows.len());
+        let mut states = Vec::with_capacity(rows.len());
         for row in rows.iter().rev() {
             let parent = row.parent.and_then(|parent| machines.get(&parent).cloned());
             let mut machine = parent.unwrap_or_else(|| Machine::new(Arc::clone(self.graph.plan())));
@@ -109,22 +109,22 @@ impl Reader<'_> {
                 left.insert(parent, step.tasks.iter().map(|task| task.left.clone()).collect());
             }
             machine.restore(row.id, row.step, step)?;
-            snapshots.push(self.snapshot(&machine, Some(row))?);
+            states.push(self.state(&machine, Some(row))?);
             machines.insert(row.id, machine);
         }
-        for snapshot in &mut snapshots {
-            let done = snapshot.checkpoint.and_then(|id| left.remove(&id)).unwrap_or_default();
-            for (task, left) in snapshot.tasks.iter_mut().zip(done) {
+        for state in &mut states {
+            let done = state.checkpoint.and_then(|id| left.remove(&id)).unwrap_or_default();
+            for (task, left) in state.tasks.iter_mut().zip(done) {
                 task.left = Some(left);
             }
-            self.add_interrupts(snapshot).await?;
+            self.add_interrupts(state).await?;
         }
-        snapshots.reverse();
-        Ok(snapshots)
+        states.reverse();
+        Ok(states)
     }
 
-    fn empty(&self) -> Snapshot {
-        Snapshot {
+    fn empty(&self) -> ThreadState {
+        ThreadState {
             values: serde_json::json!({}),
             next: Vec::new(),
             checkpoint: None,
@@ -143,20 +143,20 @@ impl Reader<'_> {
         Ok(machine)
     }
 
-    fn snapshot(&self, machine: &Machine, row: Option<&StepRow>) -> Result<Snapshot, RuntimeError> {
+    fn state(&self, machine: &Machine, row: Option<&StepRow>) -> Result<ThreadState, RuntimeError> {
         let plan = machine.plan();
         let name = |task: &Task| plan.node_name(task.node).to_owned();
         let tasks: Vec<_> = machine
             .tasks()
             .iter()
-            .map(|task| TaskSnapshot {
+            .map(|task| TaskState {
                 id: task.id,
                 node: name(task),
                 left: None,
                 interrupts: Vec::new(),
             })
             .collect();
-        Ok(Snapshot {
+        Ok(ThreadState {
             values: plan.to_json(machine.slots())?,
             next: tasks.iter().map(|task| task.node.clone()).collect(),
             checkpoint: machine.head(),
@@ -167,12 +167,12 @@ impl Reader<'_> {
         })
     }
 
-    async fn add_interrupts(&self, snapshot: &mut Snapshot) -> Result<(), RuntimeError> {
-        if snapshot.tasks.is_empty() {
+    async fn add_interrupts(&self, state: &mut ThreadState) -> Result<(), RuntimeError> {
+        if state.tasks.is_empty() {
             return Ok(());
         }
         let rows: Vec<InterruptRow> = self.store.interrupts(self.who, self.thread).await?;
-        for task in &mut snapshot.tasks {
+        for task in &mut state.tasks {
             let asked = rows.iter().filter(|row| row.interrupt.task == task.id);
             task.interrupts = asked.map(|row| row.interrupt.clone()).collect();
         }
