@@ -5,11 +5,11 @@
 //! values that their channel stores whole are kept beside them.
 
 use crate::board::{Board, Trigger};
-use crate::channel::Persist;
+use crate::channel::{MessageWrite, Messages, Persist};
 use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::machine::{Closed, Machine};
-use crate::plan::{ChannelPlan, NodeIdx, Plan, TriggerIdx};
+use crate::plan::{ChannelIdx, ChannelPlan, NodeIdx, Plan, TriggerIdx};
 use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::{Slots, Value, Write};
 use serde::{Deserialize, Serialize};
@@ -245,6 +245,25 @@ impl Plan {
         }
         let goto = output.goto.iter().map(StoredGoto::from).collect();
         Ok(Left { writes, goto })
+    }
+
+    /// The changes to a conversation that a JSON write stands for; none when the channel is not
+    /// one of messages.
+    ///
+    /// # Errors
+    /// [`EngineError::BadWrite`] when the write is none.
+    pub fn message_writes(
+        &self,
+        channel: ChannelIdx,
+        json: &serde_json::Value,
+    ) -> Result<Vec<MessageWrite>, EngineError> {
+        let found = self.channels.get(channel.0).filter(|c| c.channel.kind() == Messages::KIND);
+        let Some(channel) = found else { return Ok(Vec::new()) };
+        MessageWrite::read(json).map_err(|reason| EngineError::BadWrite {
+            channel: channel.name.clone(),
+            by: "a stored task".to_owned(),
+            reason,
+        })
     }
 
     /// A task's output from what was stored of it.

@@ -13,6 +13,10 @@ use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallContext, Clock};
 use weftwork_types::{InterruptId, MessageId, TaskId, ThreadId};
 
+/// The number of an error handler's first question and message: none of them is one of its node's,
+/// whose answers it must not take.
+const HANDLER_FIRST: u32 = 1 << 31;
+
 /// The run as a node sees it: its way to the outside, to the person, and to those who watch.
 ///
 /// Nodes reach models and tools only with [`Ctx::calls`]; they open no socket and no file.
@@ -138,6 +142,11 @@ impl Ctx {
     /// As [`ask`](Self::ask).
     pub fn interrupt(&self, value: serde_json::Value) -> Result<serde_json::Value, NodeError> {
         self.ask(Ask::Value { value }, None).map(|answer| answer.value)
+    }
+
+    /// Where the counts of questions and messages start.
+    pub(crate) fn first_index(failure: Option<&Fault>) -> AtomicU32 {
+        AtomicU32::new(if failure.is_some() { HANDLER_FIRST } else { 0 })
     }
 
     pub(crate) fn deps(&self) -> &DepMap {

@@ -19,6 +19,8 @@ pub(crate) struct Hub {
 struct State {
     queue: VecDeque<AiEvent>,
     watchers: Vec<mpsc::UnboundedSender<RunEvent>>,
+    /// Whether the last event was told; whoever still emits then is not heard.
+    over: bool,
 }
 
 impl Hub {
@@ -50,9 +52,11 @@ impl Hub {
         self.lock().queue.iter().filter(|e| e.is_durable()).cloned().collect()
     }
 
-    /// Tells that the first `count` waiting events are on disk from `first_seq` on.
-    pub(crate) fn committed(&self, first_seq: u64, count: usize) {
+    /// Tells that the first `count` waiting events are on disk from `first_seq` on, and after them
+    /// those of the commit itself. After a `done` nothing more is told.
+    pub(crate) fn committed(&self, first_seq: u64, count: usize, own: Vec<AiEvent>) {
         let mut state = self.lock();
+        let own_seqs = first_seq + count as u64..;
         let mut seqs = (first_seq..).take(count);
         while let Some(event) = state.queue.pop_front() {
             if !event.is_durable() {
@@ -67,15 +71,25 @@ impl Hub {
                 }
             }
         }
+        let mut over = false;
+        for (seq, event) in own_seqs.zip(own) {
+            over |= matches!(event, AiEvent::Done { .. });
+            state.tell(RunEvent { seq: Some(seq), event });
+        }
+        if over {
+            state.end();
+        }
     }
 
-    /// Tells everything that still waits, without sequence numbers, when the log is out of reach.
+    /// Tells everything that still waits and then `last`, without sequence numbers, when the log
+    /// is out of reach.
     pub(crate) fn give_up(&self, last: AiEvent) {
         let mut state = self.lock();
         state.queue.push_back(last);
         while let Some(event) = state.queue.pop_front() {
             state.tell(RunEvent { seq: None, event });
         }
+        state.end();
     }
 }
 
@@ -83,11 +97,21 @@ impl State {
     fn tell(&mut self, event: RunEvent) {
         self.watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
     }
+
+    /// Ends the streams of all watchers, even when a node's context outlives the run.
+    fn end(&mut self) {
+        self.over = true;
+        self.queue.clear();
+        self.watchers.clear();
+    }
 }
 
 impl Emit for Hub {
     fn emit(&self, event: AiEvent) {
         let mut state = self.lock();
+        if state.over {
+            return;
+        }
         if event.is_durable() || !state.queue.is_empty() {
             let durable = event.is_durable();
             state.queue.push_back(event);
@@ -125,7 +149,7 @@ mod tests {
         hub.emit(custom(2));
         assert!(watcher.try_recv().is_err(), "nothing overtakes what is not yet on disk");
         assert_eq!(hub.uncommitted(), vec![custom(1), custom(2)]);
-        hub.committed(7, 1);
+        hub.committed(7, 1, Vec::new());
         let told: Vec<_> = std::iter::from_fn(|| watcher.try_recv().ok()).collect();
         assert_eq!(
             told,
@@ -134,7 +158,12 @@ mod tests {
                 RunEvent { seq: None, event: delta("b") },
             ]
         );
-        hub.committed(8, 1);
+        let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Failed };
+        hub.committed(8, 1, vec![done.clone()]);
         assert_eq!(watcher.try_recv().expect("committed").seq, Some(8));
+        let last = watcher.try_recv().expect("of the commit itself");
+        assert_eq!(last, RunEvent { seq: Some(9), event: done });
+        hub.emit(delta("late"));
+        assert_eq!(watcher.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
     }
 }

@@ -272,10 +272,23 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let host = Arc::clone(&self.0.host);
         let worker = self.0.heartbeat.id();
-        let (claim, row) = host.store.claim(&who, &row.new.at, worker, host.clock.now()).await?;
-        let (cancel_by, cancel) = watch::channel(row.cancel_requested);
-        let at = claim.at.clone();
-        self.running().insert(at.run.clone(), cancel_by);
+        let at = row.new.at;
+        // Before the claim: who cancels after it must find the run here.
+        let (cancel, new) = {
+            let mut running = self.running();
+            let new = !running.contains_key(&at.run);
+            let cancel = running.entry(at.run.clone()).or_insert_with(|| watch::channel(false).0);
+            (cancel.clone(), new)
+        };
+        let claimed = host.store.claim(&who, &at, worker, host.clock.now()).await;
+        let (claim, row) = claimed.inspect_err(|_| {
+            if new {
+                self.running().remove(&at.run);
+            }
+        })?;
+        if row.cancel_requested {
+            cancel.send_replace(true);
+        }
         let hub = Arc::new(Hub::default());
         let events = hub.watch();
         let (ended, outcome) = oneshot::channel();
@@ -283,10 +296,13 @@ impl Runtime {
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
-            let outcome = run.drive().await;
+            let (outcome, unrecorded) = run.drive().await;
             this.running().remove(&id);
             // Nobody may be left to hear it.
             ended.send(outcome).unwrap_or_default();
+            if let Some(unrecorded) = unrecorded {
+                unrecorded.record().await;
+            }
         });
         Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
     }

@@ -29,7 +29,16 @@ impl From<Message> for MessageWrite {
     }
 }
 
+impl MessageWrite {
+    /// The changes that a JSON write of the channel [`Messages`] stands for: one, or a list.
+    pub(crate) fn read(json: &serde_json::Value) -> Result<Vec<Self>, String> {
+        if json.is_array() { from_json(json) } else { from_json(json).map(|one| vec![one]) }
+    }
+}
+
 impl Messages {
+    pub(crate) const KIND: &str = "messages";
+
     fn put(list: &mut List<Message>, message: Message) {
         // From the end: what is replaced is nearly always recent.
         let known = list.iter().rev().position(|m| m.id == message.id);
@@ -59,7 +68,7 @@ impl Messages {
 
 impl Channel for Messages {
     fn kind(&self) -> &'static str {
-        "messages"
+        Self::KIND
     }
 
     fn persist(&self) -> Persist {
@@ -81,12 +90,8 @@ impl Channel for Messages {
             let decoded;
             let changes = match write {
                 Write::Typed(changes) => typed::<Vec<MessageWrite>>(changes).map_err(bad)?,
-                Write::Json(json @ serde_json::Value::Array(_)) => {
-                    decoded = from_json::<Vec<MessageWrite>>(json).map_err(bad)?;
-                    &decoded
-                }
                 Write::Json(json) | Write::Overwrite(json) => {
-                    decoded = vec![from_json::<MessageWrite>(json).map_err(bad)?];
+                    decoded = MessageWrite::read(json).map_err(bad)?;
                     &decoded
                 }
             };

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_engine::task::{Arg, TaskPath};
@@ -183,6 +183,8 @@ impl Attempts {
             node: self.name.clone(),
             step: self.step,
             attempt,
+            asked: Ctx::first_index(failure.as_ref()),
+            messages: Ctx::first_index(failure.as_ref()),
             failure,
             beat,
             calls: CallContext {
@@ -198,8 +200,6 @@ impl Attempts {
             },
             answers: Arc::clone(&self.answers),
             deps: Arc::clone(&self.deps),
-            asked: AtomicU32::new(0),
-            messages: AtomicU32::new(0),
             open: Mutex::default(),
         }))
     }

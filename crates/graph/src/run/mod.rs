@@ -13,8 +13,11 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::hub::Hub;
 pub(crate) use attempt::millis;
+pub(crate) use commit::Unrecorded;
+use futures_util::FutureExt;
 use load::{Finished, Loaded};
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use step::StepEnd;
 use tokio::sync::watch;
@@ -47,7 +50,7 @@ pub(crate) struct Run {
     pub(crate) claim: Claim,
     pub(crate) row: RunRow,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) cancel: watch::Receiver<bool>,
+    pub(crate) cancel: watch::Sender<bool>,
 }
 
 /// A run with its thread's state.
@@ -71,27 +74,25 @@ enum Begun {
 }
 
 impl Run {
-    /// Takes the run to its end.
-    pub(crate) async fn drive(self) -> RunFinal {
+    /// Takes the run to its end; says so when the store did not take the end.
+    pub(crate) async fn drive(self) -> (RunFinal, Option<Unrecorded>) {
         let (host, hub) = (Arc::clone(&self.host), Arc::clone(&self.hub));
         let (who, claim) = (self.who.clone(), self.claim.clone());
-        let ended = match self.go().await {
-            Ok(outcome) => return outcome,
+        // Types of users are written, read and dropped outside of nodes too, and may panic there.
+        let went = AssertUnwindSafe(self.go()).catch_unwind().await;
+        let ended = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
+            Ok(outcome) => return (outcome, None),
             Err(error) => error,
         };
         let outcome = RunFinal::Failed { fault: ended.fault() };
         tracing::warn!(run = %claim.at.run, thread = %claim.at.thread, error = %ended, "run failed");
-        let last = AiEvent::Done { outcome: outcome.status() };
-        // A store that is out of reach leaves the run open in it, to be taken up again.
-        if !matches!(ended, RuntimeError::Store(_)) {
-            let finish = commit::Finish { host: &host, hub: &hub, who: &who, claim: &claim };
-            match finish.failed(outcome.clone()).await {
-                Ok(()) => return outcome,
-                Err(error) => tracing::warn!(%error, "cannot record the end of the run"),
-            }
-        }
-        hub.give_up(last);
-        outcome
+        let finish = commit::Finish { host: &host, hub: &hub, who: &who, claim: &claim };
+        let Err(error) = finish.failed(outcome.clone()).await else { return (outcome, None) };
+        tracing::warn!(%error, run = %claim.at.run, "cannot record the end of the run");
+        hub.give_up(AiEvent::Done { outcome: outcome.status() });
+        let again = error.is_retriable();
+        let unrecorded = Unrecorded { host, who, claim, outcome: outcome.clone() };
+        (outcome, again.then_some(unrecorded))
     }
 
     async fn go(self) -> Result<RunFinal, RuntimeError> {
@@ -194,8 +195,13 @@ impl Going {
         let limit = self.run.row.new.options.step_limit.unwrap_or(self.run.graph.step_limit());
         let mut taken = 0;
         loop {
+            // A run whose nodes never wait must not keep its thread from everybody else.
+            tokio::task::consume_budget().await;
             if self.machine.is_done() {
                 return self.finish(RunFinal::Completed { output: self.output()? }).await;
+            }
+            if *self.run.cancel.borrow() {
+                return self.finish(RunFinal::Cancelled).await;
             }
             if taken == limit {
                 return self.finish(RunFinal::LimitReached { step_limit: limit }).await;
@@ -219,10 +225,18 @@ impl Going {
 
 /// A fault of a node that panicked.
 pub(crate) fn panicked(node: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|s| (*s).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned());
+    let text = text_of(panic);
     Fault::new(crate::error::NODE_PANICKED, format!("node `{node}` panicked: {text}"))
+}
+
+/// A panic of the run's types where no node runs: a value that is written, read or dropped.
+fn out_of_node(panic: &(dyn std::any::Any + Send)) -> RuntimeError {
+    let text = format!("a type of the graph panicked between its nodes: {}", text_of(panic));
+    RuntimeError::Node(Fault::new(crate::error::NODE_PANICKED, text))
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_owned())
 }

@@ -15,7 +15,6 @@ use weftwork_store::Commit;
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::Emit;
 use weftwork_types::run::RunFinal;
 
 /// How a superstep ended.
@@ -41,19 +40,22 @@ type Running = FuturesUnordered<BoxFuture<'static, (usize, TaskEnd)>>;
 impl Going {
     pub(super) async fn superstep(&mut self) -> Result<StepEnd, RuntimeError> {
         let (mut open, mut running) = self.plan_and_start();
-        let mut cancel = self.run.cancel.clone();
+        let mut cancel = self.run.cancel.subscribe();
         let cancelled = loop {
             while let Some(Some((index, end))) = running.next().now_or_never() {
-                self.settle(&mut open, index, end)?;
+                self.settle(&mut open, index, end);
             }
             if open.failed.is_some() || running.is_empty() {
                 break false;
             }
-            self.flush(&mut open).await?;
+            self.flush_beside(&mut open, &mut running).await?;
+            if open.failed.is_some() || running.is_empty() {
+                break false;
+            }
             tokio::select! {
                 biased;
                 _ = cancel.wait_for(|cancelled| *cancelled) => break true,
-                Some((index, end)) = running.next() => self.settle(&mut open, index, end)?,
+                Some((index, end)) = running.next() => self.settle(&mut open, index, end),
                 () = self.run.hub.durable_arrived() => {}
             }
         };
@@ -118,8 +120,8 @@ impl Going {
     }
 
     /// Takes up how a task ended; a finished one is asked where it goes on.
-    fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) -> Result<(), RuntimeError> {
-        let Some(task) = open.tasks.get_mut(index) else { return Ok(()) };
+    fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) {
+        let Some(task) = open.tasks.get_mut(index) else { return };
         match end.resolved(self.machine.plan()) {
             TaskEnd::Handled(output) => {
                 task.path = TaskPath::Handled;
@@ -136,11 +138,9 @@ impl Going {
                     open.unsaved.push((task.clone(), node, output.clone()));
                     open.done.insert(index, output);
                 }
-                Err(RuntimeError::Node(fault)) => open.failed = Some(fault),
-                Err(other) => return Err(other),
+                Err(error) => open.failed = open.failed.take().or(Some(error.fault())),
             },
         }
-        Ok(())
     }
 
     /// Where the routes of a node lead after this output.
@@ -159,12 +159,28 @@ impl Going {
         Ok(goto)
     }
 
+    /// Flushes while the tasks go on. They must: a task may hold the store's only connection.
+    async fn flush_beside(
+        &self,
+        open: &mut Open,
+        running: &mut Running,
+    ) -> Result<(), RuntimeError> {
+        let unsaved = std::mem::take(&mut open.unsaved);
+        let mut flushed = std::pin::pin!(self.flush(&unsaved));
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut flushed => return done,
+                Some((index, end)) = running.next() => self.settle(open, index, end),
+            }
+        }
+    }
+
     /// While a superstep is open, puts on disk what is worth keeping: outputs of finished tasks,
     /// and events that watchers wait for.
-    async fn flush(&self, open: &mut Open) -> Result<(), RuntimeError> {
-        let unsaved = std::mem::take(&mut open.unsaved);
+    async fn flush(&self, unsaved: &[(Task, String, TaskOutput)]) -> Result<(), RuntimeError> {
         if !unsaved.is_empty() {
-            self.commit_writes(&unsaved).await
+            self.commit_writes(unsaved).await
         } else if !self.run.hub.uncommitted().is_empty() {
             self.commit(Commit::default()).await
         } else {
@@ -196,11 +212,7 @@ impl Going {
             .filter_map(|(index, task)| Some((task, open.done.remove(&index)?)))
             .collect();
         drop(open.unsaved);
-        let plan = self.machine.plan();
-        let nodes = done.iter().map(|(t, _)| plan.node_name(t.node).to_owned()).collect();
-        let closed = self.machine.close(done)?;
-        self.run.hub.emit(weftwork_types::event::AiEvent::Step { step: closed.step, nodes });
-        Ok(StepEnd::Closed(closed))
+        Ok(StepEnd::Closed(self.machine.close(done)?))
     }
 }
 

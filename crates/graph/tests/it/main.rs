@@ -2,7 +2,9 @@
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod attempts;
+mod ends;
 mod faults;
+mod faulty;
 mod pause;
 mod supersteps;
 mod support;

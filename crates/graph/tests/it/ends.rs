@@ -1,0 +1,368 @@
+//! How runs end, whatever fails: one `done`, a free thread, and nothing told that is not so.
+
+use crate::faulty::Faulty;
+use crate::support::{Bench, check_stream, completed, failed, interrupted, thread};
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Failure, Graph, List, Next, NodeError, NodeResult, START, State,
+};
+use weftwork_store::memory::MemoryStore;
+use weftwork_store::{NewRun, Store};
+use weftwork_testkit::ManualClock;
+use weftwork_types::caller::Caller;
+use weftwork_types::canonical::hash;
+use weftwork_types::event::AiEvent;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
+use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, MessageId, Principal, RunId};
+
+#[derive(State)]
+struct Log {
+    #[channel(append)]
+    log: List<String>,
+}
+
+type Count = Arc<AtomicU32>;
+
+fn say(text: impl Into<String>) -> LogUpdate {
+    LogUpdate::new().log([text.into()])
+}
+
+fn chain() -> CompiledGraph {
+    Graph::<Log>::new("chain")
+        .node("a", async |_: State<Log>| say("a"))
+        .edge(START, "a")
+        .build()
+        .expect("sound")
+}
+
+fn asking() -> CompiledGraph {
+    Graph::<Log>::new("asking")
+        .node("ask", async |ctx: Ctx| -> NodeResult<LogUpdate> {
+            Ok(say(ctx.interrupt(json!("go on?"))?.to_string()))
+        })
+        .edge(START, "ask")
+        .build()
+        .expect("sound")
+}
+
+fn start() -> RunInput {
+    RunInput::Start { input: json!({}) }
+}
+
+#[tokio::test]
+async fn a_run_from_a_checkpoint_that_is_not_there_ends_and_frees_the_thread() {
+    let bench = Bench::new(chain()).await;
+    completed(bench.start(json!({})).await);
+    let mut request = Bench::request(RunInput::Continue);
+    request.options.at = Some(CheckpointId(7));
+    let (events, outcome) = bench.run(request).await;
+    check_stream(&events);
+    assert_eq!(failed(outcome).0, "W0201");
+    assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["a", "a"]));
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Mine;
+
+impl Serialize for Mine {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("cannot be written")
+    }
+}
+
+#[derive(State)]
+struct Minefield {
+    mine: Mine,
+}
+
+#[tokio::test]
+async fn a_value_that_panics_when_it_is_stored_ends_its_run_and_frees_the_thread() {
+    let graph = Graph::<Minefield>::new("mine")
+        .node("lay", async |_: State<Minefield>| MinefieldUpdate::new().mine(Mine))
+        .edge(START, "lay")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    for _ in 0..2 {
+        let (events, outcome) = bench.run(Bench::request(start())).await;
+        check_stream(&events);
+        let (code, message) = failed(outcome);
+        assert_eq!(code, "W0110");
+        assert!(message.contains("cannot be written"), "{message}");
+        let told = events.iter().any(|e| matches!(e.event, AiEvent::Step { .. }));
+        assert!(!told, "no step was committed");
+    }
+}
+
+#[tokio::test]
+async fn input_that_is_refused_leaves_open_questions_open() {
+    let bench = Bench::new(asking()).await;
+    let open = interrupted(bench.start(json!({})).await);
+    assert_eq!(failed(bench.start(json!({"lag": 1})).await).0, "W0105");
+    let output = completed(bench.resume([(open[0], json!("yes"))].into()).await);
+    assert_eq!(output["log"], json!(["\"yes\""]));
+}
+
+#[tokio::test]
+async fn a_limit_of_no_steps_leaves_open_questions_open() {
+    let bench = Bench::new(asking()).await;
+    let open = interrupted(bench.start(json!({})).await);
+    let mut request = Bench::request(RunInput::Continue);
+    request.options.step_limit = Some(0);
+    assert_eq!(bench.run(request).await.1, RunFinal::LimitReached { step_limit: 0 });
+    completed(bench.resume([(open[0], json!("yes"))].into()).await);
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_is_not_told_and_gives_one_done() {
+    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let bench = Bench::on(store.clone(), chain()).await;
+    store.refuse(|commit| matches!(commit.finish, Some(RunFinal::Completed { .. })));
+    let (events, outcome) = bench.run(Bench::request(start())).await;
+    check_stream(&events);
+    assert_eq!(failed(outcome).0, "W0207");
+    let id = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(id.status, RunStatus::Failed, "the end is on record once the store takes it");
+
+    store.refuse(|commit| !commit.steps.is_empty());
+    let (events, outcome) = bench.run(Bench::request(start())).await;
+    check_stream(&events);
+    assert_eq!(failed(outcome).0, "W0207");
+    assert!(!events.iter().any(|e| matches!(e.event, AiEvent::Step { .. })));
+}
+
+#[tokio::test]
+async fn a_store_that_was_full_for_a_while_does_not_keep_the_thread_busy() {
+    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
+    let refused = Count::default();
+    let count = Arc::clone(&refused);
+    store.refuse(move |_| count.fetch_add(1, Ordering::SeqCst) < 5);
+    let (events, outcome) = bench.run(Bench::request(start())).await;
+    let done = events.iter().filter(|e| matches!(e.event, AiEvent::Done { .. })).count();
+    assert_eq!((done, failed(outcome).0.as_str()), (1, "W0207"));
+    let status = async || {
+        let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
+        row.status
+    };
+    for _ in 0..1_000 {
+        if status().await.is_final() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(status().await, RunStatus::Failed);
+    assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["a"]));
+}
+
+#[tokio::test]
+async fn the_stream_ends_with_done_even_when_somebody_keeps_the_context() {
+    let kept: Arc<Mutex<Option<Ctx>>> = Arc::default();
+    let graph = Graph::<Log>::new("keeps")
+        .with(Arc::clone(&kept))
+        .node("keep", async |ctx: Ctx, kept: Deps<Arc<Mutex<Option<Ctx>>>>| {
+            *kept.lock().expect("not poisoned") = Some(ctx);
+        })
+        .edge(START, "keep")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    let mut handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
+    completed(handle.outcome.await);
+    kept.lock().expect("not poisoned").as_ref().expect("kept").emit(json!("late"));
+    let mut events = Vec::new();
+    while let Some(Some(event)) = futures_util::FutureExt::now_or_never(handle.events.next()) {
+        events.push(event);
+    }
+    check_stream(&events);
+    let end = futures_util::FutureExt::now_or_never(handle.events.next());
+    assert!(matches!(end, Some(None)), "the stream is over");
+}
+
+#[tokio::test]
+async fn a_handlers_question_is_its_own_and_not_answered_by_the_answer_its_node_got() {
+    async fn fails(ctx: Ctx) -> NodeResult<LogUpdate> {
+        ctx.interrupt(json!("send the letter?"))?;
+        Err(NodeError::message("no paper"))
+    }
+    async fn rescue(Failure(_): Failure, ctx: Ctx) -> NodeResult<LogUpdate> {
+        Ok(say(format!("burn the house: {}", ctx.interrupt(json!("burn the house?"))?)))
+    }
+    let graph = Graph::<Log>::new("handler")
+        .node("fails", fails)
+        .on_error("fails", rescue)
+        .edge(START, "fails")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    let first = interrupted(bench.start(json!({})).await);
+    let second = interrupted(bench.resume([(first[0], json!("yes"))].into()).await);
+    assert_ne!(first, second);
+    let output = completed(bench.resume([(second[0], json!("no"))].into()).await);
+    assert_eq!(output["log"], json!(["burn the house: \"no\""]));
+}
+
+fn endless(runs: &Count) -> CompiledGraph {
+    Graph::<Log>::new("endless")
+        .with(Arc::clone(runs))
+        .node("again", async |runs: Deps<Count>| {
+            runs.fetch_add(1, Ordering::SeqCst);
+        })
+        .edge(START, "again")
+        .edge("again", "again")
+        .step_limit(20_000)
+        .build()
+        .expect("sound")
+}
+
+#[tokio::test]
+async fn a_loop_of_nodes_that_never_wait_lets_others_work_and_can_be_cancelled() {
+    let bench = Bench::new(endless(&Count::default())).await;
+    let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
+    tokio::task::yield_now().await;
+    bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
+    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+}
+
+#[tokio::test]
+async fn a_run_that_another_process_cancels_stops_at_its_next_commit() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (runs, other) = (Count::default(), Count::default());
+    let bench = Bench::on(Arc::clone(&store), endless(&runs)).await;
+    let elsewhere = Bench::on(store, endless(&other)).await;
+    let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
+    elsewhere.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
+    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+}
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_before_a_worker_had_it_runs_no_node() {
+    let runs = Count::default();
+    let bench = Bench::new(endless(&runs)).await;
+    let who = Principal::local();
+    let at = RunRef { thread: thread(), run: RunId::new("r").expect("valid id") };
+    let run = NewRun {
+        at: at.clone(),
+        graph: "test:graph".to_owned(),
+        caller: Caller::local("request").expect("valid id"),
+        input: start(),
+        options: RunOptions::default(),
+        created_at: weftwork_types::Timestamp(1),
+    };
+    bench.store.create_run(&who, run, [].into()).await.expect("a run");
+    bench.runtime.cancel(&who, &at).await.expect("it is there");
+    let handle = bench.runtime.take_over(&who, &at).await.expect("nobody has it");
+    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+async fn call(ctx: Ctx) -> NodeResult<LogUpdate> {
+    ctx.emit(json!("before"));
+    let intent = Intent {
+        kind: CallKind::Once,
+        name: "call".to_owned(),
+        input: hash(&json!(1)),
+        call_id: None,
+        effect: Effect::ReadOnly,
+        attempts: Attempts::Each,
+    };
+    if let Opened::New { key } = ctx.calls().journal.open(intent).await? {
+        ctx.calls().journal.settle(key, CallResult { value: json!(1) }).await?;
+    }
+    Ok(say("called"))
+}
+
+/// Time stands still while anything can go on: a deadlock ends at the limit, at once.
+#[tokio::test(start_paused = true)]
+async fn calls_of_tasks_and_commits_of_the_run_can_share_one_connection() {
+    let graph = Graph::<Log>::new("calls")
+        .node("a", call)
+        .node("b", call)
+        .node("c", call)
+        .edge(START, "a")
+        .edge(START, "b")
+        .edge(START, "c")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(Faulty::new(Arc::new(MemoryStore::new())), graph).await;
+    let limit = std::time::Duration::from_secs(60);
+    let outcome = tokio::time::timeout(limit, bench.start(json!({}))).await;
+    completed(outcome.expect("no deadlock"));
+}
+
+#[tokio::test]
+async fn a_route_that_cannot_see_its_state_keeps_what_siblings_finished() {
+    let runs = Count::default();
+    let graph = Graph::<Log>::new("preview")
+        .with(Arc::clone(&runs))
+        .node("good", async |runs: Deps<Count>| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            say("good")
+        })
+        .node("odd", async |_: State<Log>| Odd)
+        .edge(START, "good")
+        .edge(START, "odd")
+        .route_to("odd", ["good"], |_: State<Log>| Next::End)
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    assert_eq!(failed(bench.start(json!({})).await).0, "W0103");
+    assert_eq!(failed(bench.proceed().await).0, "W0103");
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "the finished sibling is not run again");
+}
+
+/// A write that the channel `log` cannot take.
+struct Odd;
+
+impl weftwork_graph::IntoOutput for Odd {
+    fn into_output(self) -> NodeResult<weftwork_engine::TaskOutput> {
+        let write = weftwork_engine::Write::Json(json!({"odd": true}));
+        let writes = vec![(weftwork_engine::ChannelIdx(0), write)];
+        Ok(weftwork_engine::TaskOutput { writes, ..Default::default() })
+    }
+}
+
+fn message(id: &str) -> Message {
+    Message::text(MessageId::new(id).expect("valid id"), Role::Assistant, id)
+}
+
+#[derive(State)]
+struct Talk {
+    #[channel(messages)]
+    messages: List<Message>,
+}
+
+#[tokio::test]
+async fn a_message_of_a_task_that_finished_before_the_pause_is_told_when_its_step_closes() {
+    let graph = Graph::<Talk>::new("talk")
+        .node("ask", async |ctx: Ctx| -> NodeResult<TalkUpdate> {
+            ctx.interrupt(json!("go on?"))?;
+            Ok(TalkUpdate::new().messages([message("asked")]))
+        })
+        .node("beside", async |_: State<Talk>| TalkUpdate::new().messages([message("beside")]))
+        .edge(START, "ask")
+        .edge(START, "beside")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    let open = interrupted(bench.start(json!({})).await);
+    let answers = [(open[0], json!("yes"))].into();
+    let (events, outcome) = bench.run(Bench::request(RunInput::Resume { answers })).await;
+    completed(outcome);
+    let told: Vec<_> = events
+        .iter()
+        .filter_map(|e| match &e.event {
+            AiEvent::MessageFinal { message } => Some(message.id.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["asked", "beside"]);
+}

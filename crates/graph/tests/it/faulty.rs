@@ -1,0 +1,251 @@
+//! A store that refuses commits when it is told to, and that has one connection.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use weftwork_store::table::Result;
+use weftwork_store::*;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{CallKey, CallRecord, CallResult};
+use weftwork_types::run::RunRef;
+use weftwork_types::{
+    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+};
+
+type Refuses = dyn Fn(&Commit) -> bool + Send + Sync;
+
+/// Passes everything on, except the commits it refuses as a full disk does.
+pub(crate) struct Faulty {
+    inner: Arc<dyn Store>,
+    refuses: Mutex<Arc<Refuses>>,
+    connection: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        let refuses: Arc<Refuses> = Arc::new(|_| false);
+        Arc::new(Self { inner, refuses: Mutex::new(refuses), connection: Default::default() })
+    }
+
+    pub(crate) fn refuse(&self, refuses: impl Fn(&Commit) -> bool + Send + Sync + 'static) {
+        *self.refuses.lock().expect("not poisoned") = Arc::new(refuses);
+    }
+
+    /// Waits for the connection and keeps it while the others get their turn.
+    async fn connected(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let connection = self.connection.lock().await;
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        connection
+    }
+}
+
+impl ReadThreads for Faulty {
+    fn thread<'a>(
+        &'a self,
+        w: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        self.inner.thread(w, id)
+    }
+    fn threads<'a>(
+        &'a self,
+        w: &'a Principal,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
+        self.inner.threads(w, offset, limit)
+    }
+}
+
+impl WriteThreads for Faulty {
+    fn delete_thread<'a>(
+        &'a self,
+        w: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.delete_thread(w, id)
+    }
+}
+
+impl ReadRuns for Faulty {
+    fn run<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
+        self.inner.run(w, at)
+    }
+    fn runs<'a>(&'a self, w: &'a Principal, t: &'a ThreadId) -> BoxFuture<'a, Result<Vec<RunRow>>> {
+        self.inner.runs(w, t)
+    }
+    fn orphans(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.inner.orphans(now, limit)
+    }
+}
+
+impl WriteRuns for Faulty {
+    fn create_run<'a>(
+        &'a self,
+        w: &'a Principal,
+        run: NewRun,
+        answers: BTreeMap<InterruptId, Answer>,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        self.inner.create_run(w, run, answers)
+    }
+    fn claim<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a RunRef,
+        worker: &'a WorkerId,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
+        self.inner.claim(w, at, worker, now)
+    }
+    fn commit<'a>(
+        &'a self,
+        w: &'a Principal,
+        claim: &'a Claim,
+        commit: Commit,
+    ) -> BoxFuture<'a, Result<Committed>> {
+        Box::pin(async move {
+            let _connection = self.connected().await;
+            let refuses = Arc::clone(&self.refuses.lock().expect("not poisoned"));
+            if refuses(&commit) {
+                let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
+                return Err(StoreError::Full { place, reason });
+            }
+            self.inner.commit(w, claim, commit).await
+        })
+    }
+    fn request_cancel<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<()>> {
+        self.inner.request_cancel(w, at)
+    }
+}
+
+impl ReadSteps for Faulty {
+    fn head<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<Head>>> {
+        self.inner.head(w, t)
+    }
+    fn lineage<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+        at: CheckpointId,
+    ) -> BoxFuture<'a, Result<Head>> {
+        self.inner.lineage(w, t, at)
+    }
+    fn checkpoints<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StepRow>>> {
+        self.inner.checkpoints(w, t, before, limit)
+    }
+}
+
+impl ReadEvents for Faulty {
+    fn events<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a RunRef,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
+        self.inner.events(w, at, after, limit)
+    }
+}
+
+impl ReadInterrupts for Faulty {
+    fn interrupts<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
+        self.inner.interrupts(w, t)
+    }
+}
+
+impl JournalRead for Faulty {
+    fn calls<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
+        self.inner.calls(w, t)
+    }
+}
+
+impl JournalWrite for Faulty {
+    fn open_call<'a>(
+        &'a self,
+        w: &'a Principal,
+        claim: &'a Claim,
+        call: NewCall,
+    ) -> BoxFuture<'a, Result<OpenedCall>> {
+        Box::pin(async move {
+            let _connection = self.connected().await;
+            self.inner.open_call(w, claim, call).await
+        })
+    }
+    fn settle_call<'a>(
+        &'a self,
+        w: &'a Principal,
+        claim: &'a Claim,
+        key: CallKey,
+        result: CallResult,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.settle_call(w, claim, key, result, at)
+    }
+}
+
+impl ReadUsage for Faulty {
+    fn usage_of_thread<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        self.inner.usage_of_thread(w, t)
+    }
+    fn usage_of_run<'a>(
+        &'a self,
+        w: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        self.inner.usage_of_run(w, run)
+    }
+}
+
+impl WriteUsage for Faulty {
+    fn record_usage<'a>(&'a self, w: &'a Principal, usage: UsageRow) -> BoxFuture<'a, Result<()>> {
+        self.inner.record_usage(w, usage)
+    }
+}
+
+impl Workers for Faulty {
+    fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
+        self.inner.keep_alive(worker)
+    }
+    fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
+        self.inner.retire(worker)
+    }
+}
+
+impl Store for Faulty {
+    fn place(&self) -> &str {
+        "faulty"
+    }
+}
