@@ -81,7 +81,8 @@ fn choose(request: &ChatRequest, tools: &[&ToolSpec]) -> ChatRequest {
         text.push_str(&format!("\n- {}: {}", tool.wire_name(), tool.description));
     }
     let mut messages = with_instructions(&request.messages, &text);
-    let start = messages.iter().position(|message| message.role != Role::System);
+    // Behind what was said before: a small model does again what it sees last.
+    let start = messages.iter().rposition(|message| message.role == Role::User);
     let start = start.unwrap_or(messages.len());
     messages.splice(start..start, examples(request, tools, answer));
     ChatRequest {
@@ -121,7 +122,7 @@ fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) ->
         .iter()
         .filter_map(|tool| {
             let example = tool.examples.first()?;
-            let name = tool.name.replace(['_', '/'], " ");
+            let name = in_words(&tool.name);
             let own = stems(&format!("{} {name} {}", example.request, tool.description));
             let common = own.iter().filter(|stem| wanted.contains(stem)).count();
             let reply = call_text(&tool.wire_name(), &example.args);
@@ -137,33 +138,85 @@ fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) ->
     ranked.into_iter().flat_map(|(_, exchange)| exchange).collect()
 }
 
+/// Requests, what came of them, and how that is told.
+const TOLD: [(&str, &str, &str, &str); 4] = [
+    (
+        "When does the train to Bern leave?",
+        "find train",
+        "train: T4\nto: Bern\nstatus: late, leaves at 10:15\nprice: 12.5\npaid: 0",
+        "Train T4 to Bern is late, and leaves at 10:15.",
+    ),
+    (
+        "Book seat 12.",
+        "book seat",
+        "error_code: denied\nsafe_message: the train is full",
+        "Seat 12 could not be booked: the train is full.",
+    ),
+    (
+        "Cancel ticket T7.",
+        "cancel ticket",
+        "status: cancelled\nticket: T7",
+        "Ticket T7 is cancelled.",
+    ),
+    ("How far is it?", "distance", "97.5", "It is 97.5."),
+];
+
 fn tell(request: &ChatRequest) -> ChatRequest {
-    let asked = request.messages.iter().rev().find(|message| message.role == Role::User);
-    let mut text = asked.map(|message| format!("Request: {}\n", message.joined_text()));
+    let Some(last) = request.messages.last() else { return request.clone() };
+    let asked = request.messages.iter().rfind(|message| message.role == Role::User);
     let after_question = request.messages.iter().rev().take_while(|m| m.role != Role::User);
     let mut results: Vec<String> = after_question
         .flat_map(|message| message.tool_results())
-        .map(|result| format!("Result of `{}`: {}\n", result.name, result.value))
+        .map(|result| result_text(&in_words(&result.name), &lines(&result.value)))
         .collect();
     results.reverse();
-    let text = text.get_or_insert_default();
-    text.push_str(&results.concat());
+    let asked = asked.map(Message::joined_text).unwrap_or_default();
+    let say = |role, text: String| Message::text(last.id.clone(), role, text);
     let systems = request.messages.iter().filter(|message| message.role == Role::System);
     let mut messages: Vec<Message> = systems.cloned().collect();
-    if let Some(last) = request.messages.last() {
-        messages.push(Message::text(last.id.clone(), Role::User, text.as_str()));
+    for (asked, tool, result, told) in TOLD {
+        messages.push(say(Role::User, question(asked, &result_text(tool, result))));
+        messages.push(say(Role::Assistant, told.to_owned()));
     }
+    messages.push(say(Role::User, question(&asked, &results.concat())));
     let messages = with_instructions(
         &messages,
-        "Tell the person in one short sentence what came of the request. Use only the result.",
+        "Say in one short sentence what came of each request, from its result alone.",
     );
     ChatRequest {
         messages,
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
+        // What came of it is no matter of taste either.
+        temperature: request.temperature.or(Some(0.0)),
         ..request.clone()
     }
+}
+
+fn question(asked: &str, results: &str) -> String {
+    format!("Request: {asked}\n{results}What came of it, in one sentence?")
+}
+
+fn result_text(tool: &str, lines: &str) -> String {
+    format!("Result of {tool}:\n{lines}\n")
+}
+
+/// A value as lines of words: a small model reads them better than JSON.
+fn lines(value: &Value) -> String {
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match value {
+        Value::Object(map) => {
+            let lines = map.iter().map(|(key, value)| format!("{key}: {}", word(value)));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        other => word(other),
+    }
+}
+
+/// A tool's name as words.
+fn in_words(name: &str) -> String {
+    name.replace(['_', '/'], " ")
 }
 
 /// The messages with more instructions: in the first system message, or in a new one.

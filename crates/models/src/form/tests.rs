@@ -115,12 +115,22 @@ fn after_a_result_it_tells_and_no_tool_is_mentioned() {
     let sent = form.request();
     assert_eq!(sent.response_schema, None);
     let texts: Vec<String> = sent.messages.iter().map(Message::joined_text).collect();
-    assert!(texts[0].starts_with("Be kind.\n\nTell the person"));
+    assert!(texts[0].starts_with("Be kind.\n\nSay in one short sentence"));
     assert_eq!(
-        texts[1..],
-        ["Request: Weather in Rome?\nResult of `get_weather`: {\"sky\":\"blue\"}\n"]
+        texts.last().expect("a question"),
+        "Request: Weather in Rome?\nResult of get weather:\nsky: blue\n\
+         What came of it, in one sentence?"
     );
+    assert_eq!((texts.len(), sent.temperature), (2 + 2 * TOLD.len(), Some(0.0)));
     assert!(sent.messages.iter().all(|message| message.role != Role::Tool));
+}
+
+#[test]
+fn results_are_told_in_lines_of_words() {
+    let value = json!({"a": "x y", "b": [1, "x"], "n": 1.5});
+    assert_eq!(lines(&value), "a: x y\nb: [1,\"x\"]\nn: 1.5");
+    assert_eq!(lines(&json!("no order")), "no order");
+    assert_eq!(lines(&json!(391.0)), "391.0");
 }
 
 #[test]
@@ -129,9 +139,11 @@ fn earlier_calls_and_results_are_told_in_words() {
     request.messages.push(message(Role::User, "And the time?"));
     let form = Form::of(&request);
     let texts: Vec<String> = form.request().messages.iter().map(Message::joined_text).collect();
-    let texts = &texts[texts.len() - 5..];
+    assert_eq!(texts[1], "Weather in Rome?");
     assert_eq!(texts[2], r#"{"tool": "get_weather", "args": {"city": "Rome"}}"#);
     assert_eq!(texts[3], "Result of `get_weather`: {\"sky\":\"blue\"}");
+    assert_eq!(texts[4], "Hello!", "examples stand between what was said before and the request");
+    assert_eq!(texts.last().map(String::as_str), Some("And the time?"));
     let plain = ChatRequest { tool_choice: ToolChoice::None, ..request };
     assert_eq!(Form::of(&plain).request().response_schema, None);
     assert_eq!(Form::of(&plain).request().tools, []);
