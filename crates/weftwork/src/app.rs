@@ -6,10 +6,11 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, JournalMode, Runtime, SystemClock};
-use weftwork_models::{ChatModel, ModelInfo};
+use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_store::{Store, StoreError};
 use weftwork_types::caller::Caller;
 use weftwork_types::message::{Message, Role};
@@ -100,6 +101,7 @@ pub struct AppBuilder {
     store: Option<Arc<dyn Store>>,
     clock: Option<Arc<dyn Clock>>,
     journal: JournalMode,
+    record: Option<PathBuf>,
 }
 
 impl AppBuilder {
@@ -154,6 +156,13 @@ impl AppBuilder {
         self
     }
 
+    /// Writes every whole answer of the model to a cassette, which the model `replay:PATH` plays
+    /// back. The file is replaced.
+    pub fn record(mut self, cassette: impl Into<PathBuf>) -> Self {
+        self.record = Some(cassette.into());
+        self
+    }
+
     /// Opens model and store, compiles the agents, and registers this process as a worker.
     ///
     /// # Errors
@@ -169,7 +178,10 @@ impl AppBuilder {
         };
         let program = self.model.map(|value| Setting { value, origin: Origin::Program });
         let chosen = program.or(config.model.clone()).unwrap_or_else(usual);
-        let model = config.open_model(&chosen.value)?;
+        let mut model = config.open_model(&chosen.value)?;
+        if let Some(cassette) = self.record {
+            model = Arc::new(Recorder::new(model, cassette));
+        }
         let graphs = self
             .agents
             .iter()
