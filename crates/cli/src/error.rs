@@ -80,6 +80,7 @@ macro_rules! through_app {
 through_app!(
     weftwork::agents::AgentError,
     weftwork::graph::RuntimeError,
+    weftwork::local::Error,
     weftwork::models::ModelError,
     weftwork::store::StoreError,
     weftwork::types::id::InvalidId,

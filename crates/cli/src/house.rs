@@ -12,6 +12,8 @@ use weftwork::{AgentDef, App, Config};
 
 /// Switches the journal off (`off`), for the test that shows what it is good for.
 const JOURNAL_VARIABLE: &str = "WEFT_TEST_JOURNAL";
+/// Names a cassette to which the model's answers are written, for tests that replay them.
+const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
 
 #[derive(Debug)]
 pub(crate) struct House {
@@ -56,14 +58,17 @@ impl House {
     pub(crate) async fn open(
         &self,
         agent: &AgentDef,
-        store: Arc<dyn Store>,
+        store: Option<Arc<dyn Store>>,
         recorded: Option<&str>,
     ) -> Result<App, CliError> {
         let mut builder = App::builder()
             .config(self.config.clone())
             .usual_model(usual_model())
-            .agent_def(agent.clone())
-            .store(store);
+            .agent_def(agent.clone());
+        // Without one, the app opens its own, and only once it has a model.
+        if let Some(store) = store {
+            builder = builder.store(store);
+        }
         let flag = self.config.model.as_ref().filter(|s| matches!(s.origin, Origin::Flag(_)));
         if let (None, Some(model)) = (flag, recorded) {
             builder = builder.model(model);
@@ -71,6 +76,9 @@ impl House {
         if std::env::var(JOURNAL_VARIABLE).is_ok_and(|value| value == "off") {
             self.screen.note(format_args!("{JOURNAL_VARIABLE}=off: calls are not recorded"));
             builder = builder.journal(JournalMode::Off);
+        }
+        if let Some(cassette) = std::env::var_os(RECORD_VARIABLE) {
+            builder = builder.record(cassette);
         }
         Ok(Box::pin(builder.open()).await?)
     }
@@ -83,5 +91,5 @@ impl House {
 
 /// The model when nobody names one.
 pub(crate) fn usual_model() -> &'static str {
-    "scripted"
+    "local"
 }

@@ -68,6 +68,10 @@ pub enum Error {
     /// The model cannot be had.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The embedded model's weights cannot be had.
+    #[cfg(feature = "local")]
+    #[error(transparent)]
+    Weights(#[from] weftwork_local::Error),
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,6 +109,8 @@ impl Error {
             Self::Id(_) => "W0706",
             Self::NothingOpen { .. } => "W0707",
             Self::Model(error) => return error.fault(),
+            #[cfg(feature = "local")]
+            Self::Weights(error) => return error.fault(),
             Self::Store(error) => return error.fault(),
             Self::Runtime(error) => return error.fault(),
             Self::Agent(error) => error.code().0,

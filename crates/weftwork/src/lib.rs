@@ -33,12 +33,16 @@
 
 mod app;
 pub mod config;
+#[cfg(feature = "local")]
+mod embedded;
 mod error;
 mod reply;
 mod wiring;
 
 pub use app::{AgentDef, App, AppBuilder, find_agent};
 pub use config::Config;
+#[cfg(feature = "local")]
+pub use embedded::Weights;
 pub use error::Error;
 pub use reply::{Question, Reply, tag};
 pub use weftwork_egress as egress;
@@ -67,6 +71,12 @@ pub mod graph {
 pub mod tools {
     pub use weftwork_macros::facade_tool as tool;
     pub use weftwork_tools::*;
+}
+
+/// The embedded model and its weights.
+#[cfg(feature = "local")]
+pub mod local {
+    pub use weftwork_local::*;
 }
 
 /// The SQLite store.

@@ -31,7 +31,7 @@ impl Config {
     /// As [`Config::egress`].
     pub fn models(&self) -> Result<ModelRegistry, Error> {
         let mut registry = ModelRegistry::new(&self.providers, &self.egress()?);
-        add_offline(&mut registry);
+        self.add_offline(&mut registry);
         Ok(registry)
     }
 
@@ -42,16 +42,18 @@ impl Config {
     pub fn open_model(&self, id: &str) -> Result<Arc<dyn ChatModel>, Error> {
         // Reading the machine's certificates takes longer than many a short run.
         let mut offline = ModelRegistry::default();
-        add_offline(&mut offline);
+        self.add_offline(&mut offline);
         let provider = id.trim().split(':').next().unwrap_or_default();
         if offline.providers().any(|known| known.name() == provider) {
             return Ok(offline.resolve(id)?);
         }
         Ok(self.models()?.resolve(id)?)
     }
-}
 
-fn add_offline(registry: &mut ModelRegistry) {
-    registry.register(Arc::new(ScriptedProvider));
-    registry.register(Arc::new(ReplayProvider));
+    fn add_offline(&self, registry: &mut ModelRegistry) {
+        registry.register(Arc::new(ScriptedProvider));
+        registry.register(Arc::new(ReplayProvider));
+        #[cfg(feature = "local")]
+        registry.register(Arc::new(self.weights()));
+    }
 }

@@ -21,15 +21,15 @@ use weftwork::types::run::{RunFinal, RunInput};
 const USUAL_AGENT: &str = "desk";
 
 pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
-    let store = house.store()?;
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
-    let found = match &named {
-        Some(id) => match house.thread(store.as_ref(), id).await {
+    let store = named.is_some().then(|| house.store()).transpose()?;
+    let found = match (&named, &store) {
+        (Some(id), Some(store)) => match house.thread(store.as_ref(), id).await {
             Ok(found) => Some(found),
             Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => None,
             Err(error) => return Err(error),
         },
-        None => None,
+        _ => None,
     };
     let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
     let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
@@ -119,7 +119,7 @@ impl Talk<'_> {
             screen.note(format_args!("settings: {}", file.display()));
         }
         if self.app.model_setting().origin == Origin::Default {
-            screen.note("no model was chosen; choose one with --model, WEFT_MODEL or weft.toml");
+            screen.note("the usual model; choose another with --model, WEFT_MODEL or weft.toml");
         }
         screen.note(format_args!("thread {}", self.thread));
         if screen.typed {

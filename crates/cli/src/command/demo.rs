@@ -1,16 +1,17 @@
 //! `weft demo`: the whole story, without a keyboard.
 
-use super::chat;
+use super::{chat, models};
 use crate::CliError;
 use crate::args::{Chat, Demo};
 use crate::demo::Story;
 use crate::exit::Exit;
 use crate::house::{House, usual_model};
 use crate::input::Lines;
-use crate::screen::Style;
+use crate::screen::{Style, plain};
 use std::path::PathBuf;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::SystemClock;
+use weftwork::local::{cpu, weights};
 use weftwork::types::port::Clock;
 
 pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
@@ -20,13 +21,18 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
     let folder =
         args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("weft-demo-{name}")));
     std::fs::create_dir_all(&folder).map_err(CliError::Output)?;
-    let model = house.config.model.as_ref().map(|setting| setting.value.clone());
-    let model = model.unwrap_or_else(|| usual_model().to_owned());
+    let model = choose(house).await?;
     let store =
         Setting { value: StorePlace::Sqlite(folder.join("weft.db")), origin: Origin::Program };
     let config = weftwork::Config { store, ..house.config.clone() };
     let here = House { config, agents: house.agents.clone(), screen: screen.clone() };
+    let mark = match model.split(':').next() {
+        Some("scripted") => "[scripted model] ",
+        Some("replay") => "[replay] ",
+        _ => "",
+    };
     let story = Story {
+        mark: mark.to_owned(),
         house: &here,
         folder: folder.clone(),
         thread: format!("demo-{name}"),
@@ -43,6 +49,26 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
         remove(folder)?;
     }
     told.and(talked).map(|()| Exit::Done)
+}
+
+/// The model that is named, else the embedded one. Where its weights cannot be had, the story is
+/// played on the scripted model, and each line says so.
+async fn choose(house: &House) -> Result<String, CliError> {
+    if let Some(setting) = &house.config.model {
+        return Ok(setting.value.clone());
+    }
+    let (known, weights) = (weights::find(weights::DEFAULT)?, house.config.weights());
+    let there = weights.named().is_some() || weights.file(known).is_ok_and(|file| file.is_file());
+    let got = match cpu::check() {
+        Ok(()) if there => Ok(()),
+        Ok(()) => models::pull(known, house).await.map(drop),
+        Err(error) => Err(error.into()),
+    };
+    let Err(error) = got else { return Ok(usual_model().to_owned()) };
+    let fault = error.fault();
+    house.screen.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
+    house.screen.note("The embedded model cannot be had, so the scripted model plays its part.");
+    Ok("scripted".to_owned())
 }
 
 /// Lets the person go on with the thread of the story.

@@ -4,8 +4,10 @@ mod agents;
 mod chat;
 mod completions;
 mod demo;
+mod doctor;
 mod explain;
 mod graph;
+pub(crate) mod models;
 pub(crate) mod question;
 mod run;
 pub(crate) mod threads;
@@ -39,6 +41,8 @@ pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliErro
         Command::Chat(args) => Box::pin(chat::chat(&args, house)).await,
         Command::Run(args) => Box::pin(run::run(&args, house)).await,
         Command::Threads(command) => Box::pin(threads::threads(command, house)).await,
+        Command::Models(command) => Box::pin(models::models(command, house)).await,
+        Command::Doctor(args) => Box::pin(doctor::doctor(&args, house)).await,
         Command::Agents(command) => agents::agents(&command, house),
         Command::Graph(command) => graph::graph(&command, house),
         Command::Demo(args) => Box::pin(demo::demo(&args, house)).await,

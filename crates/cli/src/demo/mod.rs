@@ -15,6 +15,8 @@ use act::Act;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork::local::weights;
+use weftwork::models::ChatModel;
 use weftwork::store::{JournalRead, ReadUsage, UsageRow};
 use weftwork::types::port::{CallKind, CallRecord, Clock};
 use weftwork::types::{Principal, ThreadId};
@@ -26,6 +28,8 @@ const REFUND_CENTS: i64 = 2_500;
 const PAUSE: Duration = Duration::from_millis(900);
 
 pub(crate) struct Story<'a> {
+    /// Stands before every line when the model is none.
+    pub(crate) mark: String,
     pub(crate) house: &'a House,
     pub(crate) folder: PathBuf,
     pub(crate) thread: String,
@@ -53,8 +57,17 @@ impl Story<'_> {
     }
 
     fn facts(&self) -> Result<(), CliError> {
-        let model = self.house.config.open_model(&self.model)?;
-        let info = model.info();
+        let config = &self.house.config;
+        let info = match self.model.split_once(':').unwrap_or((&self.model, "")) {
+            ("local", name) => {
+                let name = if name.is_empty() { weights::DEFAULT } else { name };
+                let model = config.weights().load(name)?;
+                self.line(format_args!("weights {}", model.file().display()))?;
+                self.line(format_args!("SHA-256 {}", model.hash()))?;
+                model.info().clone()
+            }
+            _ => config.open_model(&self.model)?.info().clone(),
+        };
         let label = info.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
         self.line(format_args!("model   {}{label}", info.id()))?;
         self.line(format_args!("folder  {}", self.folder.display()))?;
@@ -96,7 +109,9 @@ impl Story<'_> {
 
     fn reckon(&self, before: &Record, after: &Record) -> Result<(), CliError> {
         self.head("4. What is on record.")?;
-        journal::write(&after.calls, &self.house.screen)?;
+        journal::lines(&after.calls, &self.house.screen)
+            .iter()
+            .try_for_each(|line| self.line(line))?;
         let paid_before: BTreeSet<String> =
             before.usage.iter().map(|row| row.fact.prompt_hash.to_string()).collect();
         let new = after.usage.iter().skip(before.usage.len());
@@ -167,12 +182,18 @@ impl Story<'_> {
 
     /// A line of the demo. On a model that is none, every line says so.
     fn line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        self.house.screen.line(text)
+        self.house.screen.line(format_args!("{}{text}", self.mark))
     }
 
     /// A line of a process of the story.
     fn quote(&self, line: &str) -> Result<(), CliError> {
-        let bar = self.house.screen.paint(Style::Quiet, "  │");
-        self.line(format_args!("{bar} {}", short(line, 2_000)))
+        let bar = self.house.screen.paint(Style::Quiet, "│");
+        // Our own mark stands before the line already.
+        let line = if self.mark.is_empty() {
+            line.to_owned()
+        } else {
+            line.replace(self.mark.trim_start(), "")
+        };
+        self.line(format_args!("  {bar} {}", short(&line, 2_000)))
     }
 }

@@ -2,10 +2,12 @@
 
 mod answer;
 mod markdown;
+mod progress;
 mod table;
 mod time;
 
 pub(crate) use answer::Answer;
+pub(crate) use progress::weights_progress;
 pub(crate) use table::Table;
 pub(crate) use time::moment;
 

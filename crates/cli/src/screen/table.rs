@@ -21,6 +21,10 @@ impl Table {
     }
 
     pub(crate) fn write(&self, screen: &Screen) -> Result<(), CliError> {
+        self.lines(screen).iter().try_for_each(|line| screen.line(line))
+    }
+
+    pub(crate) fn lines(&self, screen: &Screen) -> Vec<String> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
@@ -31,10 +35,8 @@ impl Table {
             let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        screen.line(screen.paint(Style::Quiet, line(&self.head)))?;
-        for row in &self.rows {
-            screen.line(line(&row.iter().map(String::as_str).collect::<Vec<_>>()))?;
-        }
-        Ok(())
+        let head = std::iter::once(screen.paint(Style::Quiet, line(&self.head)));
+        let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect::<Vec<_>>());
+        head.chain(rows.map(|row| line(&row))).collect()
     }
 }

@@ -129,7 +129,7 @@ fn the_demo_plays_the_whole_story_on_the_scripted_model() {
     let came = home.weft(&["demo", "--model", "scripted", "--dir", "story"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     for line in [
-        "→ refund_order {\"amount\":25,\"order_id\":\"A1001\"}",
+        "→ refund_order {\"order_id\":\"A1001\",\"amount\":25}",
         "SIGKILL to process",
         "model calls: 4, repeated after the kill: 0",
         "refunds of order A1001 in desk.db: 1, 25.00 euros",

@@ -7,3 +7,4 @@ mod home;
 mod kill;
 mod provider;
 mod trial;
+mod weights;

@@ -42,6 +42,7 @@ impl fmt::Display for Origin {
 pub(super) struct File {
     pub(super) model: Option<String>,
     pub(super) store: Option<String>,
+    pub(super) model_file: Option<String>,
     pub(super) egress: Egress,
     pub(super) providers: BTreeMap<String, ProviderOverride>,
 }

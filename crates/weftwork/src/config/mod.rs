@@ -84,6 +84,10 @@ pub struct Config {
     pub model: Option<Setting<String>>,
     /// The store.
     pub store: Setting<StorePlace>,
+    /// The weights of the embedded model, when somebody named a file.
+    pub model_file: Option<Setting<PathBuf>>,
+    /// The folder for what can be had again: weights, prompts that were read.
+    pub cache: Option<PathBuf>,
     /// Hosts that may lead to loopback and private addresses, beside those of providers.
     pub allow: Vec<AllowedHost>,
     /// The HTTP proxy.
@@ -127,6 +131,8 @@ impl Config {
             file: None,
             model: None,
             store: Setting { value: StorePlace::Memory, origin: Origin::Program },
+            model_file: None,
+            cache: None,
             allow: Vec::new(),
             proxy: None,
             providers,
@@ -174,9 +180,14 @@ impl Config {
             }
             None => Setting { value: usual_store(around)?, origin: Origin::Default },
         };
+        let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
+        let model_file = model_file
+            .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
+        let cache = around.user_folder("XDG_CACHE_HOME", ".cache");
         let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
         let allow = file.egress.allow.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
-        Ok(Self { file: path, model, store, allow, proxy: file.egress.proxy, providers })
+        let proxy = file.egress.proxy;
+        Ok(Self { file: path, model, store, model_file, cache, allow, proxy, providers })
     }
 
     /// Changes a provider, or adds one, as a configuration file would.

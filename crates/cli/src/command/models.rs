@@ -1,0 +1,93 @@
+//! `weft models`: which models there are, and getting the weights of the embedded one.
+
+use crate::CliError;
+use crate::args::Models;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::{Table, weights_progress};
+use std::path::{Path, PathBuf};
+use weftwork::local::weights::{self, Known, Sources};
+use weftwork::models::ModelError;
+
+pub(crate) async fn models(command: Models, house: &House) -> Result<Exit, CliError> {
+    match command {
+        Models::List => list(house).await,
+        Models::Pull { name } => {
+            let known = weights::find(name.as_deref().unwrap_or(weights::DEFAULT))?;
+            house.screen.line(pull(known, house).await?.display())?;
+            Ok(Exit::Done)
+        }
+        Models::Import { file } => import(&file, house),
+    }
+}
+
+async fn list(house: &House) -> Result<Exit, CliError> {
+    let mut table = Table::new(&["MODEL", "STATE", "WHAT IT IS"]);
+    for known in weights::known() {
+        let state = state(known, house).await?;
+        table.row([format!("local:{}", known.name), state, known.label.to_owned()]);
+    }
+    for provider in house.config.models()?.providers() {
+        let name = provider.name();
+        if name == "local" {
+            continue;
+        }
+        let models = provider.list();
+        let id = models.first().map_or_else(|| format!("{name}:MODEL"), |model| model.id());
+        let row = house.config.providers.row(name);
+        let state = match provider.ready() {
+            Ok(()) if row.is_some_and(|row| row.key.is_none()) => "needs no key".to_owned(),
+            Ok(()) if row.is_some() => "has its key".to_owned(),
+            Ok(()) => "ready".to_owned(),
+            Err(ModelError::KeyMissing { variable, .. }) => format!("needs {variable}"),
+            Err(error) => error.to_string(),
+        };
+        let about = match (row, models.first().and_then(|model| model.label.clone())) {
+            (Some(row), _) => row.url.clone(),
+            (None, Some(label)) => label,
+            (None, None) => "recorded answers; MODEL is the file".to_owned(),
+        };
+        table.row([id, state, about]);
+    }
+    table.write(&house.screen)?;
+    Ok(Exit::Done)
+}
+
+/// How the weights of a known model are: whole ones are told from damaged ones by their hash.
+pub(crate) async fn state(known: &Known, house: &House) -> Result<String, CliError> {
+    let weights = house.config.weights();
+    if let Some(file) = weights.named() {
+        let there = if file.is_file() { "named" } else { "missing" };
+        return Ok(format!("{there}: {}", file.display()));
+    }
+    let (folder, file) = (weights.folder()?, weights.file(known)?);
+    if !file.is_file() {
+        return Ok("missing; weft models pull".to_owned());
+    }
+    let nowhere = Sources { egress: None, pip: Vec::new() };
+    match weights::pull(known, &folder, &nowhere, &mut |_| {}).await {
+        Ok(_) => Ok("there, verified".to_owned()),
+        Err(weftwork::local::Error::NoSource { .. }) => Ok("damaged; weft models pull".to_owned()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gets weights, telling how far it is.
+pub(crate) async fn pull(known: &Known, house: &House) -> Result<PathBuf, CliError> {
+    let folder = house.config.weights().folder()?;
+    let egress = house.config.egress()?;
+    let sources = Sources::all(egress.as_ref());
+    let mut tell = weights_progress(&house.screen, known);
+    Ok(weights::pull(known, &folder, &sources, &mut tell).await?)
+}
+
+fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
+    let folder = house.config.weights().folder()?;
+    let (known, path) = weights::import(weights::known(), file, &folder)?;
+    house.screen.note(format_args!(
+        "{}: {} bytes, SHA-256 {}, licence {}",
+        known.name, known.bytes, known.sha256, known.licence
+    ));
+    house.screen.line(path.display())?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,45 @@
+//! How far a download is.
+
+use super::Screen;
+use indicatif::{ProgressBar, ProgressStyle};
+use weftwork::local::weights::{Known, Progress};
+
+/// Tells how far the download of weights is: a bar for people, a line at every tenth otherwise.
+pub(crate) fn weights_progress(
+    screen: &Screen,
+    known: &Known,
+) -> impl FnMut(Progress) + Send + use<> {
+    let screen = screen.clone();
+    let name = known.name;
+    let licence = known.licence;
+    // Drawn on standard error, and only where that is a terminal.
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}") {
+        bar.set_style(style);
+    }
+    let mut tenths = 0;
+    move |progress| match progress {
+        Progress::Cached => screen.note(format_args!("{name} is there and verified")),
+        Progress::Asking { source } => {
+            screen.note(format_args!("getting {name} (licence {licence}) from {source}"));
+        }
+        Progress::Bytes { done, total } => {
+            bar.set_length(total);
+            bar.set_position(done);
+            let now = done.saturating_mul(10).checked_div(total).unwrap_or(0);
+            if bar.is_hidden() && now > tenths {
+                screen.note(format_args!("{} of {} MB", done / 1_000_000, total / 1_000_000));
+            }
+            tenths = now.max(tenths);
+        }
+        Progress::Failed(failure) => {
+            bar.reset();
+            tenths = 0;
+            screen.note(format_args!("  no: {}", super::short(&failure.to_string(), 300)));
+        }
+        Progress::Verifying => {
+            bar.finish_and_clear();
+            screen.note("verifying its SHA-256");
+        }
+    }
+}
