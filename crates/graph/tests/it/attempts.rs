@@ -1,6 +1,6 @@
 //! Trying again, limits of time, and handlers of errors, on a clock of our own.
 
-use crate::support::{Bench, completed, failed, moving};
+use crate::support::{Bench, completed, failed, moving, on_each_store};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,6 @@ use weftwork_graph::{
     Command, CompiledGraph, Ctx, Deps, Failure, Graph, List, NodeError, NodeResult, Retry, START,
     State, Timeout,
 };
-use weftwork_store::memory::MemoryStore;
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunInput;
@@ -37,7 +36,7 @@ async fn third_time(ctx: Ctx, runs: Deps<Count>) -> NodeResult<LogUpdate> {
 
 async fn bench(graph: CompiledGraph) -> Bench {
     let clock = Arc::new(ManualClock::moved_by_sleeps());
-    Bench::with_clock(Arc::new(MemoryStore::new()), graph, clock).await
+    Bench::with_clock(crate::support::store(), graph, clock).await
 }
 
 fn flaky(runs: &Count, attempts_max: u32) -> CompiledGraph {
@@ -84,11 +83,12 @@ async fn limits_cut_a_node_that_takes_too_long_and_a_heartbeat_keeps_it_alive() 
     for (timeout, expected) in [
         (Timeout::idle(Duration::from_millis(100)), None),
         (Timeout::run(Duration::from_millis(1_000)), None),
+        (Timeout::run(Duration::MAX).and_idle(Duration::MAX), None),
         (Timeout::idle(Duration::from_millis(50)), Some("without a sign of life for 50 ms")),
         (Timeout::run(Duration::from_millis(200)), Some("without an end for 200 ms")),
     ] {
         let clock = Arc::new(ManualClock::new());
-        let store = Arc::new(MemoryStore::new());
+        let store = crate::support::store();
         let bench = Bench::with_clock(store, build(timeout), clock.clone()).await;
         let outcome = moving(&clock, bench.start(json!({}))).await;
         match expected {
@@ -137,3 +137,8 @@ fn options_of_nodes_that_are_not_there_are_problems_of_the_graph() {
         .expect_err("unsound");
     insta::assert_snapshot!(error);
 }
+
+on_each_store![
+    a_node_is_tried_as_often_as_its_policy_says,
+    an_error_handler_takes_over_in_the_same_superstep,
+];

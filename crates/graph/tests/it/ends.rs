@@ -1,7 +1,7 @@
 //! How runs end, whatever fails: one `done`, a free thread, and nothing told that is not so.
 
 use crate::faulty::Faulty;
-use crate::support::{Bench, check_stream, completed, failed, interrupted, thread};
+use crate::support::{Bench, check_stream, completed, failed, interrupted, on_each_store, thread};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Failure, Graph, List, Next, NodeError, NodeResult, START, State,
 };
-use weftwork_store::memory::MemoryStore;
 use weftwork_store::{NewRun, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
@@ -122,7 +121,7 @@ async fn a_limit_of_no_steps_leaves_open_questions_open() {
 
 #[tokio::test]
 async fn a_commit_that_is_refused_is_not_told_and_gives_one_done() {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(crate::support::store());
     let bench = Bench::on(store.clone(), chain()).await;
     store.refuse(|commit| matches!(commit.finish, Some(RunFinal::Completed { .. })));
     let (events, outcome) = bench.run(Bench::request(start())).await;
@@ -140,7 +139,7 @@ async fn a_commit_that_is_refused_is_not_told_and_gives_one_done() {
 
 #[tokio::test]
 async fn a_store_that_was_full_for_a_while_does_not_keep_the_thread_busy() {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(crate::support::store());
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
     let refused = Count::default();
@@ -234,7 +233,7 @@ async fn a_loop_of_nodes_that_never_wait_lets_others_work_and_can_be_cancelled()
 
 #[tokio::test]
 async fn a_run_that_another_process_cancels_stops_at_its_next_commit() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = crate::support::store();
     let (runs, other) = (Count::default(), Count::default());
     let bench = Bench::on(Arc::clone(&store), endless(&runs)).await;
     let elsewhere = Bench::on(store, endless(&other)).await;
@@ -292,7 +291,7 @@ async fn calls_of_tasks_and_commits_of_the_run_can_share_one_connection() {
         .edge(START, "c")
         .build()
         .expect("sound");
-    let bench = Bench::on(Faulty::new(Arc::new(MemoryStore::new())), graph).await;
+    let bench = Bench::on(Faulty::new(crate::support::store()), graph).await;
     let limit = std::time::Duration::from_secs(60);
     let outcome = tokio::time::timeout(limit, bench.start(json!({}))).await;
     completed(outcome.expect("no deadlock"));
@@ -366,3 +365,16 @@ async fn a_message_of_a_task_that_finished_before_the_pause_is_told_when_its_ste
         .collect();
     assert_eq!(told, ["asked", "beside"]);
 }
+
+on_each_store![
+    a_run_from_a_checkpoint_that_is_not_there_ends_and_frees_the_thread,
+    a_value_that_panics_when_it_is_stored_ends_its_run_and_frees_the_thread,
+    input_that_is_refused_leaves_open_questions_open,
+    a_limit_of_no_steps_leaves_open_questions_open,
+    a_commit_that_is_refused_is_not_told_and_gives_one_done,
+    the_stream_ends_with_done_even_when_somebody_keeps_the_context,
+    a_handlers_question_is_its_own_and_not_answered_by_the_answer_its_node_got,
+    a_run_that_was_cancelled_before_a_worker_had_it_runs_no_node,
+    a_route_that_cannot_see_its_state_keeps_what_siblings_finished,
+    a_message_of_a_task_that_finished_before_the_pause_is_told_when_its_step_closes,
+];

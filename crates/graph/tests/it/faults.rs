@@ -1,12 +1,11 @@
 //! What is refused, and with which code.
 
-use crate::support::{Bench, completed, failed, interrupted, thread};
+use crate::support::{Bench, completed, failed, interrupted, on_each_store, thread};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_graph::{
     CompiledGraph, Ctx, Graph, List, Next, NodeResult, Runtime, RuntimeError, START, State,
 };
-use weftwork_store::memory::MemoryStore;
 use weftwork_types::Principal;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::RunInput;
@@ -51,7 +50,7 @@ async fn a_route_to_nowhere_is_w0104_and_suggests_a_node() {
 
 #[tokio::test]
 async fn a_thread_that_waits_at_a_node_that_is_gone_is_w0107_and_stays_as_it_is() {
-    let store = Arc::new(MemoryStore::new());
+    let store = crate::support::store();
     let before = Bench::on(store.clone(), chain("ask")).await;
     let open = interrupted(before.start(json!({})).await);
     let changed = Bench::on(store.clone(), chain("question")).await;
@@ -120,3 +119,10 @@ async fn an_update_that_could_come_from_two_nodes_is_w0116() {
     let update = RunInput::Update { writes: json!({"log": ["x"]}), as_node: None };
     assert_eq!(failed(bench.run(Bench::request(update)).await.1).0, "W0116");
 }
+
+on_each_store![
+    a_route_to_nowhere_is_w0104_and_suggests_a_node,
+    a_thread_that_waits_at_a_node_that_is_gone_is_w0107_and_stays_as_it_is,
+    requests_that_fit_nothing_are_refused_before_anything_is_written,
+    an_update_that_could_come_from_two_nodes_is_w0116,
+];

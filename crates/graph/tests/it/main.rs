@@ -6,6 +6,7 @@ mod ends;
 mod faults;
 mod faulty;
 mod pause;
+mod peers;
 mod supersteps;
 mod support;
 mod travel;

@@ -1,12 +1,11 @@
 //! Questions, answers, cancelling, and going on in another process.
 
-use crate::support::{Bench, check_stream, completed, interrupted, thread};
+use crate::support::{Bench, check_stream, completed, interrupted, on_each_store, thread};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_graph::{Ctx, Deps, Graph, List, NodeResult, START, State};
-use weftwork_store::memory::MemoryStore;
 use weftwork_types::Principal;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::GraphExecutor;
@@ -45,7 +44,7 @@ fn graph(runs: &Count) -> weftwork_graph::CompiledGraph {
 
 #[tokio::test]
 async fn a_question_survives_its_process_and_only_its_own_node_runs_again() {
-    let store = Arc::new(MemoryStore::new());
+    let store = crate::support::store();
     let runs = Count::default();
     let first = Bench::on(store.clone(), graph(&runs)).await;
     let input = RunInput::Start { input: json!({}) };
@@ -127,3 +126,10 @@ async fn a_busy_thread_refuses_a_second_run() {
     bench.runtime.cancel(&Principal::local(), &first.run).await.expect("it goes");
     assert_eq!(first.outcome.await, RunFinal::Cancelled);
 }
+
+on_each_store![
+    a_question_survives_its_process_and_only_its_own_node_runs_again,
+    new_input_leaves_the_open_question_behind,
+    cancelling_cuts_a_node_at_its_await_and_keeps_what_was_committed,
+    a_busy_thread_refuses_a_second_run,
+];

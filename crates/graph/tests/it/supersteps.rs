@@ -1,6 +1,6 @@
 //! Order, reducers, routes, sends, joins, limits, failures.
 
-use crate::support::{Bench, check_stream, completed, failed};
+use crate::support::{Bench, check_stream, completed, failed, on_each_store};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -292,3 +292,18 @@ async fn a_dynamic_state_behaves_as_a_typed_one() {
     let (code, message) = failed(Bench::new(build("lag")).await.start(json!({})).await);
     assert_eq!((code.as_str(), message.contains("did you mean `log`")), ("W0105", true));
 }
+
+on_each_store![
+    a_chain_runs_in_order_and_tells_each_step,
+    a_route_sees_the_nodes_own_writes_and_can_loop,
+    sends_run_side_by_side_and_apply_in_the_order_they_were_sent,
+    a_join_waits_for_branches_of_unequal_length,
+    a_deferred_node_runs_once_after_everything_else,
+    a_command_goes_where_it_says_and_edges_fire_too,
+    two_writes_to_a_last_value_are_an_error_that_names_both,
+    a_failed_step_keeps_what_its_siblings_finished,
+    panics_of_nodes_routes_and_reducers_end_the_run_and_nothing_else,
+    a_limit_is_an_outcome_and_the_thread_goes_on_from_there,
+    bad_input_names_the_channel_and_a_close_one,
+    a_dynamic_state_behaves_as_a_typed_one,
+];

@@ -2,9 +2,12 @@
 
 use futures_util::StreamExt;
 use serde_json::Value;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tempfile::TempDir;
 use weftwork_graph::{CompiledGraph, Runtime};
+use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
 use weftwork_testkit::ManualClock;
@@ -14,20 +17,73 @@ use weftwork_types::port::{Clock, GraphExecutor};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
+/// Where the tests of a thread run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Memory,
+    /// Each run on a runtime of its own over the same store.
+    Rebuilt,
+    Sqlite(Durability),
+}
+
+thread_local! {
+    static PLACE: Cell<Place> = const { Cell::new(Place::Memory) };
+    static FOLDERS: RefCell<Vec<TempDir>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a test at another place than in memory.
+pub(crate) fn within(place: Place, test: fn()) {
+    PLACE.set(place);
+    test();
+    // The stores of the test are closed by now, or fail alone.
+    FOLDERS.take();
+}
+
+/// Runs the tests of a file over SQLite too, and with each run on a runtime of its own.
+macro_rules! on_each_store {
+    ($($name:ident),* $(,)?) => {
+        mod rebuilt {
+            use crate::support::{Place, within};
+            $(#[test] fn $name() { within(Place::Rebuilt, super::$name); })*
+        }
+        mod sqlite_normal {
+            use crate::support::{Durability, Place, within};
+            $(#[test] fn $name() { within(Place::Sqlite(Durability::Normal), super::$name); })*
+        }
+        mod sqlite_full {
+            use crate::support::{Durability, Place, within};
+            $(#[test] fn $name() { within(Place::Sqlite(Durability::Full), super::$name); })*
+        }
+    };
+}
+pub(crate) use on_each_store;
+pub(crate) use weftwork_sqlite::Durability;
+
+/// An empty store of the kind the test runs on.
+pub(crate) fn store() -> Arc<dyn Store> {
+    let Place::Sqlite(durability) = PLACE.get() else { return Arc::new(MemoryStore::new()) };
+    let folder = TempDir::new().expect("a folder");
+    let options = Options { durability, ..Options::default() };
+    let store = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
+    FOLDERS.with_borrow_mut(|folders| folders.push(folder));
+    Arc::new(store)
+}
+
 /// A runtime with one graph, and the thread `t` on it.
 pub(crate) struct Bench {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Runtime,
+    graph: CompiledGraph,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl Bench {
     pub(crate) async fn new(graph: CompiledGraph) -> Self {
-        Self::on(Arc::new(MemoryStore::new()), graph).await
+        Self::on(store(), graph).await
     }
 
     pub(crate) async fn on(store: Arc<dyn Store>, graph: CompiledGraph) -> Self {
-        let runtime = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph).open().await;
-        Self { store, runtime: runtime.expect("the runtime opens") }
+        Self::open(store, graph, None).await
     }
 
     pub(crate) async fn with_clock(
@@ -35,9 +91,21 @@ impl Bench {
         graph: CompiledGraph,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
-        let runtime = builder.clock(clock).open().await.expect("the runtime opens");
-        Self { store, runtime }
+        Self::open(store, graph, Some(clock)).await
+    }
+
+    async fn open(
+        store: Arc<dyn Store>,
+        graph: CompiledGraph,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Self {
+        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph.clone());
+        let builder = match &clock {
+            Some(clock) => builder.clock(Arc::clone(clock)),
+            None => builder,
+        };
+        let runtime = builder.open().await.expect("the runtime opens");
+        Self { store, runtime, graph, clock }
     }
 
     pub(crate) fn request(input: RunInput) -> RunRequest {
@@ -52,7 +120,16 @@ impl Bench {
     }
 
     pub(crate) async fn run(&self, request: RunRequest) -> (Vec<RunEvent>, RunFinal) {
-        let handle = self.runtime.execute(request).await.expect("the run is accepted");
+        if PLACE.get() == Place::Rebuilt {
+            let (graph, clock) = (self.graph.clone(), self.clock.clone());
+            let fresh = Self::open(Arc::clone(&self.store), graph, clock).await;
+            return Self::watched(&fresh.runtime, request).await;
+        }
+        Self::watched(&self.runtime, request).await
+    }
+
+    async fn watched(runtime: &Runtime, request: RunRequest) -> (Vec<RunEvent>, RunFinal) {
+        let handle = runtime.execute(request).await.expect("the run is accepted");
         let events: Vec<_> = handle.events.collect().await;
         (events, handle.outcome.await)
     }

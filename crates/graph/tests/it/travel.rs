@@ -1,6 +1,6 @@
 //! Looking back, changing the past, and going on from there.
 
-use crate::support::{Bench, completed, failed, interrupted, thread};
+use crate::support::{Bench, completed, failed, interrupted, on_each_store, thread};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -156,3 +156,28 @@ async fn new_input_at_an_old_checkpoint_leaves_the_other_branch_alone() {
     let missing = at(RunInput::Continue, CheckpointId(7));
     assert_eq!(failed(bench.run(missing).await.1).0, "W0201");
 }
+
+#[tokio::test]
+async fn branches_have_ids_of_their_own_even_when_the_clock_went_back() {
+    let store = crate::support::store();
+    let ahead = Bench::on(Arc::clone(&store), graph(&Count::default())).await;
+    interrupted(ahead.start(json!({})).await);
+    let from = due(&history(&ahead).await, "pay").checkpoint.expect("stored");
+    // Its ids start at one: long before those of the system's clock.
+    let clock = Arc::new(weftwork_testkit::ManualClock::new());
+    let back = Bench::with_clock(store, graph(&Count::default()), clock).await;
+    for branch in 1..=2 {
+        interrupted(back.run(at(RunInput::Continue, from)).await.1);
+        let ids: Vec<_> = history(&back).await.iter().map(|s| s.checkpoint).collect();
+        assert_eq!(ids.len(), 3 + 3 * branch);
+        assert!(ids.is_sorted_by(|a, b| a > b), "newest first: {ids:?}");
+    }
+}
+
+on_each_store![
+    branches_have_ids_of_their_own_even_when_the_clock_went_back,
+    history_says_what_each_task_did_and_what_waits,
+    a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew,
+    an_update_of_the_past_starts_a_branch_and_what_follows_its_node_is_due,
+    new_input_at_an_old_checkpoint_leaves_the_other_branch_alone,
+];
