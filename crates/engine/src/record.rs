@@ -142,6 +142,17 @@ fn bad(step: i64, reason: impl std::fmt::Display) -> EngineError {
     EngineError::BadRecord { step, reason: reason.to_string() }
 }
 
+/// A channel whose kind changed since: its stored writes mean something else to it.
+fn other_kind(step: i64, channel: &ChannelPlan) -> EngineError {
+    let (name, kind) = (&channel.name, channel.channel.kind());
+    bad(
+        step,
+        format!(
+            "channel `{name}` was not of the kind `{kind}` when it was written; change it back, or start a new thread"
+        ),
+    )
+}
+
 /// Reads a stored record.
 ///
 /// # Errors
@@ -322,6 +333,13 @@ impl Machine {
         step: i64,
         record: StepRecord,
     ) -> Result<(), EngineError> {
+        let expected = self.step + 1;
+        if step != expected {
+            return Err(bad(
+                step,
+                format!("it does not follow its parent, whose next is {expected}"),
+            ));
+        }
         let empty = record.tasks.is_empty();
         let mut batches: BTreeMap<usize, Batch> = BTreeMap::new();
         for (name, write) in record.tasks.into_iter().flat_map(|task| task.left.writes) {
@@ -337,14 +355,19 @@ impl Machine {
         }
         let named = |_| format!("stored step {step}");
         for (index, batch) in &batches {
-            let whole = self.plan.channels.get(*index).map(|c| c.channel.persist());
-            if whole != Some(Persist::Value) {
+            let Some(channel) = self.plan.channels.get(*index) else { continue };
+            if channel.channel.persist() != Persist::Value {
                 self.plan.fold(&mut self.slots, *index, batch, &named)?;
+            } else if !record.set.contains_key(&channel.name) {
+                return Err(other_kind(step, channel));
             }
         }
         for (name, json) in record.set {
             let index = self.plan.expect_channel(&name)?.0;
             let Some(channel) = self.plan.channels.get(index) else { continue };
+            if channel.channel.persist() != Persist::Value {
+                return Err(other_kind(step, channel));
+            }
             let value = channel.channel.decode(&json);
             let value = value.map_err(|e| bad(step, format!("channel `{name}`: {e}")))?;
             self.slots.set(index, Some(value));

@@ -71,13 +71,15 @@ impl Retry {
         }
         let exponent = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
         let wait = self.first_wait.as_secs_f64() * self.factor.powi(exponent);
-        let wait = wait.clamp(0.0, self.wait_max.as_secs_f64());
+        // Too long to be told, or not a number: the longest there is.
+        let wait = Duration::try_from_secs_f64(wait.max(0.0)).unwrap_or(self.wait_max);
+        let wait = wait.min(self.wait_max);
         let jitter = if self.jitter {
             Duration::from_millis((random % 1_000) as u64)
         } else {
             Duration::ZERO
         };
-        Some(Duration::from_secs_f64(wait) + jitter)
+        Some(wait.saturating_add(jitter))
     }
 }
 
@@ -124,6 +126,23 @@ mod tests {
         let ms = |n| Some(Duration::from_millis(n));
         assert_eq!(waits, [ms(100), ms(1_000), ms(5_000), ms(5_000), None]);
         assert_eq!(retry.wait(1, &fault.retriable(false), 7), None);
+    }
+
+    #[test]
+    fn no_policy_is_too_odd_to_wait_by() {
+        let fault = Fault::new(ErrorCode("W0109"), "x").retriable(true);
+        for (first, factor, wait_max) in [
+            (Duration::ZERO, f64::INFINITY, Duration::from_secs(5)),
+            (Duration::from_secs(1), f64::NAN, Duration::from_secs(5)),
+            (Duration::from_secs(1), -3.0, Duration::from_secs(5)),
+            (Duration::MAX, 2.0, Duration::MAX),
+        ] {
+            let retry = Retry::new(9).backoff(first, factor).wait_max(wait_max);
+            for attempt in 1..9 {
+                let wait = retry.wait(attempt, &fault, 999).expect("tries again");
+                assert!(wait <= wait_max.saturating_add(Duration::from_secs(1)));
+            }
+        }
     }
 
     #[test]

@@ -134,9 +134,9 @@ pub struct InterruptRow {
 
 /// Everything one commit of a run writes: all of it or nothing.
 ///
-/// The parts take effect in the order of the fields. A step deletes what the tasks of its parent
-/// left behind, and a root step also what those of the old head left. The thread's status follows
-/// the run's.
+/// What tasks left behind takes effect first, then the other parts in the order of the fields. A
+/// step deletes what the tasks of its parent left behind, and a root step also what those of the
+/// old head left. The thread's status follows the run's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
     /// New checkpoints, in order. The last one of the root graph becomes the thread's head. Each

@@ -133,8 +133,9 @@ impl Attempts {
         let began = clock.elapsed();
         loop {
             let now = clock.elapsed();
-            let run_left = run.map(|limit| (began + limit).saturating_sub(now));
-            let idle_left = idle.map(|limit| (ctx.last_beat() + limit).saturating_sub(now));
+            let run_left = run.map(|limit| began.saturating_add(limit).saturating_sub(now));
+            let idle_left =
+                idle.map(|limit| ctx.last_beat().saturating_add(limit).saturating_sub(now));
             let (left, kind, limit) = match (run_left, idle_left) {
                 (Some(r), Some(i)) if i < r => (i, "a sign of life for", idle),
                 (Some(r), _) => (r, "an end for", run),

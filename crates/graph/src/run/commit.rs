@@ -31,8 +31,8 @@ impl Going {
         let plan = self.machine.plan();
         let parent = self.machine.head();
         let unique = self.run.host.clock.unique();
-        // Ids of one thread sort by age even when the clock went back.
-        let id = CheckpointId(parent.map_or(unique, |p| unique.max(p.0 + 1)));
+        // Ids of one thread sort by age, on all its branches, even when the clock went back.
+        let id = CheckpointId(self.newest.map_or(unique, |p| unique.max(p.0.saturating_add(1))));
         let branch = std::mem::take(&mut self.branches);
         let record = StepRecord { branch, ..plan.record(closed)? };
         let row = StepRow {
@@ -55,6 +55,7 @@ impl Going {
             events.extend(messages.map(|message| AiEvent::MessageFinal { message }));
         }
         self.machine.set_head(id);
+        self.newest = Some(id);
         if branch {
             self.machine.begin_branch(id);
         }

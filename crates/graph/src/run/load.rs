@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weftwork_engine::record::{self, TaskRecord};
 use weftwork_engine::{Machine, TaskOutput};
 use weftwork_types::interrupt::{Answer, Interrupt};
-use weftwork_types::{InterruptId, TaskId};
+use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
 /// A task that finished in an open superstep, and whether its error handler did it.
 pub(super) type Finished = (TaskOutput, bool);
@@ -22,6 +22,8 @@ pub(super) struct Loaded {
     pub(super) begun: bool,
     /// Whether the run starts from an older checkpoint than the thread's newest.
     pub(super) branches: bool,
+    /// The thread's newest checkpoint, on whatever branch.
+    pub(super) newest: Option<CheckpointId>,
 }
 
 impl Run {
@@ -62,6 +64,6 @@ impl Run {
             }
         }
         let branches = from.is_some() && from != newest;
-        Ok(Loaded { machine, pending, answers, waiting, begun, branches })
+        Ok(Loaded { machine, pending, answers, waiting, begun, branches, newest })
     }
 }

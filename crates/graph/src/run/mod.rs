@@ -30,7 +30,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Emit, Ledger};
 use weftwork_types::run::{RunFinal, RunInput};
-use weftwork_types::{InterruptId, Principal, TaskId};
+use weftwork_types::{CheckpointId, InterruptId, Principal, TaskId};
 
 /// What all runs of a process share.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ struct Going {
     waiting: BTreeMap<TaskId, Vec<Interrupt>>,
     /// Whether the next checkpoint begins a branch of the thread.
     branches: bool,
+    /// The thread's newest checkpoint, on whatever branch.
+    newest: Option<CheckpointId>,
 }
 
 /// What is left to do after the beginning.
@@ -103,9 +105,10 @@ impl Run {
             graph: self.row.new.graph.clone(),
             graph_version: self.graph.version().to_owned(),
         };
-        let Loaded { machine, pending, answers, waiting, begun, branches } = loaded;
+        let Loaded { machine, pending, answers, waiting, begun, branches, newest } = loaded;
         let answers = Arc::new(answers);
-        let mut going = Going { run: self, machine, caller, pending, answers, waiting, branches };
+        let mut going =
+            Going { run: self, machine, caller, pending, answers, waiting, branches, newest };
         match going.begin(begun).await? {
             Begun::Runs => going.supersteps().await,
             Begun::IsDone => {
@@ -138,7 +141,9 @@ impl Going {
                 return Err(RuntimeError::NothingToContinue { thread });
             }
             // What was due at an older checkpoint is done again, with nothing taken over.
-            RunInput::Continue if self.branches && !self.machine.is_done() => {
+            RunInput::Resume { .. } | RunInput::Continue
+                if self.branches && !self.machine.is_done() =>
+            {
                 self.pending.clear();
                 self.waiting.clear();
                 let closed = self.machine.fork();
