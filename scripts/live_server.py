@@ -1,0 +1,30 @@
+"""Runs llama.cpp's own HTTP server on a free loopback port.
+
+    live_server.py WEIGHTS.gguf NAME URL_FILE
+
+Writes its URL to URL_FILE once it answers, and serves until it is ended.
+"""
+
+import os
+import signal
+import sys
+
+import xllamacpp
+
+weights, name, url_file = sys.argv[1:]
+params = xllamacpp.CommonParams()
+params.model.path = weights
+params.model_alias = {name}
+params.hostnames = ["127.0.0.1"]
+params.port = 0
+params.n_ctx = 4096
+params.n_parallel = 1
+params.use_jinja = True
+# One thread: on a busy machine two wait for each other most of the time.
+params.cpuparams.n_threads = 1
+params.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(params)
+with open(url_file + ".part", "w") as file:
+    file.write(server.listening_address)
+os.rename(url_file + ".part", url_file)
+signal.pause()
