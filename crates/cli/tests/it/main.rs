@@ -3,8 +3,7 @@
 
 mod bad_input;
 mod commands;
+mod documents;
 mod home;
-mod kill;
-mod provider;
 mod trial;
 mod weights;

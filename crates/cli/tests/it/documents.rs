@@ -1,0 +1,48 @@
+//! What the documents say is what the program does.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).expect(path)
+}
+
+#[test]
+fn the_readme_shows_the_first_agent_as_it_is() {
+    let readme = read("README.md");
+    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
+    let example = read("examples/first_agent.rs");
+    // Readers need not know how the house keeps `println!` out of its own crates.
+    let expected = example.replace(
+        "#![expect(clippy::print_stdout, reason = \"an example talks to its reader\")]\n\n",
+        "",
+    );
+    assert_eq!(shown, Some(expected.as_str()));
+    assert!(example.lines().count() <= 40);
+}
+
+#[test]
+fn the_exit_statuses_are_those_of_the_help() {
+    let help = crate::home::Home::new().weft(&["--help"]).out;
+    let table = help.split("Exit status:\n").nth(1).expect("a table");
+    let page = read("docs/cli.md");
+    for line in table.lines() {
+        let (status, meaning) = line.trim().split_once(' ').expect("two columns");
+        let row = format!("| {status} | {} |", meaning.trim());
+        assert!(page.contains(&row), "docs/cli.md lacks: {row}");
+    }
+}
+
+#[test]
+fn every_code_of_the_command_line_has_its_page() {
+    for code in [
+        "W0701", "W0702", "W0703", "W0704", "W0705", "W0706", "W0707", "W0708", "W0709", "W0710",
+        "W0711", "W0712", "W0713",
+    ] {
+        let came = crate::home::Home::new().weft(&["explain", code]);
+        assert!(came.out.starts_with(&format!("{code}: ")), "{came:?}");
+    }
+}
