@@ -1,0 +1,200 @@
+//! Measures the embedded model's tool calls on two small sets of prompts.
+//!
+//! `cargo run --release -p weftwork-local --example eval` prints one JSON object. The set `core`
+//! is the one the prompts were worked out on; `apart` was written before and never looked at.
+//! Weights come from `WEFT_TEST_MODEL` or the cache directory; without them it ends with status 1.
+
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weftwork_local::chat::{LocalModel, Settings};
+use weftwork_local::{cpu, weights};
+use weftwork_models::{ChatEvent, ChatModel, ChatRequest};
+use weftwork_types::MessageId;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::tool::ToolSpec;
+
+const SETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/tool_calls");
+
+#[derive(Debug, Deserialize)]
+struct Case {
+    request: String,
+    tool: String,
+    /// What the arguments must be; a list offers several.
+    args: Value,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    name: String,
+    args: String,
+}
+
+#[derive(Debug, Default)]
+struct Score {
+    prompts: usize,
+    valid: usize,
+    tool: usize,
+    args: usize,
+    spent: Vec<Duration>,
+    misses: Vec<Value>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let report = runtime.block_on(report())?;
+    print(&report)
+}
+
+#[expect(clippy::print_stdout, reason = "the report is what this program is for")]
+fn print(report: &Value) -> Result<(), Box<dyn Error>> {
+    println!("{}", serde_json::to_string_pretty(report)?);
+    Ok(())
+}
+
+async fn report() -> Result<Value, Box<dyn Error>> {
+    let started = now();
+    let model = LocalModel::open(Settings { file: file()?, expected: None, snapshots: None })?;
+    let load = started.elapsed();
+    let tools: Vec<ToolSpec> = serde_json::from_str(&std::fs::read_to_string(set("tools.json"))?)?;
+    // The first request reads the examples of all tools; later ones find them read.
+    let started = now();
+    call(&model, &tools, "Hello").await?;
+    let first = started.elapsed();
+    let mut sets = serde_json::Map::new();
+    for name in ["core", "apart"] {
+        let score = run(&model, &tools, &set(&format!("{name}.jsonl"))).await?;
+        sets.insert(name.to_owned(), score.report());
+    }
+    Ok(json!({
+        "model": model.info().id(),
+        "label": model.info().label,
+        "sha256": model.hash().to_string(),
+        "cpu": cpu::name(),
+        "cores": cpu::cores(),
+        "fast_build": cpu::is_fast_build(),
+        "load_s": seconds(load),
+        "first_request_s": seconds(first),
+        "sets": sets,
+    }))
+}
+
+async fn run(model: &LocalModel, tools: &[ToolSpec], path: &Path) -> Result<Score, Box<dyn Error>> {
+    let mut score = Score::default();
+    for line in std::fs::read_to_string(path)?.lines() {
+        let case: Case = serde_json::from_str(line)?;
+        let started = now();
+        let made = call(model, tools, &case.request).await?;
+        score.add(&case, tools, &made, started.elapsed());
+    }
+    Ok(score)
+}
+
+async fn call(
+    model: &LocalModel,
+    tools: &[ToolSpec],
+    request: &str,
+) -> Result<Call, Box<dyn Error>> {
+    let message = Message::text(MessageId::new("m1")?, Role::User, request);
+    let request =
+        ChatRequest { messages: vec![message], tools: tools.to_vec(), ..ChatRequest::default() };
+    let mut stream = model.stream(Arc::new(request));
+    let mut made = Call::default();
+    while let Some(event) = stream.next().await {
+        if let ChatEvent::ToolCallDelta { name, args, .. } = event? {
+            made.name.extend(name);
+            made.args.push_str(&args);
+        }
+    }
+    Ok(made)
+}
+
+impl Score {
+    fn add(&mut self, case: &Case, tools: &[ToolSpec], made: &Call, spent: Duration) {
+        let args: Option<Value> = serde_json::from_str(&made.args).ok();
+        let spec = tools.iter().find(|tool| tool.wire_name() == made.name);
+        let valid = match (&args, spec) {
+            (Some(args), Some(spec)) => jsonschema::is_valid(&spec.parameters, args),
+            _ => false,
+        };
+        let tool = made.name == case.tool;
+        let right = tool && args.as_ref().is_some_and(|args| matches(&case.args, args));
+        self.prompts += 1;
+        self.valid += usize::from(valid);
+        self.tool += usize::from(tool);
+        self.args += usize::from(right);
+        self.spent.push(spent);
+        if !right {
+            self.misses.push(json!({
+                "request": case.request,
+                "expected": {"tool": case.tool, "args": case.args},
+                "found": {"tool": made.name, "args": made.args},
+            }));
+        }
+    }
+
+    fn report(&self) -> Value {
+        let mut spent = self.spent.clone();
+        spent.sort();
+        json!({
+            "prompts": self.prompts,
+            "valid_json": self.valid,
+            "right_tool": self.tool,
+            "right_args": self.args,
+            "seconds_per_call_mean": seconds(spent.iter().sum::<Duration>() / self.prompts.max(1) as u32),
+            "seconds_per_call_median": spent.get(spent.len() / 2).map(|d| seconds(*d)),
+            "seconds_per_call_max": spent.last().map(|d| seconds(*d)),
+            "misses": self.misses,
+        })
+    }
+}
+
+/// Compares arguments: numbers by value, texts without case and outer punctuation. A text that
+/// begins with `~` must be contained; a list of expected values offers alternatives.
+fn matches(expected: &Value, found: &Value) -> bool {
+    match (expected, found) {
+        (Value::Array(any), found) => any.iter().any(|expected| matches(expected, found)),
+        (Value::Object(expected), Value::Object(found)) => {
+            expected.len() == found.len()
+                && expected
+                    .iter()
+                    .all(|(key, value)| found.get(key).is_some_and(|f| matches(value, f)))
+        }
+        (Value::String(expected), Value::String(found)) => match expected.strip_prefix('~') {
+            Some(part) => bare(found).contains(&bare(part)),
+            None => bare(found) == bare(expected),
+        },
+        (Value::Number(_), Value::Number(_)) => expected.as_f64() == found.as_f64(),
+        _ => expected == found,
+    }
+}
+
+fn bare(text: &str) -> String {
+    let outer = |c: char| c.is_whitespace() || c.is_ascii_punctuation();
+    text.trim_matches(outer).to_lowercase()
+}
+
+fn file() -> Result<PathBuf, Box<dyn Error>> {
+    if let Some(file) = std::env::var_os("WEFT_TEST_MODEL") {
+        return Ok(file.into());
+    }
+    let directory = weights::directory(|name| std::env::var_os(name))?;
+    Ok(weights::find(weights::DEFAULT)?.path_in(&directory))
+}
+
+fn set(name: &str) -> PathBuf {
+    Path::new(SETS).join(name)
+}
+
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program measures time")]
+fn now() -> Instant {
+    Instant::now()
+}

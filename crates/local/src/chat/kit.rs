@@ -1,0 +1,261 @@
+//! The beginnings of all prompts for one set of tools.
+
+use super::copy::plain;
+use super::prompt;
+use crate::Error;
+use crate::engine::{Engine, Session};
+use crate::prefixes::Prefixes;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::tool::ToolSpec;
+
+/// Sets of tools kept in memory.
+const KITS_MAX: usize = 4;
+/// Examples shown per tool.
+const EXAMPLES_MAX: usize = 3;
+/// Tokens tried per request, over all tools together.
+const TRIED_MAX: usize = 384;
+const DESCRIPTION_CHARS_MAX: usize = 120;
+
+/// What stands for answering in plain words, beside the tools: name, description, requests.
+const REPLY: (&str, &str, [&str; 3]) = (
+    "reply",
+    "Answers small talk.",
+    ["Hello, how are you?", "Who was the first king of Rome?", "Thanks, you are kind."],
+);
+
+/// What a call came to. One prompt for all would now and then tell of a refund that was only
+/// looked up: each kind has its own, in which nothing else happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Found,
+    Done,
+    Failed,
+}
+
+/// A request, the facts, and the answer that is made of them.
+type Summary = (&'static str, &'static str, &'static str);
+
+/// Answers when a tool found something out.
+const FOUND: [Summary; 4] = [
+    ("What is 6 times 7?", "result: 42", "6 times 7 is 42."),
+    (
+        "What is the weather in Lima?",
+        "city: Lima; sky: clear; celsius: 21",
+        "The weather in Lima is clear, with 21 degrees.",
+    ),
+    (
+        "Where is order K7?",
+        "order id: K7; item: desk; status: packed; city: Bonn; price: 80",
+        "Order K7, a desk, is packed in Bonn.",
+    ),
+    (
+        "Where is parcel P31?",
+        "parcel: P31; content: two books; status: at the border; weight: 2",
+        "Parcel P31 with two books is at the border.",
+    ),
+];
+
+/// Answers when a tool did something.
+const DONE: [Summary; 3] = [
+    ("Send 5 to Eva.", "to: Eva; sent: 5; account: main", "I sent 5 to Eva."),
+    (
+        "Please refund 7.50 for order Q2.",
+        "order id: Q2; amount: 7.50; status: refunded; refund id: R9",
+        "I refunded 7.50 for order Q2.",
+    ),
+    (
+        "Refund order C31, amount 12",
+        "refund id: R7; order id: C31; refunded: 12",
+        "I refunded 12 for order C31.",
+    ),
+];
+
+/// How an answer about a failed call begins.
+pub(super) const FAILURE: &str = "That did not work:";
+
+/// Answers when the tool failed.
+const FAILED: [Summary; 4] = [
+    (
+        "Where is parcel P31?",
+        "error: there is no parcel `P31`",
+        "That did not work: there is no parcel `P31`.",
+    ),
+    (
+        "Refund order D42, amount 30",
+        "error: a person refused this call",
+        "That did not work: a person refused this call.",
+    ),
+    (
+        "What is the weather in Lima?",
+        "error: the service did not answer in time",
+        "That did not work: the service did not answer in time.",
+    ),
+    (
+        "Send 5 to Eva.",
+        "error: account closed since May",
+        "That did not work: account closed since May.",
+    ),
+];
+
+/// Everything that is read before a request is known.
+#[derive(Debug)]
+pub(super) struct Kit {
+    key: Hash,
+    /// For each tool and for plain words the prompt without its last token, then for each tool
+    /// its examples, then the kinds of summaries.
+    pub(super) prefixes: Prefixes,
+    /// The last token of each of the first prompts.
+    leads: Vec<u32>,
+}
+
+/// The kits used last.
+#[derive(Debug)]
+pub(super) struct Kits {
+    snapshots: Option<PathBuf>,
+    kits: Vec<Kit>,
+}
+
+/// How many tokens of a request are tried, for so many candidates.
+pub(super) fn text_tokens_max(candidates: usize) -> usize {
+    (TRIED_MAX / candidates.max(1)).clamp(12, 48)
+}
+
+impl Kits {
+    pub(super) fn new(snapshots: Option<PathBuf>) -> Self {
+        Self { snapshots, kits: Vec::new() }
+    }
+
+    /// Forgets all kits.
+    pub(super) fn clear(&mut self) {
+        self.kits.clear();
+    }
+
+    /// The kit of a set of tools, read now if it is new.
+    pub(super) fn get(&mut self, engine: &Engine, tools: &[ToolSpec]) -> Result<&mut Kit, Error> {
+        let key = key(tools);
+        let kit = match self.kits.iter().position(|kit| kit.key == key) {
+            Some(at) => self.kits.remove(at),
+            None => Kit::read(engine, key, tools, self.snapshots.as_ref())?,
+        };
+        self.kits.insert(0, kit);
+        self.kits.truncate(KITS_MAX);
+        Ok(&mut self.kits[0])
+    }
+}
+
+impl Kit {
+    fn read(
+        engine: &Engine,
+        key: Hash,
+        tools: &[ToolSpec],
+        snapshots: Option<&PathBuf>,
+    ) -> Result<Self, Error> {
+        let mut prompts = Vec::with_capacity(2 * tools.len() + 4);
+        let mut leads = Vec::with_capacity(tools.len() + 1);
+        let words = (REPLY.0.to_owned(), REPLY.1.to_owned(), REPLY.2.to_vec());
+        for (name, description, requests) in tools.iter().map(introduction).chain([words]) {
+            let mut prompt = vec![engine.mark("<|im_start|>")?];
+            let mut text = format!("user\nRequests for the tool {name} ({description}):\n-");
+            for request in requests {
+                text.push_str(&format!(" {request}\n-"));
+            }
+            prompt.extend(engine.encode(&text));
+            leads.extend(prompt.pop());
+            prompts.push(prompt);
+        }
+        for tool in tools {
+            prompts.push(examples(engine, tool)?);
+        }
+        for answers in [&FOUND[..], &DONE, &FAILED] {
+            prompts.push(summaries(engine, answers)?);
+        }
+        let prefixes = match snapshots {
+            Some(directory) => engine.recall_prefixes(prompts, directory).0,
+            None => engine.read_prefixes(prompts),
+        };
+        Ok(Self { key, prefixes, leads })
+    }
+
+    /// The prompts to try a request after: each tool's, then the one for plain words.
+    pub(super) fn leads(&self) -> Vec<(usize, u32)> {
+        self.leads.iter().copied().enumerate().collect()
+    }
+
+    /// What was read for the arguments of a tool.
+    pub(super) fn args(&self, engine: &Engine, tool: usize) -> (Session, Vec<u32>) {
+        self.at(engine, self.leads.len() + tool)
+    }
+
+    /// What was read for summaries of that kind.
+    pub(super) fn summary(&self, engine: &Engine, kind: Kind) -> (Session, Vec<u32>) {
+        self.at(engine, self.prefixes.prompts.len() - 3 + kind as usize)
+    }
+
+    fn at(&self, engine: &Engine, index: usize) -> (Session, Vec<u32>) {
+        let session = engine.session_after(&self.prefixes, index);
+        (session, self.prefixes.prompts[index].clone())
+    }
+}
+
+fn key(tools: &[ToolSpec]) -> Hash {
+    let mut text = String::new();
+    for tool in tools {
+        text.push_str(&format!("{}\n{}\n{}\n", tool.name, tool.description, tool.parameters));
+        for example in &tool.examples {
+            text.push_str(&format!("{}\n{}\n", example.request, example.args));
+        }
+    }
+    hash_bytes(text.as_bytes())
+}
+
+fn introduction(tool: &ToolSpec) -> (String, String, Vec<&str>) {
+    let name = tool.wire_name().replace('_', " ");
+    let first = tool.description.split_inclusive(". ").next().unwrap_or_default();
+    let description = first.trim().chars().take(DESCRIPTION_CHARS_MAX).collect();
+    let requests = tool.examples.iter().take(EXAMPLES_MAX).map(|e| e.request.as_str()).collect();
+    (name, description, requests)
+}
+
+/// Requests and the arguments they lead to, as turns of a conversation.
+fn examples(engine: &Engine, tool: &ToolSpec) -> Result<Vec<u32>, Error> {
+    let mut prompt = Vec::new();
+    if tool.examples.is_empty() {
+        let instruction =
+            format!("{} Write the arguments of {} as JSON.", tool.description, tool.wire_name());
+        prompt::turn(engine, &mut prompt, "system", &instruction)?;
+    }
+    for example in tool.examples.iter().take(EXAMPLES_MAX) {
+        prompt::turn(engine, &mut prompt, "user", &example.request)?;
+        let args = in_schema_order(&example.args, &tool.parameters).to_string();
+        prompt::turn(engine, &mut prompt, "assistant", &args)?;
+    }
+    Ok(prompt)
+}
+
+fn summaries(engine: &Engine, answers: &[Summary]) -> Result<Vec<u32>, Error> {
+    let mut prompt = Vec::new();
+    let instruction = "Answer the request in one short sentence. Use only the facts.";
+    prompt::turn(engine, &mut prompt, "system", instruction)?;
+    for (request, facts, answer) in answers {
+        prompt::turn(engine, &mut prompt, "user", &prompt::question(request, facts))?;
+        prompt::turn(engine, &mut prompt, "assistant", answer)?;
+    }
+    Ok(prompt)
+}
+
+/// Example arguments as the grammar would have them written.
+fn in_schema_order(args: &Value, schema: &Value) -> Value {
+    let (Value::Object(args), Some(Value::Object(properties))) = (args, schema.get("properties"))
+    else {
+        return args.clone();
+    };
+    let written = |value: &Value| match value {
+        Value::Number(number) => plain(number),
+        other => other.clone(),
+    };
+    let ordered: Map<String, Value> =
+        properties.keys().filter_map(|key| Some((key.clone(), written(args.get(key)?)))).collect();
+    Value::Object(ordered)
+}

@@ -1,0 +1,181 @@
+//! The embedded model as a chat model.
+
+use super::{Audience, Chat, Outcome};
+use crate::Error;
+use crate::engine::Engine;
+use crate::file::Expected;
+use crate::weights;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use weftwork_models::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo};
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::usage::Tokens;
+
+/// What to run, and where to keep things.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The model file.
+    pub file: PathBuf,
+    /// What the file must be; `None` runs any file the engine can.
+    pub expected: Option<Expected>,
+    /// Where prompts that have been read are kept for the next process; `None` keeps none.
+    pub snapshots: Option<PathBuf>,
+}
+
+/// The embedded model: weights on this machine's CPU, one request at a time.
+///
+/// It runs on a thread of its own. Requests wait for each other in order.
+#[derive(Debug)]
+pub struct LocalModel {
+    info: ModelInfo,
+    file: PathBuf,
+    hash: Hash,
+    jobs: mpsc::Sender<Job>,
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Arc<ChatRequest>,
+    events: UnboundedSender<Result<ChatEvent, ModelError>>,
+}
+
+impl LocalModel {
+    /// Loads the weights; takes a fraction of a second and blocks meanwhile.
+    ///
+    /// # Errors
+    /// What [`Engine::open`] fails with, and [`Error::EngineStopped`] when no thread can be made.
+    pub fn open(settings: Settings) -> Result<Self, Error> {
+        let engine = Engine::open(&settings.file, settings.expected)?;
+        let (file, hash) = (engine.path().to_owned(), engine.hash());
+        let known = weights::known().iter().find(|known| known.expected().sha256 == hash);
+        let info = ModelInfo {
+            provider: "local".to_owned(),
+            model: known.map_or_else(|| stem(&file), |known| known.name.to_owned()),
+            label: Some(known.map_or_else(
+                || "weights this build does not know, on this CPU".to_owned(),
+                |known| known.label.to_owned(),
+            )),
+        };
+        let (jobs, queue) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("weft-local".to_owned())
+            .spawn(move || work(Chat::new(engine, settings.snapshots), &queue))
+            .map_err(|error| Error::EngineStopped { reason: error.to_string() })?;
+        Ok(Self { info, file, hash, jobs })
+    }
+
+    /// The model file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The SHA-256 of the model file.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+}
+
+impl ChatModel for LocalModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        let (events, mut received) = unbounded_channel();
+        if let Err(mpsc::SendError(job)) = self.jobs.send(Job { request, events }) {
+            let error = Error::EngineStopped { reason: "it takes no more requests".to_owned() };
+            tell(&job.events, Err(engine_error(&error)));
+        }
+        Box::pin(futures_util::stream::poll_fn(move |context| received.poll_recv(context)))
+    }
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().map_or_else(|| "unknown".to_owned(), |s| s.to_string_lossy().into_owned())
+}
+
+fn engine_error(error: &Error) -> ModelError {
+    ModelError::Engine { source: error.fault() }
+}
+
+/// Sends an event. Nobody may be listening any more; the next question whether the answer is
+/// wanted then says so.
+fn tell(
+    events: &UnboundedSender<Result<ChatEvent, ModelError>>,
+    event: Result<ChatEvent, ModelError>,
+) {
+    drop(events.send(event));
+}
+
+/// Answers requests until the model is dropped.
+fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
+    while let Ok(Job { request, events }) = queue.recv() {
+        let mut audience = Channel { events: &events, call_id: call_id(&request) };
+        let result = catch_unwind(AssertUnwindSafe(|| chat.answer(&request, &mut audience)));
+        match result {
+            Ok(Ok(Outcome { input, output, reason: Some(reason) })) => {
+                let tokens =
+                    Tokens { input: input as u64, output: output as u64, estimated: false };
+                tell(&events, Ok(ChatEvent::Usage(tokens)));
+                tell(&events, Ok(ChatEvent::Finish { reason, provider_call_id: None }));
+            }
+            Ok(Ok(Outcome { reason: None, .. })) => {}
+            Ok(Err(error)) => tell(&events, Err(engine_error(&error))),
+            Err(panic) => {
+                let reason = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("a panic without a message")
+                    .to_owned();
+                tell(&events, Err(engine_error(&Error::EngineStopped { reason })));
+                chat.forget();
+            }
+        }
+    }
+}
+
+/// An id for the tool call of an answer: a function of the conversation, so that the same
+/// question in the same place gives the same id.
+fn call_id(request: &ChatRequest) -> String {
+    let mut text = String::new();
+    for message in &request.messages {
+        text.push_str(&format!("{:?} {} {}\n", message.role, message.id, message.joined_text()));
+        message.tool_results().for_each(|result| text.push_str(&format!("{}\n", result.value)));
+    }
+    let hash = hash_bytes(text.as_bytes()).to_string();
+    format!("call_{}", &hash[..16])
+}
+
+struct Channel<'a> {
+    events: &'a UnboundedSender<Result<ChatEvent, ModelError>>,
+    call_id: String,
+}
+
+impl Channel<'_> {
+    fn call(&self, id: Option<String>, name: Option<String>, args: String) {
+        tell(self.events, Ok(ChatEvent::ToolCallDelta { index: 0, id, name, args }));
+    }
+}
+
+impl Audience for Channel<'_> {
+    fn tool(&mut self, name: &str) {
+        self.call(Some(self.call_id.clone()), Some(name.to_owned()), String::new());
+    }
+
+    fn args(&mut self, piece: &str) {
+        self.call(None, None, piece.to_owned());
+    }
+
+    fn words(&mut self, piece: &str) {
+        tell(self.events, Ok(ChatEvent::TextDelta(piece.to_owned())));
+    }
+
+    fn wanted(&self) -> bool {
+        !self.events.is_closed()
+    }
+}

@@ -1,0 +1,93 @@
+//! Prompts in the ChatML form these models were trained on.
+
+use crate::Error;
+use crate::engine::Engine;
+use weftwork_types::message::{Message, Role};
+
+/// Tokens of a conversation that are shown to the model; older turns are left out.
+const CONVERSATION_MAX: usize = 400;
+/// Tokens of instructions that are shown to the model.
+const INSTRUCTIONS_MAX: usize = 200;
+
+/// Adds a whole turn. The text cannot open another one: marks in it are plain text.
+pub(super) fn turn(
+    engine: &Engine,
+    out: &mut Vec<u32>,
+    role: &str,
+    text: &str,
+) -> Result<(), Error> {
+    out.push(engine.mark("<|im_start|>")?);
+    out.extend(engine.encode(&format!("{role}\n{text}")));
+    out.push(engine.mark("<|im_end|>")?);
+    out.extend(engine.encode("\n"));
+    Ok(())
+}
+
+/// Begins the model's turn.
+pub(super) fn open(engine: &Engine, out: &mut Vec<u32>) -> Result<(), Error> {
+    out.push(engine.mark("<|im_start|>")?);
+    out.extend(engine.encode("assistant\n"));
+    Ok(())
+}
+
+/// The end of a text, in at most so many tokens, to follow a dash.
+pub(super) fn tail(engine: &Engine, text: &str, tokens_max: usize) -> Vec<u32> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut tokens = engine.encode(&format!(" {text}"));
+    tokens.drain(..tokens.len().saturating_sub(tokens_max));
+    tokens
+}
+
+/// What the summary is asked.
+pub(super) fn question(request: &str, facts: &str) -> String {
+    let request: String = request.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("Request: {request}\nFacts: {facts}")
+}
+
+/// A conversation, as much of its end as fits, up to the model's next turn.
+pub(super) fn conversation(engine: &Engine, messages: &[Message]) -> Result<Vec<u32>, Error> {
+    let mut instructions: Vec<String> = Vec::new();
+    let mut turns: Vec<Vec<u32>> = Vec::new();
+    for message in messages {
+        let text = match message.role {
+            Role::Tool => super::facts::of(std::slice::from_ref(message)),
+            _ => message.joined_text(),
+        };
+        let role = match message.role {
+            Role::System => {
+                instructions.push(text);
+                continue;
+            }
+            Role::User | Role::Tool => "user",
+            Role::Assistant => "assistant",
+        };
+        if !text.is_empty() {
+            let mut tokens = Vec::new();
+            turn(engine, &mut tokens, role, &text)?;
+            turns.push(tokens);
+        }
+    }
+    let mut out = Vec::new();
+    let mut system = engine.encode(&instructions.join("\n"));
+    system.truncate(INSTRUCTIONS_MAX);
+    let system = match system.is_empty() {
+        true => "You are a helpful assistant.".to_owned(),
+        false => engine.decode(&system),
+    };
+    turn(engine, &mut out, "system", &system)?;
+    let mut room = CONVERSATION_MAX;
+    let fitting = turns
+        .iter()
+        .rev()
+        .take_while(|tokens| {
+            let fits = tokens.len() <= room;
+            room = room.saturating_sub(tokens.len());
+            fits
+        })
+        .count()
+        .max(1)
+        .min(turns.len());
+    out.extend(turns[turns.len() - fitting..].iter().flatten());
+    open(engine, &mut out)?;
+    Ok(out)
+}

@@ -1,0 +1,191 @@
+//! How the embedded model fails.
+
+use std::path::{Path, PathBuf};
+use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
+
+/// The embedded model or its weights could not do what was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no model file at that path.
+    #[error("no model file at `{}`; get it with `weft models pull {model}`", path.display())]
+    FileMissing {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The model it should hold.
+        model: String,
+    },
+    /// The file is there but the system does not let us read or write it.
+    #[error("cannot {action} `{}`: {reason}", path.display())]
+    Io {
+        /// What was tried, such as `read`.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The file ends too early.
+    #[error(
+        "model file `{}` is truncated: {found_bytes} bytes, expected {expected_bytes}; delete it and get it again with `weft models pull`",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// How long it should be at least, in bytes.
+        expected_bytes: u64,
+        /// How long it is, in bytes.
+        found_bytes: u64,
+    },
+    /// The file is not the one that is expected.
+    #[error(
+        "model file `{}` has SHA-256 {found}, expected {expected}; delete it and get it again with `weft models pull`",
+        path.display()
+    )]
+    HashMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The pinned hash, in hex.
+        expected: String,
+        /// The hash of what is there, in hex.
+        found: String,
+    },
+    /// The file is not a GGUF file, or a broken one.
+    #[error("model file `{}` is not a usable GGUF file: {reason}", path.display())]
+    NotGguf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file is a GGUF file that this engine cannot run.
+    #[error("model file `{}` cannot be run here: {what} is `{found}`, expected {expected}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Which property does not fit.
+        what: String,
+        /// What the file has.
+        found: String,
+        /// What the engine can run.
+        expected: String,
+    },
+    /// The program was built for a newer CPU than this one.
+    #[error(
+        "this CPU ({cpu}) lacks {}; this build of the embedded model needs them: build it without `target-cpu=x86-64-v3` or use another model",
+        missing.join(", ")
+    )]
+    CpuTooOld {
+        /// The CPU's own name.
+        cpu: String,
+        /// The features it lacks.
+        missing: Vec<String>,
+    },
+    /// The conversation does not fit the model's context.
+    #[error(
+        "the prompt has {tokens} tokens, the embedded model reads at most {tokens_max}; shorten the conversation or the tool descriptions"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt and the reserve for the answer.
+        tokens: usize,
+        /// What fits.
+        tokens_max: usize,
+    },
+    /// A schema cannot be turned into a grammar.
+    #[error("the schema of {subject} cannot be enforced by the embedded model: {reason}")]
+    Grammar {
+        /// Whose schema, such as ``tool `refund_order` ``.
+        subject: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The tool call could not be finished within the token limit.
+    #[error(
+        "the tool call was not complete after {tokens_max} tokens; raise the limit or simplify the tool's schema"
+    )]
+    CallUnfinished {
+        /// The limit.
+        tokens_max: usize,
+    },
+    /// No source gave the weights.
+    #[error("could not get the weights of `{model}`: {}", attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NoSource {
+        /// The model.
+        model: String,
+        /// What each source answered.
+        attempts: Vec<SourceFailure>,
+    },
+    /// No such embedded model is known.
+    #[error("unknown embedded model `{found}`; known are: {}", known.join(", "))]
+    UnknownModel {
+        /// What was asked for.
+        found: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A file given for import holds no known model.
+    #[error("`{}` holds no known model: {reason}", path.display())]
+    NothingToImport {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// Nobody said where the cache is.
+    #[error(
+        "no directory for model files: set `XDG_CACHE_HOME` or `HOME`, or name the file with `WEFT_MODEL_FILE`"
+    )]
+    NoCacheDirectory,
+    /// The thread that runs the model is gone.
+    #[error("the embedded model's thread ended unexpectedly: {reason}; start the program again")]
+    EngineStopped {
+        /// What is known about it.
+        reason: String,
+    },
+}
+
+/// Why one source gave no weights.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {reason}")]
+pub struct SourceFailure {
+    /// The source.
+    pub source_name: String,
+    /// What happened.
+    pub reason: String,
+}
+
+impl Error {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode(match self {
+            Self::FileMissing { .. } => "W0501",
+            Self::Io { .. } => "W0502",
+            Self::Truncated { .. } => "W0503",
+            Self::HashMismatch { .. } => "W0504",
+            Self::NotGguf { .. } => "W0505",
+            Self::Unsupported { .. } => "W0506",
+            Self::CpuTooOld { .. } => "W0507",
+            Self::PromptTooLong { .. } => "W0508",
+            Self::Grammar { .. } => "W0509",
+            Self::CallUnfinished { .. } => "W0510",
+            Self::NoSource { .. } => "W0511",
+            Self::UnknownModel { .. } => "W0512",
+            Self::NothingToImport { .. } => "W0513",
+            Self::NoCacheDirectory => "W0514",
+            Self::EngineStopped { .. } => "W0515",
+        })
+    }
+
+    /// The error as it is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::new(self.code(), self.to_string())
+    }
+
+    pub(crate) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), reason: error.to_string() }
+    }
+}

