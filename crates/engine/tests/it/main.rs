@@ -2,3 +2,4 @@
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod laws;
+mod rebuild;
