@@ -190,7 +190,7 @@ fn records_that_do_not_fit_are_refused_by_name() {
     for (stored, text) in cases {
         let bytes = serde_json::to_vec(&stored).expect("JSON");
         let restored = record::read::<StepRecord>(1, &bytes)
-            .and_then(|step| Machine::new(plan(&shape)).restore(CheckpointId(1), 1, step));
+            .and_then(|step| Machine::new(plan(&shape)).restore(CheckpointId(1), 0, step));
         let error = restored.expect_err("refused").to_string();
         assert!(error.contains(text), "{stored}: {error}");
     }
