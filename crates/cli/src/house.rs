@@ -2,8 +2,9 @@
 
 use crate::CliError;
 use crate::screen::Screen;
+use std::rc::Rc;
 use std::sync::Arc;
-use weftwork::config::Origin;
+use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, JournalMode};
 use weftwork::models::ScriptedModel;
 use weftwork::store::{RunRow, Store, ThreadRow};
@@ -15,11 +16,16 @@ const JOURNAL_VARIABLE: &str = "WEFT_TEST_JOURNAL";
 /// Names a cassette to which the model's answers are written, for tests that replay them.
 const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
 
-#[derive(Debug)]
+/// Makes an agent once the settings are known.
+pub(crate) type Make = dyn Fn(&Config) -> AgentDef;
+
 pub(crate) struct House {
     pub(crate) config: Config,
+    makers: Rc<[Box<Make>]>,
     pub(crate) agents: Vec<AgentDef>,
     pub(crate) screen: Screen,
+    /// Whether the store outlives the command.
+    pub(crate) lasting: bool,
 }
 
 /// A thread as the store has it.
@@ -37,6 +43,20 @@ impl Found {
 }
 
 impl House {
+    /// Makes the agents for these settings.
+    pub(crate) fn new(config: Config, makers: Rc<[Box<Make>]>, screen: Screen) -> Self {
+        let agents = makers.iter().map(|make| make(&config)).collect();
+        let lasting = config.store.value != StorePlace::Memory;
+        Self { config, makers, agents, screen, lasting }
+    }
+
+    /// The same over another store, which does not outlive the command unless it is `lasting`.
+    pub(crate) fn moved(&self, store: StorePlace, lasting: bool) -> Self {
+        let store = Setting { value: store, origin: Origin::Program };
+        let config = Config { store, ..self.config.clone() };
+        Self { lasting, ..Self::new(config, Rc::clone(&self.makers), self.screen.clone()) }
+    }
+
     /// The agent of a name or an id.
     pub(crate) fn agent(&self, name: &str) -> Result<&AgentDef, CliError> {
         Ok(weftwork::find_agent(&self.agents, name)?)

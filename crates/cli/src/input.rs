@@ -33,6 +33,13 @@ impl Lines {
     }
 }
 
+/// One line, for a single question; [`Lines`] would read on. Blocks.
+pub(crate) fn one_line() -> Result<String, CliError> {
+    let mut line = String::new();
+    stdin().read_line(&mut line).map_err(|error| CliError::Input(error.to_string()))?;
+    Ok(line)
+}
+
 /// Hears Ctrl-C, on a thread of its own: a tool that does not give control back must not make us
 /// deaf. From when it is made, Ctrl-C no longer ends the process.
 #[derive(Debug)]

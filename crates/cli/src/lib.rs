@@ -33,7 +33,7 @@ pub use error::CliError;
 pub use exit::Exit;
 
 use clap::Parser;
-use house::House;
+use house::{House, Make};
 use screen::Screen;
 use std::fmt;
 use std::process::ExitCode;
@@ -43,8 +43,6 @@ use weftwork::{AgentDef, Config};
 
 /// How long work that was left behind may take before the process ends all the same.
 const GRACE: Duration = Duration::from_millis(500);
-
-type Make = dyn Fn(&Config) -> AgentDef;
 
 /// The program: its commands and its agents.
 pub struct Program {
@@ -105,8 +103,7 @@ impl Program {
         };
         let flags = Flags { model: cli.model, store: cli.store, config: cli.config };
         let config = Config::with_flags(&flags)?;
-        let agents = self.agents.iter().map(|make| make(&config)).collect();
-        let house = House { config, agents, screen: screen.clone() };
+        let house = House::new(config, self.agents.into(), screen.clone());
         command::run(command, &house).await
     }
 }

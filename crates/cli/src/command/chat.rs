@@ -226,7 +226,7 @@ impl Talk<'_> {
 
     fn leave(&self, exit: Exit) -> Result<Exit, CliError> {
         self.screen.line("")?;
-        if self.known {
+        if self.known && self.house.lasting {
             self.screen.note(format_args!("go on: weft chat --thread {}", self.thread));
         }
         Ok(exit)

@@ -6,10 +6,10 @@ use crate::args::{Chat, Demo};
 use crate::demo::Story;
 use crate::exit::Exit;
 use crate::house::{House, usual_model};
-use crate::input::Lines;
+use crate::input::one_line;
 use crate::screen::{Style, plain};
 use std::path::PathBuf;
-use weftwork::config::{Origin, Setting, StorePlace};
+use weftwork::config::StorePlace;
 use weftwork::graph::SystemClock;
 use weftwork::local::{cpu, weights};
 use weftwork::types::port::Clock;
@@ -22,10 +22,7 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
         args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("weft-demo-{name}")));
     std::fs::create_dir_all(&folder).map_err(CliError::Output)?;
     let model = choose(house).await?;
-    let store =
-        Setting { value: StorePlace::Sqlite(folder.join("weft.db")), origin: Origin::Program };
-    let config = weftwork::Config { store, ..house.config.clone() };
-    let here = House { config, agents: house.agents.clone(), screen: screen.clone() };
+    let here = house.moved(StorePlace::Sqlite(folder.join("weft.db")), args.dir.is_some());
     let mark = match model.split(':').next() {
         Some("scripted") => "[scripted model] ",
         Some("replay") => "[replay] ",
@@ -76,9 +73,9 @@ async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
     let screen = &house.screen;
     let ask = screen.paint(Style::Ask, "Type to the desk yourself now? [Y/n]");
     screen.piece(format_args!("\n{ask} "))?;
-    let line = Lines::of_process()?.next().await?;
-    let yes = line.is_some_and(|line| !line.trim().to_lowercase().starts_with('n'));
-    if yes {
+    let line = one_line()?;
+    // The end of input is no line, not even an empty one.
+    if !line.is_empty() && !line.trim().to_lowercase().starts_with('n') {
         let args = Chat { agent: None, thread: Some(story.thread.clone()) };
         Box::pin(chat::chat(&args, house)).await?;
     }

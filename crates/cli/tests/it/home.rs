@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use tempfile::TempDir;
-use weftwork::config::StorePlace;
-use weftwork::store::Store;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_weft");
 
@@ -51,10 +48,6 @@ impl Home {
     /// The usual store's file.
     pub(crate) fn store_file(&self) -> PathBuf {
         self.path(".local/share/weftwork/weft.db")
-    }
-
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
-        StorePlace::Sqlite(self.store_file()).open().expect("the store opens")
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {

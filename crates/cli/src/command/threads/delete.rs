@@ -1,7 +1,7 @@
 use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
-use crate::input::Lines;
+use crate::input::one_line;
 use weftwork::store::WriteThreads;
 use weftwork::types::{Principal, ThreadId};
 
@@ -14,8 +14,7 @@ pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Ex
             return Err(CliError::NotConfirmed { what });
         }
         screen.piece(format_args!("{what} cannot be undone. Delete it? [y/n] "))?;
-        let line = Lines::of_process()?.next().await?.unwrap_or_default();
-        if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
+        if !matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes") {
             screen.note("nothing was deleted");
             return Ok(Exit::Cancelled);
         }
