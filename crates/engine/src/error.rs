@@ -29,6 +29,16 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
+    /// What a task sent to another cannot be stored.
+    #[error("what {by} sent to node `{node}` cannot be stored: {reason}")]
+    BadSend {
+        /// The node it was sent to.
+        node: String,
+        /// Who sent it.
+        by: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A task routed to a node that is not in the graph.
     #[error("node `{from}` routed to `{to}`, which the graph does not have{}", hint(did_you_mean))]
     UnknownTarget {
@@ -81,7 +91,7 @@ impl EngineError {
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
             Self::Conflict { .. } => "W0102",
-            Self::BadWrite { .. } => "W0103",
+            Self::BadWrite { .. } | Self::BadSend { .. } => "W0103",
             Self::UnknownTarget { .. } => "W0104",
             Self::UnknownChannel { .. } => "W0105",
             Self::BadRecord { .. } => "W0106",

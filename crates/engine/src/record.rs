@@ -15,6 +15,7 @@ use crate::value::{Slots, Value, Write};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weftwork_types::CheckpointId;
+use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 
 /// The version of the records written here.
 pub const VERSION: u32 = 0;
@@ -195,7 +196,7 @@ impl Plan {
         for (index, value) in &closed.changed {
             let Some(channel) = self.channels.get(index.0) else { continue };
             if channel.channel.persist() == Persist::Value {
-                let json = value.as_ref().map(|value| encode(channel, value)).transpose()?;
+                let json = value.as_ref().map(|value| whole(channel, value)).transpose()?;
                 set.insert(channel.name.clone(), json.unwrap_or_default());
             }
         }
@@ -247,12 +248,25 @@ impl Plan {
                 Write::Json(json) => Ok(StoredWrite::Put(json.clone())),
                 Write::Overwrite(json) => Ok(StoredWrite::Overwrite(json.clone())),
             };
+            let stored = stored.and_then(|stored| match &stored {
+                StoredWrite::Put(json) | StoredWrite::Overwrite(json) => {
+                    shallow(json).map(|()| stored)
+                }
+            });
             let stored = stored.map_err(|reason| EngineError::BadWrite {
                 channel: channel.name.clone(),
                 by: by.to_owned(),
                 reason,
             })?;
             writes.push((channel.name.clone(), stored));
+        }
+        for goto in &output.goto {
+            let Goto::Send { node, arg } = goto else { continue };
+            shallow(&arg.json).map_err(|reason| EngineError::BadSend {
+                node: node.clone(),
+                by: by.to_owned(),
+                reason,
+            })?;
         }
         let goto = output.goto.iter().map(StoredGoto::from).collect();
         Ok(Left { writes, goto })
@@ -312,6 +326,24 @@ impl Plan {
         }
         Ok(serde_json::Value::Object(out))
     }
+}
+
+/// A value as it is stored whole.
+fn whole(channel: &ChannelPlan, value: &Value) -> Result<serde_json::Value, EngineError> {
+    let json = encode(channel, value)?;
+    shallow(&json).map(|()| json).map_err(|reason| EngineError::BadWrite {
+        channel: channel.name.clone(),
+        by: "the reducer".to_owned(),
+        reason,
+    })
+}
+
+/// Refuses what could be stored but not read back.
+fn shallow(json: &serde_json::Value) -> Result<(), String> {
+    if can_be_read_back(json) {
+        return Ok(());
+    }
+    Err(format!("it is nested deeper than {DEPTH_MAX} levels and could not be read back"))
 }
 
 fn encode(channel: &ChannelPlan, value: &Value) -> Result<serde_json::Value, EngineError> {

@@ -1,12 +1,13 @@
 //! What a node knows of its run.
 
-use crate::error::NodeError;
+use crate::error::{NodeError, RuntimeError};
 use crate::extract::DepMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
+use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
@@ -92,7 +93,8 @@ impl Ctx {
         &self.0.calls.clock
     }
 
-    /// Tells something to whoever watches the run.
+    /// Tells something to whoever watches the run. A value nested deeper than
+    /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) is not told: the log could not be read.
     pub fn emit(&self, value: serde_json::Value) {
         self.0.calls.emit.emit(AiEvent::Custom { value });
     }
@@ -123,6 +125,10 @@ impl Ctx {
         let id = interrupt_id(self.0.task, index);
         if let Some(answer) = self.0.answers.get(&id) {
             return Ok(answer.clone());
+        }
+        let written = serde_json::to_value(&ask)?;
+        if !can_be_read_back(&written) {
+            return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
         let interrupt = Interrupt {
             id,

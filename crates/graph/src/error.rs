@@ -4,6 +4,7 @@ use crate::builder::BuildError;
 use weftwork_engine::EngineError;
 use weftwork_store::StoreError;
 use weftwork_types::ErrorCode;
+use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
 
 /// Why a node did not finish. Any error converts into one with `?`.
@@ -47,6 +48,7 @@ impl NodeError {
 }
 
 pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
+pub(crate) const TOO_DEEP: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
@@ -121,6 +123,12 @@ pub enum RuntimeError {
         /// A name that is close.
         did_you_mean: Option<String>,
     },
+    /// A request carries a value that could not be read back.
+    #[error("{what} is nested deeper than {DEPTH_MAX} levels and could not be read back")]
+    TooDeep {
+        /// What the value is.
+        what: &'static str,
+    },
     /// A change from outside names no node, and more than one could have made it.
     #[error("the change could come from more than one node; say which (`as_node`)")]
     AmbiguousUpdate,
@@ -150,6 +158,7 @@ impl RuntimeError {
             Self::NothingToContinue { .. } => ErrorCode("W0114"),
             Self::UnknownNode { .. } => ErrorCode("W0115"),
             Self::AmbiguousUpdate => ErrorCode("W0116"),
+            Self::TooDeep { .. } => TOO_DEEP,
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
+use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::Emit;
 
@@ -108,6 +109,10 @@ impl State {
 
 impl Emit for Hub {
     fn emit(&self, event: AiEvent) {
+        if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
+            tracing::warn!("an event was dropped: it is nested too deeply for the log");
+            return;
+        }
         let mut state = self.lock();
         if state.over {
             return;

@@ -1,9 +1,10 @@
 //! The journal of one task over the store.
 
+use crate::error::RuntimeError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_store::{Claim, NewCall, OpenedCall, Store, StoreError};
-use weftwork_types::canonical::hash;
+use weftwork_types::canonical::{can_be_read_back, hash};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
     Attempts, CallKey, CallResult, Clock, Intent, Journal, JournalError, Opened,
@@ -99,6 +100,11 @@ impl Journal for TaskJournal {
 
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         Box::pin(async move {
+            if !can_be_read_back(&result.value) {
+                let what = "the result of a call";
+                let source = RuntimeError::TooDeep { what }.fault();
+                return Err(JournalError { name: key.0.to_string(), source });
+            }
             let now = self.clock.now();
             let settled = self.store.settle_call(&self.who, &self.claim, key, result, now).await;
             settled.map_err(|e| refused(&key.0.to_string(), e))

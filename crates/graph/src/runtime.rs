@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger};
+use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
 use weftwork_types::interrupt::Answer;
@@ -226,6 +227,7 @@ impl Runtime {
     async fn accept(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
         let host = &self.0.host;
+        check_depth(&request.input)?;
         self.check_thread(&request).await?;
         let now = host.clock.now();
         let answers = answers(&request, now);
@@ -326,6 +328,17 @@ impl Runtime {
     fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses values that would make the thread unreadable.
+fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
+    let (what, sound) = match input {
+        RunInput::Start { input } => ("the input", can_be_read_back(input)),
+        RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),
+        RunInput::Resume { answers } => ("an answer", answers.values().all(can_be_read_back)),
+        RunInput::Continue => return Ok(()),
+    };
+    if sound { Ok(()) } else { Err(RuntimeError::TooDeep { what }) }
 }
 
 fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {

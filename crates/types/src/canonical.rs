@@ -7,6 +7,10 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// How deeply a value that is stored may be nested. Readers of JSON refuse more than 128 levels,
+/// and records put some around the value.
+pub const DEPTH_MAX: usize = 100;
+
 /// The SHA-256 of a canonical JSON text, as 64 hex digits when printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
@@ -94,6 +98,22 @@ fn write(value: &Value, out: &mut String) {
     }
 }
 
+/// Whether a value is nested no deeper than [`DEPTH_MAX`]. Does not recurse.
+#[must_use]
+pub fn can_be_read_back(value: &Value) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, around)) = open.pop() {
+        let levels = around + 1;
+        match value {
+            Value::Array(_) | Value::Object(_) if levels > DEPTH_MAX => return false,
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, levels))),
+            Value::Object(map) => open.extend(map.values().map(|item| (item, levels))),
+            _ => {}
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +125,16 @@ mod tests {
             .expect("json");
         assert_eq!(to_string(&a), r#"{"a":null,"b":[1,{"x":"A","y":1}]}"#);
         assert_eq!(hash(&a), hash(&json!({"a": null, "b": [1, {"x": "A", "y": 1}]})));
+    }
+
+    #[test]
+    fn values_can_be_read_back_up_to_a_depth() {
+        let nested =
+            |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": 0, "b": inner}));
+        assert!(can_be_read_back(&nested(DEPTH_MAX)));
+        assert!(!can_be_read_back(&nested(DEPTH_MAX + 1)));
+        let text = nested(DEPTH_MAX).to_string();
+        assert!(serde_json::from_str::<Value>(&text).is_ok());
     }
 
     #[test]
