@@ -18,9 +18,11 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
     let screen = &house.screen;
     let clock = SystemClock::new();
     let name = format!("{:08x}", clock.unique() & 0xffff_ffff);
-    let folder =
-        args.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("weft-demo-{name}")));
-    std::fs::create_dir_all(&folder).map_err(CliError::Output)?;
+    let folder = match &args.dir {
+        Some(folder) => std::fs::create_dir_all(folder).map(|()| folder.clone()),
+        None => fresh(std::env::temp_dir().join(format!("weft-demo-{name}"))),
+    };
+    let folder = folder.map_err(CliError::Output)?;
     let model = choose(house).await?;
     let here = house.moved(StorePlace::Sqlite(folder.join("weft.db")), args.dir.is_some());
     let mark = match model.split(':').next() {
@@ -80,6 +82,15 @@ async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
         Box::pin(chat::chat(&args, house)).await?;
     }
     Ok(())
+}
+
+/// Makes a folder that was not there before and that nobody else may look into.
+fn fresh(folder: PathBuf) -> std::io::Result<PathBuf> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder)?;
+    Ok(folder)
 }
 
 fn remove(folder: PathBuf) -> Result<(), CliError> {

@@ -168,6 +168,7 @@ impl Config {
             flag.or_else(env).or_else(file)
         };
         let model = pick(("--model", &flags.model), MODEL_VARIABLE, file.model);
+        let model = model.map(|model| Setting { value: anchored(&model.value, around), ..model });
         let store = pick(("--store", &flags.store), STORE_VARIABLE, file.store);
         let store = match store {
             Some(Setting { value, origin }) => {
@@ -199,6 +200,14 @@ impl Config {
         let changes = BTreeMap::from([(name.to_owned(), change)]);
         self.providers = ProviderTable::load(&variable, &changes)?;
         Ok(self)
+    }
+}
+
+/// A recording is found again from another folder: threads remember the model.
+fn anchored(model: &str, around: &Surroundings<'_>) -> String {
+    match model.trim().strip_prefix("replay:") {
+        Some(file) if !file.is_empty() => format!("replay:{}", around.folder.join(file).display()),
+        _ => model.to_owned(),
     }
 }
 
