@@ -1,0 +1,77 @@
+//! An app: asking, answering, going on.
+
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork::models::ModelProvider;
+use weftwork::models::scripted::ScriptedProvider;
+use weftwork::prelude::*;
+use weftwork::store::{MemoryStore, Store};
+use weftwork::types::ThreadId;
+use weftwork::types::interrupt::Ask;
+
+/// Sends a letter.
+#[tool(
+    effect = external_side_effect,
+    on_unknown = idempotent,
+    example(request = "Send a letter to Ada.", args = {"name": "Ada"}),
+)]
+fn send_letter(name: String) -> String {
+    format!("sent to {name}")
+}
+
+async fn post(store: Arc<dyn Store>) -> App {
+    App::builder()
+        .config(Config::in_memory())
+        .store(store)
+        .agent("post", |model| {
+            let policy = Policy::new().ask_human("send_letter", "it costs a stamp");
+            ReactAgent::new("post", model)
+                .tools(ToolBox::new().with(send_letter))
+                .policy(policy.unwrap_or_default())
+                .build()
+        })
+        .open()
+        .await
+        .expect("opens")
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_another_app_over_the_same_store() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let asked = post(Arc::clone(&store)).await;
+    let reply = asked.ask("t", "Send a letter to Ada").await.expect("accepted");
+    assert_eq!(reply.outcome().status(), RunStatus::Interrupted);
+    let question = reply.questions().next().expect("a question");
+    let Ask::Approval(request) = question.ask else { panic!("an approval: {:?}", question.ask) };
+    assert_eq!((request.tool.as_str(), request.args), ("send_letter", json!({"name": "Ada"})));
+    drop(asked);
+
+    let other = post(Arc::clone(&store)).await;
+    let decision = json!({"approved": true, "binding": request.binding});
+    let answers = BTreeMap::from([(question.id, decision)]);
+    let reply = other.answer("t", answers).await.expect("accepted");
+    assert_eq!(reply.outcome().status(), RunStatus::Completed);
+    assert_eq!(reply.to_string(), "[scripted model] Send letter: sent to Ada.");
+
+    let thread = ThreadId::new("t").expect("an id");
+    let error = other.go_on(&thread).await.expect_err("nothing is open");
+    assert_eq!(error.fault().code, "W0707");
+    let runs = store.runs(other.principal(), &thread).await.expect("runs");
+    let model = ScriptedProvider.name();
+    assert!(runs.iter().all(|run| run.new.options.model.as_deref() == Some(model)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_named() {
+    let open = |model: &str| App::builder().config(Config::in_memory()).model(model).open();
+    let codes = [("nope:x", "W0301"), ("openai:gpt-4o-mini", "W0302"), ("scripted:x", "W0301")];
+    for (model, code) in codes {
+        assert_eq!(open(model).await.expect_err(model).fault().code, code, "{model}");
+    }
+    let app = post(Arc::new(MemoryStore::new())).await;
+    let error = app.agent("posst").expect_err("unknown");
+    assert_eq!(error.fault().code, "W0704");
+    assert_eq!(error.to_string(), "unknown agent `posst`; did you mean `post`? Known are: post");
+    assert_eq!(app.ask("a b", "x").await.expect_err("no id").fault().code, "W0706");
+}

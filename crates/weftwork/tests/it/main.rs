@@ -1,0 +1,5 @@
+//! The facade as programs use it: everything through one crate.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+
+mod app;
+mod derives;
