@@ -133,8 +133,10 @@ impl Watch {
         }
         let until = self.elapsed() + plan.moment;
         while !is_over(seen) {
-            // At the moment itself: nothing that was seen is left to take up.
-            let left = until.saturating_sub(self.elapsed());
+            // At the moment itself: nothing that was seen is left to take up. After the end of
+            // the run there is no time for another moment.
+            let ended = matches!(seen.phase, QUESTION | END);
+            let left = if ended { Duration::ZERO } else { until.saturating_sub(self.elapsed()) };
             if !self.next(seen, Some(left)) {
                 return true;
             }
