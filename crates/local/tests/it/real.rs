@@ -13,6 +13,7 @@ use weftwork_types::tool::{Effect, ToolSpec};
 use weftwork_types::{MessageId, ToolCallId};
 
 /// The model file, if this machine has it; says so if not.
+#[expect(clippy::print_stdout, reason = "the suite counts what was skipped from this line")]
 fn weights_for(test: &str) -> Option<PathBuf> {
     let named = std::env::var_os("WEFT_TEST_MODEL").map(PathBuf::from);
     let cached = || {
