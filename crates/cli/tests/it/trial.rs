@@ -110,3 +110,24 @@ fn ctrl_c_twice_leaves_and_what_was_said_is_kept() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("you> Please compute stubbornly."), "{shown}");
 }
+
+#[test]
+fn a_run_that_is_interrupted_is_cancelled_and_can_go_on() {
+    let home = Home::new();
+    let args = ["run", "trial", "--thread", "t", "--model", "scripted", "--input"];
+    let mut command = home.program(&program(), &[&args[..], &["Please wait long."]].concat());
+    let mut child = command.spawn().expect("it starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("→ wait_long") {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill starts").success());
+    let came: Came = child.wait_with_output().expect("it ends").into();
+    assert_eq!(came.status, Some(4), "{came:?}");
+    assert!(came.errors.contains("cancelled; go on: weft threads resume t"), "{came:?}");
+    let shown = home.program(&program(), &["threads", "list"]).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("cancelled"), "{shown:?}");
+}
