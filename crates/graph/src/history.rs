@@ -64,7 +64,7 @@ impl Reader<'_> {
             let task: TaskRecord = record::read(machine.step() + 1, &row.body)?;
             finished.insert(row.task, task.left);
         }
-        self.add_interrupts(&mut state).await?;
+        add_interrupts(&mut state, &self.store.interrupts(self.who, self.thread).await?);
         let mut ahead = machine;
         let mut done = Vec::new();
         for task in ahead.tasks() {
@@ -112,12 +112,13 @@ impl Reader<'_> {
             states.push(self.state(&machine, Some(row))?);
             machines.insert(row.id, machine);
         }
+        let questions = self.store.interrupts(self.who, self.thread).await?;
         for state in &mut states {
             let done = state.checkpoint.and_then(|id| left.remove(&id)).unwrap_or_default();
             for (task, left) in state.tasks.iter_mut().zip(done) {
                 task.left = Some(left);
             }
-            self.add_interrupts(state).await?;
+            add_interrupts(state, &questions);
         }
         states.reverse();
         Ok(states)
@@ -166,16 +167,11 @@ impl Reader<'_> {
             tasks,
         })
     }
+}
 
-    async fn add_interrupts(&self, state: &mut ThreadState) -> Result<(), RuntimeError> {
-        if state.tasks.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<InterruptRow> = self.store.interrupts(self.who, self.thread).await?;
-        for task in &mut state.tasks {
-            let asked = rows.iter().filter(|row| row.interrupt.task == task.id);
-            task.interrupts = asked.map(|row| row.interrupt.clone()).collect();
-        }
-        Ok(())
+fn add_interrupts(state: &mut ThreadState, rows: &[InterruptRow]) {
+    for task in &mut state.tasks {
+        let asked = rows.iter().filter(|row| row.interrupt.task == task.id);
+        task.interrupts = asked.map(|row| row.interrupt.clone()).collect();
     }
 }

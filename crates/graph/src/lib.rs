@@ -14,6 +14,7 @@ mod draw;
 mod dynamic;
 mod error;
 mod extract;
+mod follow;
 mod history;
 mod hub;
 mod inspect;

@@ -2,6 +2,7 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::follow::Follow;
 use crate::history::{Reader, ThreadState};
 use crate::hub::Hub;
 use crate::run::{Host, Run};
@@ -242,9 +243,16 @@ impl Runtime {
         };
         let row = host.store.create_run(&request.principal, new, answers).await?;
         if row.new.at.run != run {
-            return Ok(self.watch(&row));
+            return Ok(self.follow(request.principal, row.new.at, graph));
         }
-        self.start(request.principal, row, graph).await
+        let (who, at) = (request.principal, row.new.at.clone());
+        match self.start(who.clone(), row, graph.clone()).await {
+            // Another worker looked for runs that nobody has, and took it: it comes to its end.
+            Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                Ok(self.follow(who, at, graph))
+            }
+            started => started,
+        }
     }
 
     /// A thread belongs to one graph.
@@ -309,20 +317,9 @@ impl Runtime {
         Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
     }
 
-    /// A handle for a run that was asked for before: its outcome, once it is on record.
-    fn watch(&self, row: &RunRow) -> RunHandle {
-        let outcome = row.outcome.clone().unwrap_or(RunFinal::Failed {
-            fault: Fault::new(
-                weftwork_types::ErrorCode("W0202"),
-                format!("run `{}` was accepted before and has not ended", row.new.at.run),
-            )
-            .retriable(true),
-        });
-        RunHandle {
-            run: row.new.at.clone(),
-            events: Box::pin(futures_util::stream::empty()),
-            outcome: Box::pin(std::future::ready(outcome)),
-        }
+    /// A handle for a run that was begun elsewhere, or before.
+    fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
+        Follow { host: Arc::clone(&self.0.host), graph, who, at }.handle()
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {

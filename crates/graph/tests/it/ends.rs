@@ -366,7 +366,38 @@ async fn a_message_of_a_task_that_finished_before_the_pause_is_told_when_its_ste
     assert_eq!(told, ["asked", "beside"]);
 }
 
+#[tokio::test]
+async fn a_repeated_request_gets_the_events_and_the_end_of_the_first_ones_run() {
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let graph = Graph::<Log>::new("gate")
+        .with(Arc::clone(&gate))
+        .node("wait", async |gate: Deps<Arc<tokio::sync::Notify>>| {
+            gate.notified().await;
+            say("waited")
+        })
+        .edge(START, "wait")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    let mut request = Bench::request(start());
+    request.options.idempotency_key = Some("once".to_owned());
+    let first = bench.runtime.execute(request.clone()).await.expect("accepted");
+    let during = bench.runtime.execute(request.clone()).await.expect("the same request");
+    gate.notify_one();
+    let outcome = first.outcome.await;
+    assert_eq!(completed(outcome.clone())["log"], json!(["waited"]));
+    let after = bench.runtime.execute(request).await.expect("the same request");
+    let durable: Vec<_> =
+        first.events.filter(|e| std::future::ready(e.seq.is_some())).collect().await;
+    for again in [during, after] {
+        assert_eq!(again.run, first.run);
+        assert_eq!(again.events.collect::<Vec<_>>().await, durable);
+        assert_eq!(again.outcome.await, outcome);
+    }
+}
+
 on_each_store![
+    a_repeated_request_gets_the_events_and_the_end_of_the_first_ones_run,
     a_run_from_a_checkpoint_that_is_not_there_ends_and_frees_the_thread,
     a_value_that_panics_when_it_is_stored_ends_its_run_and_frees_the_thread,
     input_that_is_refused_leaves_open_questions_open,
