@@ -41,6 +41,7 @@ struct Score {
     tool: usize,
     args: usize,
     spent: Vec<Duration>,
+    cpu: Option<Duration>,
     misses: Vec<Value>,
 }
 
@@ -85,12 +86,14 @@ async fn report() -> Result<Value, Box<dyn Error>> {
 
 async fn run(model: &LocalModel, tools: &[ToolSpec], path: &Path) -> Result<Score, Box<dyn Error>> {
     let mut score = Score::default();
+    let before = cpu_time();
     for line in std::fs::read_to_string(path)?.lines() {
         let case: Case = serde_json::from_str(line)?;
         let started = now();
         let made = call(model, tools, &case.request).await?;
         score.add(&case, tools, &made, started.elapsed());
     }
+    score.cpu = cpu_time().zip(before).map(|(after, before)| after.saturating_sub(before));
     Ok(score)
 }
 
@@ -148,6 +151,7 @@ impl Score {
             "seconds_per_call_mean": seconds(spent.iter().sum::<Duration>() / self.prompts.max(1) as u32),
             "seconds_per_call_median": spent.get(spent.len() / 2).map(|d| seconds(*d)),
             "seconds_per_call_max": spent.last().map(|d| seconds(*d)),
+            "cpu_seconds_per_call_mean": self.cpu.map(|cpu| seconds(cpu / self.prompts.max(1) as u32)),
             "misses": self.misses,
         })
     }
@@ -192,6 +196,16 @@ fn set(name: &str) -> PathBuf {
 
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// What this process has used of all cores, on Linux. On a busy machine it says more than the
+/// clock does.
+fn cpu_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    // A tick is a hundredth of a second on every Linux.
+    Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this program measures time")]

@@ -17,8 +17,8 @@ use weftwork_types::canonical::Hash;
 const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"WEFTKV\r\n";
 const HEADER_BYTES: usize = 8 + 4 + 32 + 4 + 4 + 4;
-/// Snapshots kept in a directory; older ones are deleted.
-const FILES_MAX: usize = 8;
+/// Snapshots kept in a directory, some 20 MB each; older ones are deleted.
+const FILES_MAX: usize = 4;
 
 /// Where a snapshot came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

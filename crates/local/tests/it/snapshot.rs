@@ -79,5 +79,5 @@ fn old_snapshots_are_deleted() {
         let prompt = engine.encode(&format!("prompt number {n}"));
         assert_eq!(engine.recall_prefixes(vec![prompt], directory.path()).1, Origin::Read);
     }
-    assert_eq!(std::fs::read_dir(directory.path()).expect("directory").count(), 8);
+    assert_eq!(std::fs::read_dir(directory.path()).expect("directory").count(), 4);
 }
