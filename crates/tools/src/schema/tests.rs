@@ -87,7 +87,7 @@ fn what_a_result_shows_by_default_is_what_its_type_declares() {
         (output_schema::<Vec<Order>>(), members(&["id", "lines", "note"])),
         (output_schema::<Event>(), members(&["at", "kind", "reason"])),
         (output_schema::<Flat>(), members(&["at", "kind", "reason", "top"])),
-        (output_schema::<Tree>(), members(&["children", "name"])),
+        (output_schema::<Tree>(), members(&["name", "children"])),
         (output_schema::<Value>(), None),
         (output_schema::<BTreeMap<String, i32>>(), None),
         (json!({"$ref": "#"}), None),
