@@ -65,7 +65,7 @@ impl Desk {
     /// An order that exists.
     pub(super) fn order(&self, order_id: &str) -> Result<Order, ToolError> {
         self.with(|conn| Ok(find(conn, order_id)?))?
-            .ok_or_else(|| ToolError::invalid_args(format_args!("there is no order `{order_id}`")))
+            .ok_or_else(|| ToolError::failed(format_args!("there is no order `{order_id}`")))
     }
 
     /// Gives money back, once for each key.
@@ -80,15 +80,13 @@ impl Desk {
             let behavior = TransactionBehavior::Immediate;
             let transaction = rusqlite::Transaction::new_unchecked(conn, behavior)?;
             let Some(order) = find(&transaction, order_id)? else {
-                return Err(ToolError::invalid_args(format_args!(
-                    "there is no order `{order_id}`"
-                )));
+                return Err(ToolError::failed(format_args!("there is no order `{order_id}`")));
             };
             let known = "SELECT 1 FROM refunds WHERE idempotency_key = ?1";
             let done = transaction.query_row(known, [key], |_| Ok(())).optional()?.is_some();
             let left = order.total - order.refunded;
             if !done && (cents <= 0 || cents > self::cents(left)) {
-                return Err(ToolError::invalid_args(format_args!(
+                return Err(ToolError::failed(format_args!(
                     "`{amount}` cannot be refunded for order `{order_id}`: up to {left:.2} can"
                 )));
             }

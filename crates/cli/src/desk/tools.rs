@@ -44,7 +44,7 @@ pub(super) fn get_weather(
 ) -> Result<Weather, ToolError> {
     weather::of(&city).ok_or_else(|| {
         let cities = weather::cities();
-        ToolError::invalid_args(format_args!("no weather for `{city}`; there is: {cities}"))
+        ToolError::failed(format_args!("no weather for `{city}`; there is: {cities}"))
     })
 }
 

@@ -92,10 +92,14 @@ impl Copier {
         shape: &Shape,
         text: &str,
     ) -> Option<Vec<Value>> {
-        let plain = !["enum", "const", "pattern", "format", "anyOf", "oneOf", "allOf", "$ref"]
+        let plain = !["enum", "const", "pattern", "anyOf", "oneOf", "allOf", "$ref"]
             .iter()
             .any(|key| property.contains_key(*key));
         let kind = property.get("type").and_then(Value::as_str).filter(|_| plain)?;
+        // The format of a text narrows it; that of a number (`double`) only says how it is kept.
+        if kind == "string" && property.contains_key("format") {
+            return None;
+        }
         let mut choices = match kind {
             "string" => passages(text).into_iter().map(Value::String).collect(),
             "number" => self.numbers(text),

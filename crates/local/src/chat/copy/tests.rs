@@ -9,7 +9,7 @@ fn refund() -> ToolSpec {
             "type": "object",
             "properties": {
                 "order_id": {"type": "string", "maxLength": 8},
-                "amount": {"type": "number", "exclusiveMinimum": 0},
+                "amount": {"type": "number", "format": "double", "exclusiveMinimum": 0},
                 "note": {"type": "string"},
             },
             "required": ["order_id", "amount"],
