@@ -279,16 +279,18 @@ impl<'a> Lexicon<'a> {
         }
         let end = [open, token].concat();
         let Ok(end) = std::str::from_utf8(&end) else { return false };
-        let goes_on = end.ends_with(|c: char| !c.is_whitespace() && !is_around(c));
+        let goes_on = !end.ends_with(char::is_whitespace);
         let words: Vec<&str> = end.split_whitespace().collect();
         words.iter().enumerate().all(|(at, word)| {
             let bare = word.trim_matches(is_around);
+            // `3.` may end a sentence, and may become `3.5`.
+            let begun = word.trim_start_matches(is_around);
             let may_grow = goes_on && at + 1 == words.len();
             !self.counts(bare.as_bytes())
                 || self
                     .words
                     .iter()
-                    .any(|known| if may_grow { known.starts_with(bare) } else { *known == bare })
+                    .any(|known| *known == bare || may_grow && known.starts_with(begun))
         })
     }
 
@@ -340,5 +342,28 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 24) as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lexicon, Vocabulary};
+
+    #[test]
+    fn numbers_are_those_of_the_text_decimals_too() {
+        let lexicon = Lexicon::new(Vocabulary::Numbers("3.5 times 4; result: 14."));
+        let all = |pieces: &[&str]| {
+            let mut written = Vec::new();
+            pieces.iter().all(|piece| {
+                let allowed = lexicon.allows(&written, piece.as_bytes());
+                written.extend_from_slice(piece.as_bytes());
+                allowed
+            })
+        };
+        assert!(all(&["3", ".", "5", " times", " 4", " is", " 14", ".", " "]));
+        assert!(all(&["It is (", "1", "4", ")", "."]));
+        assert!(!all(&["3", " "]), "3.5 is not 3");
+        assert!(!all(&["3", ".", " "]));
+        assert!(!all(&["15"]) && !all(&["14", "0"]));
     }
 }
