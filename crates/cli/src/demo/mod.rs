@@ -140,11 +140,12 @@ impl Story<'_> {
 
     fn how_to_go_on(&self) -> Result<(), CliError> {
         self.head("How to go on")?;
+        let weft = program_name();
         let lines = [
-            ("chat yourself", "weft chat"),
-            ("your own key", "OPENAI_API_KEY=... weft chat --model openai:gpt-4o-mini"),
-            ("your own agent", "examples/first_agent.rs, explained in README.md"),
-            ("what is missing here", "weft doctor"),
+            ("chat yourself", format!("{weft} chat")),
+            ("your own key", format!("OPENAI_API_KEY=... {weft} chat --model openai:gpt-4o-mini")),
+            ("your own agent", "examples/first_agent.rs, explained in README.md".to_owned()),
+            ("what is missing here", format!("{weft} doctor")),
         ];
         lines.iter().try_for_each(|(what, how)| self.line(format_args!("{what:<22}{how}")))
     }
@@ -196,4 +197,16 @@ impl Story<'_> {
         };
         self.line(format_args!("  {bar} {}", short(&line, 2_000)))
     }
+}
+
+/// This program as it can be typed here: its bare name where the shell finds it, else its path.
+fn program_name() -> String {
+    let Ok(program) = std::env::current_exe() else { return "weft".to_owned() };
+    let folder = program.parent();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|known| Some(known.as_path()) == folder) {
+        return "weft".to_owned();
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    program.strip_prefix(&here).unwrap_or(&program).display().to_string()
 }

@@ -22,10 +22,10 @@ CREATE TABLE IF NOT EXISTS refunds (
 ) STRICT;
 INSERT OR IGNORE INTO orders VALUES
   ('A1001', 'desk lamp, brass', 'on its way, arrives on Friday', 7990),
-  ('A1002', 'reading lamp, oak', 'delivered', 12900),
+  ('A1002', 'reading lamp, oak', 'delivered on Monday', 12900),
   ('A1003', 'lantern, blue', 'being packed', 3450),
   ('A1004', 'ceiling lamp, white', 'cancelled', 24900),
-  ('A1005', 'light bulbs, ten', 'delivered', 1990);
+  ('A1005', 'light bulbs, ten', 'delivered on Tuesday', 1990);
 ";
 
 /// An order.
