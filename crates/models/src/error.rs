@@ -10,7 +10,7 @@ use weftwork_types::port::{BudgetExceeded, EgressError, JournalError};
 #[non_exhaustive]
 pub enum ModelError {
     /// No such model or provider is known.
-    #[error("unknown model `{found}`; known are: {}", known.join(", "))]
+    #[error("unknown model `{found}`; a model is PROVIDER:MODEL, known are: {}", known.join(", "))]
     Unknown {
         /// What was asked for.
         found: String,

@@ -98,6 +98,10 @@ impl Talk<'_> {
                         Some(self.app.start(&self.agent, self.thread.clone(), input).await?)
                     }
                     Err(exit) => {
+                        // The cursor still stands behind the prompt.
+                        if self.screen.typed {
+                            self.screen.line("")?;
+                        }
                         question::tell_open(&open, &self.thread, self.screen);
                         return self.leave(exit);
                     }

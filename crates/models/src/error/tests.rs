@@ -26,7 +26,7 @@ fn what_providers_say_has_a_code_and_tells_what_to_do() {
             ModelError::Unknown { found: text("x:y"), known: vec![text("a:b"), text("c:d")] },
             "W0301",
             false,
-            "unknown model `x:y`; known are: a:b, c:d",
+            "unknown model `x:y`; a model is PROVIDER:MODEL, known are: a:b, c:d",
         ),
         (
             ModelError::KeyMissing { provider: provider.clone(), variable: text("P_KEY") },

@@ -118,7 +118,10 @@ fn what_cannot_be_resolved_says_what_would_be() {
     assert_eq!((found.as_str(), known[0].as_str()), ("opnai:gpt", "openai:MODEL"));
     assert!(known.contains(&"scripted:rules".to_owned()));
     let error = registry.resolve("ollama").expect_err("no model");
-    assert_eq!(error.to_string(), "unknown model `ollama`; known are: ollama:MODEL");
+    assert_eq!(
+        error.to_string(),
+        "unknown model `ollama`; a model is PROVIDER:MODEL, known are: ollama:MODEL"
+    );
     let error = registry.resolve("openai:gpt").expect_err("no key");
     assert_eq!(
         error.to_string(),

@@ -16,7 +16,8 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
-        house.screen.note("no threads yet; begin one: weft chat");
+        let place = &house.config.store.value;
+        house.screen.note(format_args!("no threads yet in {place}; begin one: weft chat"));
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
