@@ -23,7 +23,7 @@ pub mod value;
 
 pub use channel::{Channel, Persist};
 pub use error::{EngineError, PlanProblem};
-pub use list::List;
+pub use list::{Keyed, List};
 pub use machine::{Closed, Machine};
 pub use plan::{ChannelIdx, NodeIdx, NodePlan, Plan, PlanBuilder, TriggerIdx};
 pub use record::StepRecord;

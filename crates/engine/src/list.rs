@@ -1,12 +1,30 @@
 //! A list that many can hold at once: cloning is one counter, pushing touches one path.
 //!
 //! Source: the persistent vector of Bagwell and Hickey, a tree with 32 children a node and a
-//! separate last leaf.
+//! separate last leaf. The index of ids is a hash trie as of Bagwell.
 
+mod index;
+#[cfg(test)]
+mod tests;
+
+use index::{Index, hash};
+use std::fmt;
 use std::sync::Arc;
 
 const BITS: usize = 5;
 const WIDTH: usize = 1 << BITS;
+
+/// Up to this many items a search through all of them is as fast as an index.
+const SEARCHED_MAX: usize = 32;
+
+/// An item with an id of its own, by which a [`List`] finds it.
+pub trait Keyed {
+    /// The id's type.
+    type Id: std::hash::Hash + Eq + ?Sized;
+
+    /// The item's id.
+    fn id(&self) -> &Self::Id;
+}
 
 #[derive(Debug)]
 enum Node<T> {
@@ -26,14 +44,23 @@ impl<T: Clone> Clone for Node<T> {
 /// A persistent list. Cloning shares it; a change to one clone is not seen by the others.
 ///
 /// `len`, `clone`: constant. `get`, `push`, `set`: logarithmic with base 32, constant while nobody
-/// shares the last leaf. `remove`: linear.
-#[derive(Debug)]
+/// shares the last leaf. `remove`, `retain`: linear. Of items with an id, `put` and `position_of`:
+/// logarithmic with base 32, by an index that comes into being with the first `put` into a list
+/// that is not small; after a `set` or a removal the next `put` makes it anew.
 pub struct List<T> {
     len: usize,
     /// Height of the tree above its leaves; the tree holds `len - tail.len()` items.
     shift: usize,
     root: Option<Arc<Node<T>>>,
     tail: Arc<Vec<T>>,
+    /// Where the ids of the first items are.
+    ids: Option<Index>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
 }
 
 impl<T> Clone for List<T> {
@@ -43,13 +70,14 @@ impl<T> Clone for List<T> {
             shift: self.shift,
             root: self.root.clone(),
             tail: Arc::clone(&self.tail),
+            ids: self.ids.clone(),
         }
     }
 }
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { len: 0, shift: 0, root: None, tail: Arc::new(Vec::new()) }
+        Self { len: 0, shift: 0, root: None, tail: Arc::new(Vec::new()), ids: None }
     }
 }
 
@@ -118,6 +146,12 @@ impl<T: Clone> List<T> {
 
     /// Replaces the item at an index; `false` when there is none.
     pub fn set(&mut self, index: usize, item: T) -> bool {
+        // The new item may have another id.
+        self.ids = self.ids.take().filter(|ids| index >= ids.covered());
+        self.replace(index, item)
+    }
+
+    fn replace(&mut self, index: usize, item: T) -> bool {
         if index >= self.len {
             return false;
         }
@@ -153,13 +187,15 @@ impl<T: Clone> List<T> {
     /// Removes the item at an index and returns it. Linear in the length of the list.
     pub fn remove(&mut self, index: usize) -> Option<T> {
         let removed = self.get(index)?.clone();
-        *self = self
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| *i != index)
-            .map(|(_, item)| item.clone())
-            .collect();
+        let mut at = 0..;
+        self.retain(|_| at.next() != Some(index));
         Some(removed)
+    }
+
+    /// Keeps the items that `keep` wants, which sees them in order. Linear in the length of the
+    /// list.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        *self = self.iter().filter(|item| keep(item)).cloned().collect();
     }
 
     fn push_leaf(&mut self, leaf: Arc<Node<T>>) {
@@ -179,6 +215,54 @@ impl<T: Clone> List<T> {
         let mut root = root;
         insert_leaf(&mut root, self.shift, before, leaf);
         self.root = Some(root);
+    }
+}
+
+impl<T: Keyed> List<T> {
+    /// Where the last item with this id is.
+    #[must_use]
+    pub fn position_of(&self, id: &T::Id) -> Option<usize> {
+        let is_it = |at: usize| self.get(at).is_some_and(|item| item.id() == id);
+        let later = (self.covered()..self.len).rev().find(|at| is_it(*at));
+        later.or_else(|| self.ids.as_ref()?.last(hash(id), is_it))
+    }
+
+    /// How many of the first items the index knows.
+    fn covered(&self) -> usize {
+        self.ids.as_ref().map_or(0, Index::covered)
+    }
+
+    /// Brings the index up to date, so that `position_of` need not search through the list.
+    pub(crate) fn index_ids(&mut self) {
+        if self.len <= SEARCHED_MAX || self.covered() == self.len {
+            return;
+        }
+        let mut ids = self.ids.take().unwrap_or_default();
+        for at in ids.covered()..self.len {
+            if let Some(item) = self.get(at) {
+                ids.push(hash(item.id()));
+            }
+        }
+        self.ids = Some(ids);
+    }
+}
+
+impl<T: Keyed + Clone> List<T> {
+    /// Replaces the last item with the same id in its place; adds the item at the end when there
+    /// is none.
+    pub fn put(&mut self, item: T) {
+        self.index_ids();
+        match self.position_of(item.id()) {
+            Some(at) => {
+                self.replace(at, item);
+            }
+            None => {
+                if let Some(ids) = self.ids.as_mut().filter(|ids| ids.covered() == self.len) {
+                    ids.push(hash(item.id()));
+                }
+                self.push(item);
+            }
+        }
     }
 }
 
@@ -275,69 +359,5 @@ impl<T: serde::Serialize> serde::Serialize for List<T> {
 impl<'de, T: Clone + serde::Deserialize<'de>> serde::Deserialize<'de> for List<T> {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         Ok(Vec::<T>::deserialize(d)?.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[derive(Debug, Clone)]
-    enum Op {
-        Push(u32),
-        Set(usize, u32),
-        Remove(usize),
-        Keep,
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            8 => any::<u32>().prop_map(Op::Push),
-            2 => (any::<usize>(), any::<u32>()).prop_map(|(i, v)| Op::Set(i, v)),
-            1 => any::<usize>().prop_map(Op::Remove),
-            1 => Just(Op::Keep),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn behaves_as_a_vec_and_leaves_clones_alone(
-            start in 0usize..2200,
-            ops in prop::collection::vec(op(), 0..200),
-        ) {
-            let mut vec: Vec<u32> = (0..u32::try_from(start).expect("small")).collect();
-            let mut list: List<u32> = vec.clone().into();
-            let mut kept = vec![(vec.clone(), list.clone())];
-            for op in ops {
-                match op {
-                    Op::Push(v) => { vec.push(v); list.push(v); }
-                    Op::Set(i, v) if !vec.is_empty() => {
-                        let i = i % vec.len();
-                        vec[i] = v;
-                        prop_assert!(list.set(i, v));
-                    }
-                    Op::Remove(i) if !vec.is_empty() => {
-                        let i = i % vec.len();
-                        prop_assert_eq!(Some(vec.remove(i)), list.remove(i));
-                    }
-                    Op::Keep => kept.push((vec.clone(), list.clone())),
-                    Op::Set(..) | Op::Remove(_) => {}
-                }
-            }
-            kept.push((vec, list));
-            for (vec, list) in kept {
-                prop_assert_eq!(list.len(), vec.len());
-                prop_assert!(list.iter().eq(vec.iter()));
-                prop_assert!(list.iter().rev().eq(vec.iter().rev()));
-                prop_assert_eq!(list.get(vec.len()), None);
-            }
-        }
-    }
-
-    #[test]
-    fn deep_trees_keep_their_order() {
-        let list: List<usize> = (0..40_000).collect();
-        assert!(list.iter().copied().eq(0..40_000));
     }
 }

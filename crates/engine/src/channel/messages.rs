@@ -1,26 +1,44 @@
 use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
-use crate::list::List;
+use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use weftwork_types::MessageId;
 use weftwork_types::message::Message;
 
-/// A conversation. A message with a new id is appended, one with a known id replaces the older,
-/// a removal takes it out.
+/// A conversation. A message with a new id is appended, one with a known id replaces the older in
+/// its place, a removal takes it out.
+///
+/// The changes of one write are one: removals take effect at its end, and a message that is put
+/// after its removal stays where it was. A removal of [`REMOVE_ALL`] makes what comes before it in
+/// the write void.
+///
+/// Source: `langgraph/graph/message.py`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Messages;
+
+/// The id whose removal takes out every message.
+pub const REMOVE_ALL: &str = "__remove_all__";
 
 /// One change to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MessageWrite {
-    /// Removes the message with this id; it must be there.
+    /// Removes the message with this id, which must be there; with the id [`REMOVE_ALL`], all.
     Remove {
         /// The id.
         remove: MessageId,
     },
     /// Appends the message, or replaces the one with the same id.
     Put(Message),
+}
+
+impl Keyed for Message {
+    type Id = MessageId;
+
+    fn id(&self) -> &MessageId {
+        &self.id
+    }
 }
 
 impl From<Message> for MessageWrite {
@@ -30,6 +48,18 @@ impl From<Message> for MessageWrite {
 }
 
 impl MessageWrite {
+    /// Removes every message.
+    #[must_use]
+    pub fn remove_all() -> Self {
+        #[expect(clippy::expect_used, reason = "the literal is a valid id")]
+        let remove = MessageId::new(REMOVE_ALL).expect("it has only letters and `_`");
+        Self::Remove { remove }
+    }
+
+    fn removes_all(&self) -> bool {
+        matches!(self, Self::Remove { remove } if remove.as_str() == REMOVE_ALL)
+    }
+
     /// The changes that a JSON write of the channel [`Messages`] stands for: one, or a list.
     pub(crate) fn read(json: &serde_json::Value) -> Result<Vec<Self>, String> {
         if json.is_array() { from_json(json) } else { from_json(json).map(|one| vec![one]) }
@@ -39,28 +69,29 @@ impl MessageWrite {
 impl Messages {
     pub(crate) const KIND: &str = "messages";
 
-    fn put(list: &mut List<Message>, message: Message) {
-        // From the end: what is replaced is nearly always recent.
-        let known = list.iter().rev().position(|m| m.id == message.id);
-        match known {
-            Some(from_end) => {
-                let index = list.len() - 1 - from_end;
-                list.set(index, message);
-            }
-            None => list.push(message),
+    fn write(list: &mut List<Message>, mut changes: &[MessageWrite]) -> Result<(), String> {
+        if let Some(at) = changes.iter().rposition(MessageWrite::removes_all) {
+            *list = List::new();
+            changes = changes.get(at + 1..).unwrap_or_default();
         }
-    }
-
-    fn change(list: &mut List<Message>, write: &MessageWrite) -> Result<(), String> {
-        match write {
-            MessageWrite::Put(message) => Self::put(list, message.clone()),
-            MessageWrite::Remove { remove } => {
-                let index = list
-                    .iter()
-                    .position(|m| m.id == *remove)
-                    .ok_or_else(|| format!("there is no message `{remove}` to remove"))?;
-                list.remove(index);
+        let mut removed = BTreeSet::new();
+        for change in changes {
+            match change {
+                MessageWrite::Put(message) => {
+                    removed.remove(&message.id);
+                    list.put(message.clone());
+                }
+                MessageWrite::Remove { remove } => {
+                    list.index_ids();
+                    if list.position_of(remove).is_none() {
+                        return Err(format!("there is no message `{remove}` to remove"));
+                    }
+                    removed.insert(remove);
+                }
             }
+        }
+        if !removed.is_empty() {
+            list.retain(|message| !removed.contains(&message.id));
         }
         Ok(())
     }
@@ -95,9 +126,7 @@ impl Channel for Messages {
                     &decoded
                 }
             };
-            for change in changes {
-                Self::change(&mut list, change).map_err(bad)?;
-            }
+            Self::write(&mut list, changes).map_err(bad)?;
         }
         Ok(Some(Value::new(list)))
     }
@@ -114,3 +143,6 @@ impl Channel for Messages {
         to_json(typed::<Vec<MessageWrite>>(write)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ mod untracked;
 pub use append::Append;
 pub use fleeting::Fleeting;
 pub use last_value::LastValue;
-pub use messages::{MessageWrite, Messages};
+pub use messages::{MessageWrite, Messages, REMOVE_ALL};
 pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;
