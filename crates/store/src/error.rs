@@ -1,5 +1,6 @@
 //! How stores fail, split by what the caller can do.
 
+use crate::items::{KEY_BYTES_MAX, NamespaceProblem};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Answer;
@@ -114,6 +115,48 @@ pub enum StoreError {
         /// Whether the same call may succeed later.
         retriable: bool,
     },
+    /// Labels do not make a namespace, or what namespaces begin or end with.
+    #[error("namespace {found} is not valid: {problem}")]
+    BadNamespace {
+        /// The labels, cut.
+        found: String,
+        /// What is wrong with them.
+        problem: NamespaceProblem,
+    },
+    /// A text is not the key of an item.
+    #[error(
+        "item key {found} is not valid: it has {bytes} bytes; expected 1 to {KEY_BYTES_MAX}, and no NUL"
+    )]
+    BadKey {
+        /// The text, quoted and cut.
+        found: String,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A value cannot be that of an item. Nothing was changed.
+    #[error(
+        "item {item} of namespace `{namespace}` cannot be put: expected {expected}, found {found}"
+    )]
+    BadValue {
+        /// The item's key, quoted and cut.
+        item: String,
+        /// Its namespace.
+        namespace: String,
+        /// What it must be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A filter of a search cannot be read.
+    #[error("{place} cannot be used: expected {expected}, found `{found}`")]
+    BadFilter {
+        /// Where in the filter.
+        place: String,
+        /// What must be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
 }
 
 impl StoreError {
@@ -133,6 +176,10 @@ impl StoreError {
             Self::Corrupt { .. } => "W0210",
             Self::Unavailable { .. } => "W0211",
             Self::Conflict { .. } => "W0212",
+            Self::BadNamespace { .. } => "W0213",
+            Self::BadKey { .. } => "W0214",
+            Self::BadValue { .. } => "W0215",
+            Self::BadFilter { .. } => "W0216",
         })
     }
 

@@ -5,11 +5,14 @@
 //! committed here; every write of a worker carries its [`Claim`], and a store refuses a claim that
 //! is no longer the newest.
 //!
+//! What a thread learns for others is kept beside the tables, as [`items`].
+//!
 //! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
 //! column of every key, and what belongs to another organisation is reported as missing.
 
 pub mod conformance;
 pub mod error;
+pub mod items;
 pub mod ledger;
 pub mod memory;
 pub mod record;
@@ -17,6 +20,10 @@ pub mod rule;
 pub mod table;
 
 pub use error::StoreError;
+pub use items::{
+    Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, MemoryItems, Namespace, NamespaceQuery,
+    Pattern, Prefix, PutOptions, ReadItems, Ttl, WriteItems,
+};
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
 pub use record::{

@@ -1,6 +1,7 @@
 use serde_json::json;
 use std::fmt::Write as _;
 use weftwork_store::StoreError;
+use weftwork_store::items::NamespaceProblem;
 use weftwork_types::Timestamp;
 use weftwork_types::interrupt::Answer;
 
@@ -31,6 +32,22 @@ fn all() -> Vec<StoreError> {
             place: text("checkpoint `2` of thread `t-1`"),
             expected: text("a new checkpoint id"),
             found: text("a checkpoint of this id"),
+        },
+        StoreError::BadNamespace {
+            found: text(r#"["langgraph", "x"]"#),
+            problem: NamespaceProblem::Reserved { label: text("langgraph") },
+        },
+        StoreError::BadKey { found: text(r#""""#), bytes: 0 },
+        StoreError::BadValue {
+            item: text(r#""likes""#),
+            namespace: text("users.ann"),
+            expected: text("an object"),
+            found: text("a list"),
+        },
+        StoreError::BadFilter {
+            place: text("filter at `age`"),
+            expected: text("one of `$eq`, `$ne`"),
+            found: text("$in"),
         },
     ]
 }

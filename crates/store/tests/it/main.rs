@@ -1,6 +1,7 @@
 //! The memory store passes the conformance suite, and errors say what they should.
 
 mod errors;
+mod items;
 
 use std::pin::pin;
 use std::sync::Arc;
