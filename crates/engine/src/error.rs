@@ -59,6 +59,14 @@ pub enum EngineError {
         /// The channels there are.
         known: String,
     },
+    /// Input, or what stands for a node's result, is no object of channel values.
+    #[error("{by} must be an object of channel values, found {found}")]
+    NotAnObject {
+        /// Whose it is.
+        by: String,
+        /// What it is.
+        found: String,
+    },
     /// A stored record cannot be read.
     #[error("stored step {step} cannot be read: {reason}")]
     BadRecord {
@@ -91,7 +99,7 @@ impl EngineError {
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
             Self::Conflict { .. } => "W0102",
-            Self::BadWrite { .. } | Self::BadSend { .. } => "W0103",
+            Self::BadWrite { .. } | Self::BadSend { .. } | Self::NotAnObject { .. } => "W0103",
             Self::UnknownTarget { .. } => "W0104",
             Self::UnknownChannel { .. } => "W0105",
             Self::BadRecord { .. } => "W0106",
@@ -155,6 +163,19 @@ pub enum PlanProblem {
     Unreachable {
         /// The node.
         name: String,
+    },
+    /// A list of channels names one that is not there.
+    #[error(
+        "{what} names channel `{name}`, which the graph does not have{}",
+        did_you_mean.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
+    )]
+    UnknownChannel {
+        /// The list.
+        what: String,
+        /// The name.
+        name: String,
+        /// A name that is close.
+        did_you_mean: Option<String>,
     },
     /// A node takes something the graph does not give.
     #[error("node `{node}` takes {what}; {fix}")]

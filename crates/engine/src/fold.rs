@@ -22,34 +22,45 @@ impl Plan {
         batch: &Batch,
         name_of: &dyn Fn(usize) -> String,
     ) -> Result<Option<Value>, EngineError> {
-        let Some(channel) = self.channels.get(index) else { return Ok(None) };
-        let current = slots.take(index);
-        let value = apply(channel, current, batch, name_of)?;
-        slots.set(index, value.clone());
-        Ok(value)
+        self.fold_writes(slots, index, &batch.writes, &batch.by, name_of)?;
+        Ok(slots.get(index).cloned())
+    }
+
+    /// The same with the writes and who made each.
+    pub(crate) fn fold_writes(
+        &self,
+        slots: &mut Slots,
+        index: usize,
+        writes: &[Write],
+        by: &[usize],
+        name_of: &dyn Fn(usize) -> String,
+    ) -> Result<(), EngineError> {
+        let Some(channel) = self.channels.get(index) else { return Ok(()) };
+        slots.change(index, |current| apply(channel, current, writes, by, name_of))
     }
 }
 
 fn apply(
     channel: &ChannelPlan,
     current: Option<Value>,
-    batch: &Batch,
+    writes: &[Write],
+    by: &[usize],
     name_of: &dyn Fn(usize) -> String,
 ) -> Result<Option<Value>, EngineError> {
-    let applied = catch_unwind(AssertUnwindSafe(|| channel.channel.apply(current, &batch.writes)));
+    let applied = catch_unwind(AssertUnwindSafe(|| channel.channel.apply(current, writes)));
     match applied {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(Refused::Conflict)) => {
-            let by: Vec<_> = batch.by.iter().map(|t| format!("`{}`", name_of(*t))).collect();
+            let by: Vec<_> = by.iter().map(|t| format!("`{}`", name_of(*t))).collect();
             Err(EngineError::Conflict {
                 channel: channel.name.clone(),
-                writes: batch.writes.len(),
+                writes: writes.len(),
                 by: by.join(", "),
             })
         }
         Ok(Err(Refused::Bad { index, reason })) => Err(EngineError::BadWrite {
             channel: channel.name.clone(),
-            by: batch.by.get(index).map_or_else(String::new, |t| format!("`{}`", name_of(*t))),
+            by: by.get(index).map_or_else(String::new, |t| format!("`{}`", name_of(*t))),
             reason,
         }),
         Err(panic) => Err(EngineError::ReducerPanicked {

@@ -53,42 +53,73 @@ impl Write {
     }
 }
 
-/// A state: one slot per channel, in the plan's order. Cloning shares it.
+/// How many slots are copied when one of them changes.
+const CHUNK: usize = 16;
+
+/// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
+/// copies the part that holds the slot.
 #[derive(Debug, Clone, Default)]
-pub struct Slots(Arc<Vec<Option<Value>>>);
+pub struct Slots {
+    chunks: Arc<Vec<Chunk>>,
+    len: usize,
+}
+
+type Chunk = Arc<[Option<Value>; CHUNK]>;
 
 impl Slots {
     /// A state from its slots.
     #[must_use]
     pub fn new(slots: Vec<Option<Value>>) -> Self {
-        Self(Arc::new(slots))
+        let len = slots.len();
+        let mut slots = slots.into_iter();
+        let chunks = (0..len.div_ceil(CHUNK))
+            .map(|_| Arc::new(std::array::from_fn(|_| slots.next().flatten())))
+            .collect();
+        Self { chunks: Arc::new(chunks), len }
     }
 
     /// The value in a slot.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Value> {
-        self.0.get(index).and_then(Option::as_ref)
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)?.as_ref()
     }
 
     /// How many slots there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len == 0
+    }
+
+    fn slot(&mut self, index: usize) -> Option<&mut Option<Value>> {
+        let chunk = Arc::make_mut(&mut self.chunks).get_mut(index / CHUNK)?;
+        Arc::make_mut(chunk).get_mut(index % CHUNK)
+    }
+
+    /// Replaces a slot by what `change` makes of it. On an error the slot is empty.
+    pub(crate) fn change<E>(
+        &mut self,
+        index: usize,
+        change: impl FnOnce(Option<Value>) -> Result<Option<Value>, E>,
+    ) -> Result<(), E> {
+        if let Some(slot) = self.slot(index) {
+            *slot = change(slot.take())?;
+        }
+        Ok(())
     }
 
     pub(crate) fn set(&mut self, index: usize, value: Option<Value>) {
-        if let Some(slot) = Arc::make_mut(&mut self.0).get_mut(index) {
+        if let Some(slot) = self.slot(index) {
             *slot = value;
         }
     }
 
     pub(crate) fn take(&mut self, index: usize) -> Option<Value> {
-        Arc::make_mut(&mut self.0).get_mut(index).and_then(Option::take)
+        self.slot(index).and_then(Option::take)
     }
 }

@@ -1,9 +1,11 @@
 //! Building graphs.
 
-use crate::compiled::{CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn};
-use crate::extract::{BuildInfo, DepMap};
-use crate::node::Handler;
-use crate::policy::{Retry, Timeout};
+use crate::compiled::{CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
+use crate::context::Ctx;
+use crate::exec::{Keep, Semantics, Stops};
+use crate::extract::{BuildInfo, DepMap, Input};
+use crate::node::{Handler, IntoOutput, NodeResult};
+use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
@@ -12,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
-use weftwork_engine::{Plan, PlanProblem};
+use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput, Write};
 use weftwork_types::ErrorCode;
 
 /// Supersteps a run may take when nothing else is said. High enough for long agents, low enough to
@@ -56,7 +58,13 @@ pub struct Graph<S: StateSpec> {
     checks: Vec<(String, NodeFn)>,
     deps: DepMap,
     problems: Vec<PlanProblem>,
+    /// Nodes that stops name.
+    stops: Vec<(String, String)>,
     step_limit: u32,
+    semantics: Semantics,
+    before: Stops,
+    after: Stops,
+    concurrency: Option<usize>,
     state: PhantomData<fn() -> S>,
 }
 
@@ -102,9 +110,20 @@ impl<S: StateSpec> Graph<S> {
             checks: Vec::new(),
             deps: DepMap::default(),
             problems: Vec::new(),
+            stops: Vec::new(),
             step_limit: STEP_LIMIT_DEFAULT,
+            semantics: Semantics::weft(),
+            before: Stops::None,
+            after: Stops::None,
+            concurrency: None,
             state: PhantomData,
         }
+    }
+
+    /// Makes the graph one node that takes the input as it is.
+    pub(crate) fn single(mut self) -> Self {
+        self.plan.single();
+        self
     }
 
     /// Names the version that stands in usage facts: a git SHA at build, say.
@@ -127,6 +146,94 @@ impl<S: StateSpec> Graph<S> {
         self.checks.push((name.clone(), node.clone()));
         self.nodes.insert(name, node);
         self
+    }
+
+    /// Adds a graph as a node: it gets what the node reads as input, and its output is the node's
+    /// update, by the names of the channels.
+    pub fn subgraph(mut self, name: impl Into<String>, graph: CompiledGraph, keep: Keep) -> Self {
+        let name = name.into();
+        self.plan.node(name.clone());
+        let inner = graph.clone();
+        let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
+            let inner = inner.clone();
+            async move { ctx.call(&inner, keep, input).await.map(SubgraphOutput) }
+        });
+        Arc::make_mut(&mut node.options).graph = Some((graph, keep));
+        self.nodes.insert(name, node);
+        self
+    }
+
+    /// Narrows what a node and its routes read as [`Input`](crate::Input) to these channels.
+    pub fn reads<T: Into<String>>(
+        mut self,
+        node: impl Into<String>,
+        channels: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.plan.reads(node, channels.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Narrows what input may write to these channels.
+    pub fn input<T: Into<String>>(mut self, channels: impl IntoIterator<Item = T>) -> Self {
+        self.plan.input(channels.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Narrows the output to these channels.
+    pub fn output<T: Into<String>>(mut self, channels: impl IntoIterator<Item = T>) -> Self {
+        self.plan.output(channels.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Chooses how the graph behaves where the reference and we differ.
+    pub fn semantics(mut self, semantics: Semantics) -> Self {
+        self.semantics = semantics;
+        self.plan.unknown(semantics.unknown);
+        self
+    }
+
+    /// Stops runs before these nodes; a run that goes on passes them.
+    pub fn interrupt_before(mut self, stops: Stops) -> Self {
+        self.before = self.known_stops("a stop before", stops);
+        self
+    }
+
+    /// Stops runs after these nodes.
+    pub fn interrupt_after(mut self, stops: Stops) -> Self {
+        self.after = self.known_stops("a stop after", stops);
+        self
+    }
+
+    fn known_stops(&mut self, what: &str, stops: Stops) -> Stops {
+        if let Stops::Nodes(nodes) = &stops {
+            self.stops.extend(nodes.iter().map(|node| (what.to_owned(), node.clone())));
+        }
+        stops
+    }
+
+    /// Runs at most this many tasks of a superstep at a time.
+    pub fn concurrency(mut self, tasks: usize) -> Self {
+        self.concurrency = Some(tasks.max(1));
+        self
+    }
+
+    /// Runs a node on a pool of threads for code that blocks. When it is cut off, by a timeout or
+    /// because the run was cancelled, its thread goes on until the code returns; what it returns
+    /// is dropped.
+    pub fn blocking(self, node: impl AsRef<str>) -> Self {
+        self.with_options("a thread", node.as_ref(), |options| options.thread = Thread::Blocking)
+    }
+
+    /// Runs a node on any thread of the runtime, side by side with the other tasks of its
+    /// superstep, for code that computes long.
+    pub fn parallel(self, node: impl AsRef<str>) -> Self {
+        self.with_options("a thread", node.as_ref(), |options| options.thread = Thread::Parallel)
+    }
+
+    /// Uses the result of a node again when it gets the same input, from any thread and run of the
+    /// host.
+    pub fn cache(self, node: impl AsRef<str>, cache: Cache) -> Self {
+        self.with_options("a cache", node.as_ref(), |options| options.cache = Some(cache))
     }
 
     /// Lets a node wait until nothing else is due: it runs once, after all branches that lead to
@@ -259,6 +366,13 @@ impl<S: StateSpec> Graph<S> {
                 }),
             );
         }
+        for (what, name) in self.stops.iter().filter(|(_, name)| !self.nodes.contains_key(name)) {
+            problems.push(PlanProblem::UnknownNode {
+                what: what.clone(),
+                name: name.clone(),
+                did_you_mean: did_you_mean(name, self.nodes.keys().map(String::as_str)),
+            });
+        }
         let plan = self.plan.build().unwrap_or_else(|found| {
             problems.splice(0..0, found);
             Plan::default()
@@ -274,6 +388,28 @@ impl<S: StateSpec> Graph<S> {
             routes: self.routes,
             deps: self.deps,
             step_limit: self.step_limit,
+            semantics: self.semantics,
+            before: self.before,
+            after: self.after,
+            concurrency: self.concurrency,
         }))
+    }
+}
+
+/// The output of a graph as the update of a node around it.
+struct SubgraphOutput(serde_json::Value);
+
+impl IntoOutput for SubgraphOutput {
+    fn into_output(self) -> NodeResult<TaskOutput> {
+        let members = match self.0 {
+            serde_json::Value::Object(members) => members,
+            serde_json::Value::Null => return Ok(TaskOutput::default()),
+            found => {
+                let by = "the output of a graph within a graph".to_owned();
+                return Err(EngineError::NotAnObject { by, found: found.to_string() }.into());
+            }
+        };
+        let named = members.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
+        Ok(TaskOutput { named, ..TaskOutput::default() })
     }
 }

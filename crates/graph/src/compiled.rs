@@ -2,7 +2,8 @@
 
 use crate::extract::{BuildInfo, DepMap, TaskInput};
 use crate::node::{Handler, NodeResult};
-use crate::policy::{Retry, Timeout};
+use crate::exec::{Keep, Semantics, Stops};
+use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::StateSpec;
 use std::collections::BTreeMap;
@@ -23,6 +24,11 @@ struct Inner {
     start_routes: Vec<RouteFn>,
     deps: Arc<DepMap>,
     step_limit: u32,
+    semantics: Semantics,
+    before: Stops,
+    after: Stops,
+    concurrency: Option<usize>,
+    handlers: Vec<Arc<str>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -42,11 +48,15 @@ pub(crate) struct Parts {
     pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
     pub(crate) deps: DepMap,
     pub(crate) step_limit: u32,
+    pub(crate) semantics: Semantics,
+    pub(crate) before: Stops,
+    pub(crate) after: Stops,
+    pub(crate) concurrency: Option<usize>,
 }
 
-type ErasedRun = dyn Fn(TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
+type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
 type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Vec<(String, String)> + Send + Sync;
-type ErasedRoute = dyn Fn(Slots, &Arc<Plan>) -> NodeResult<Vec<Goto>> + Send + Sync;
+type ErasedRoute = dyn Fn(Slots, &Arc<Plan>, NodeIdx) -> NodeResult<Vec<Goto>> + Send + Sync;
 
 /// A node with its types erased.
 #[derive(Clone)]
@@ -62,6 +72,30 @@ pub(crate) struct NodeOptions {
     pub(crate) retry: Option<Retry>,
     pub(crate) timeout: Timeout,
     pub(crate) on_error: Option<NodeFn>,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) thread: Thread,
+    /// The graph that the node runs.
+    pub(crate) graph: Option<(CompiledGraph, Keep)>,
+}
+
+/// On which thread a node runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Thread {
+    /// The run's own.
+    #[default]
+    Run,
+    /// One of the pool for code that blocks.
+    Blocking,
+    /// Any of the runtime's, side by side with the others.
+    Parallel,
+}
+
+impl NodeOptions {
+    /// Whether one call on the run's own thread is all there is to an attempt.
+    pub(crate) fn is_plain(&self) -> bool {
+        let limits = self.timeout.run.is_some() || self.timeout.idle.is_some();
+        self.retry.is_none() && !limits && self.thread == Thread::Run
+    }
 }
 
 impl NodeFn {
@@ -75,7 +109,7 @@ impl NodeFn {
         }
     }
 
-    pub(crate) fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+    pub(crate) fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> {
         (self.run)(input)
     }
 
@@ -98,11 +132,16 @@ impl RouteFn {
     pub(crate) fn new<S: StateSpec, R: IntoRoute + 'static>(
         route: impl RouteHandler<S, R>,
     ) -> Self {
-        Self(Arc::new(move |slots, plan| route.choose(slots, plan)))
+        Self(Arc::new(move |slots, plan, node| route.choose(slots, plan, node)))
     }
 
-    pub(crate) fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>> {
-        (self.0)(slots, plan)
+    pub(crate) fn choose(
+        &self,
+        slots: Slots,
+        plan: &Arc<Plan>,
+        node: NodeIdx,
+    ) -> NodeResult<Vec<Goto>> {
+        (self.0)(slots, plan, node)
     }
 }
 
@@ -114,7 +153,7 @@ impl std::fmt::Debug for RouteFn {
 
 impl CompiledGraph {
     pub(crate) fn new(mut parts: Parts) -> Self {
-        let names: Vec<String> = parts.plan.nodes().iter().map(|n| n.name.clone()).collect();
+        let names: Vec<String> = parts.plan.nodes().iter().map(|n| n.name.to_string()).collect();
         Self(Arc::new(Inner {
             nodes: names.iter().filter_map(|name| parts.nodes.remove(name)).collect(),
             routes: names.iter().map(|n| parts.routes.remove(n).unwrap_or_default()).collect(),
@@ -124,6 +163,11 @@ impl CompiledGraph {
             plan: parts.plan,
             deps: Arc::new(parts.deps),
             step_limit: parts.step_limit,
+            semantics: parts.semantics,
+            before: parts.before,
+            after: parts.after,
+            concurrency: parts.concurrency,
+            handlers: names.iter().map(|n| format!("__error_handler__{n}").into()).collect(),
         }))
     }
 
@@ -155,12 +199,32 @@ impl CompiledGraph {
         self.0.nodes.get(index.0)
     }
 
-    pub(crate) fn routes(&self, index: NodeIdx) -> &[RouteFn] {
-        self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
+    /// The name under which a node's error handler runs.
+    pub(crate) fn handler_name(&self, index: NodeIdx) -> Option<&Arc<str>> {
+        self.0.handlers.get(index.0)
     }
 
-    pub(crate) fn start_routes(&self) -> &[RouteFn] {
-        &self.0.start_routes
+    pub(crate) fn semantics(&self) -> Semantics {
+        self.0.semantics
+    }
+
+    pub(crate) fn before(&self) -> &Stops {
+        &self.0.before
+    }
+
+    pub(crate) fn after(&self) -> &Stops {
+        &self.0.after
+    }
+
+    pub(crate) fn concurrency(&self) -> Option<usize> {
+        self.0.concurrency
+    }
+
+    pub(crate) fn routes(&self, index: NodeIdx) -> &[RouteFn] {
+        if index == NodeIdx::START {
+            return &self.0.start_routes;
+        }
+        self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn deps(&self) -> &Arc<DepMap> {

@@ -1,10 +1,11 @@
 //! What a node knows of its run.
 
 use crate::error::{NodeError, RuntimeError};
+use crate::exec::scope::TaskAt;
 use crate::extract::DepMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::canonical::can_be_read_back;
@@ -26,20 +27,40 @@ pub struct Ctx(pub(crate) Arc<TaskContext>);
 
 #[derive(Debug)]
 pub(crate) struct TaskContext {
-    pub(crate) task: TaskId,
-    pub(crate) node: String,
+    pub(crate) node: Arc<str>,
     pub(crate) step: i64,
     pub(crate) attempt: u32,
     /// What the error handler handles.
     pub(crate) failure: Option<Fault>,
     /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
-    pub(crate) calls: CallContext,
-    pub(crate) answers: Arc<BTreeMap<InterruptId, Answer>>,
     pub(crate) deps: Arc<DepMap>,
-    pub(crate) asked: AtomicU32,
     pub(crate) messages: AtomicU32,
     pub(crate) open: Mutex<Vec<Interrupt>>,
+    pub(crate) run: RunOf,
+}
+
+/// The run a task belongs to.
+#[derive(Debug)]
+pub(crate) enum RunOf {
+    /// One that a store and a worker keep.
+    Hosted(Hosted),
+    /// One in this process.
+    Local(Local),
+}
+
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    pub(crate) task: TaskId,
+    pub(crate) calls: CallContext,
+    pub(crate) answers: Arc<BTreeMap<InterruptId, Answer>>,
+    pub(crate) asked: AtomicU32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) at: TaskAt,
+    pub(crate) calls: OnceLock<CallContext>,
 }
 
 impl Ctx {
@@ -63,7 +84,7 @@ impl Ctx {
 
     /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
-        let now = crate::run::millis(self.0.calls.clock.elapsed());
+        let now = crate::run::millis(self.clock().elapsed());
         self.0.beat.store(now, Ordering::Relaxed);
     }
 
@@ -75,28 +96,50 @@ impl Ctx {
         self.0.failure.as_ref()
     }
 
+    pub(crate) fn local(&self) -> Option<&TaskAt> {
+        match &self.0.run {
+            RunOf::Local(local) => Some(&local.at),
+            RunOf::Hosted(_) => None,
+        }
+    }
+
     /// The thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
-        &self.0.calls.thread
+        &self.calls().thread
     }
 
     /// What model and tool calls need from the run.
     #[must_use]
     pub fn calls(&self) -> &CallContext {
-        &self.0.calls
+        match &self.0.run {
+            RunOf::Hosted(hosted) => &hosted.calls,
+            RunOf::Local(local) => local.calls.get_or_init(|| {
+                let host = &local.at.scope.shared.host;
+                host.calls(&local.at, &self.0.beat)
+            }),
+        }
     }
 
     /// Time.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.0.calls.clock
+        match &self.0.run {
+            RunOf::Hosted(hosted) => &hosted.calls.clock,
+            RunOf::Local(local) => local.at.scope.shared.host.clock(),
+        }
     }
 
     /// Tells something to whoever watches the run. A value nested deeper than
     /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) is not told: the log could not be read.
     pub fn emit(&self, value: serde_json::Value) {
-        self.0.calls.emit.emit(AiEvent::Custom { value });
+        match &self.0.run {
+            RunOf::Hosted(hosted) => hosted.calls.emit.emit(AiEvent::Custom { value }),
+            RunOf::Local(local) => {
+                self.heartbeat();
+                local.at.emit(value);
+            }
+        }
     }
 
     /// An id for a message this task makes: the same ones in the same order when the task is run
@@ -104,8 +147,15 @@ impl Ctx {
     #[must_use]
     pub fn message_id(&self) -> MessageId {
         let index = self.0.messages.fetch_add(1, Ordering::Relaxed);
-        let bits = interrupt_id(self.0.task, index).0 ^ u128::from(u64::MAX);
+        let bits = interrupt_id(self.task(), index).0 ^ u128::from(u64::MAX);
         MessageId::from_uuid(uuid::Uuid::from_u128(bits))
+    }
+
+    fn task(&self) -> TaskId {
+        match &self.0.run {
+            RunOf::Hosted(hosted) => hosted.task,
+            RunOf::Local(local) => local.at.id,
+        }
     }
 
     /// Asks a person and returns the answer, or stops the node here until there is one.
@@ -121,24 +171,29 @@ impl Ctx {
         ask: Ask,
         answer_schema: Option<serde_json::Value>,
     ) -> Result<Answer, NodeError> {
-        let index = self.0.asked.fetch_add(1, Ordering::Relaxed);
-        let id = interrupt_id(self.0.task, index);
-        if let Some(answer) = self.0.answers.get(&id) {
-            return Ok(answer.clone());
+        let (index, answer) = match &self.0.run {
+            RunOf::Hosted(hosted) => {
+                let index = hosted.asked.fetch_add(1, Ordering::Relaxed);
+                let id = interrupt_id(hosted.task, index);
+                (index, hosted.answers.get(&id).cloned())
+            }
+            RunOf::Local(local) => local.at.next_answer(),
+        };
+        if let Some(answer) = answer {
+            return Ok(answer);
         }
         let written = serde_json::to_value(&ask)?;
         if !can_be_read_back(&written) {
             return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
-        let interrupt = Interrupt {
-            id,
-            task: self.0.task,
-            node: self.0.node.clone(),
+        self.open(Interrupt {
+            id: interrupt_id(self.task(), index),
+            task: self.task(),
+            node: self.0.node.to_string(),
             ask,
             answer_schema,
             expires_at: None,
-        };
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupt);
+        });
         Err(NodeError::interrupted())
     }
 
@@ -148,6 +203,10 @@ impl Ctx {
     /// As [`ask`](Self::ask).
     pub fn interrupt(&self, value: serde_json::Value) -> Result<serde_json::Value, NodeError> {
         self.ask(Ask::Value { value }, None).map(|answer| answer.value)
+    }
+
+    pub(crate) fn open(&self, interrupt: Interrupt) {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupt);
     }
 
     /// Where the counts of questions and messages start.

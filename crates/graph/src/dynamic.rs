@@ -5,7 +5,7 @@ use crate::node::{IntoOutput, NodeResult};
 use crate::state::{ChannelDef, StateSpec};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork_engine::{Plan, Slots, TaskOutput, Write};
+use weftwork_engine::{NodeIdx, Plan, Slots, TaskOutput, Write};
 
 /// A state whose channels are given when the graph is put together.
 ///
@@ -51,7 +51,11 @@ impl StateSpec for Dynamic {
     }
 
     fn view(slots: Slots, plan: &Arc<Plan>) -> DynView {
-        DynView { slots, plan: Arc::clone(plan) }
+        DynView { slots, plan: Arc::clone(plan), node: NodeIdx::START }
+    }
+
+    fn view_of(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> DynView {
+        DynView { slots, plan: Arc::clone(plan), node }
     }
 
     fn into_update(self) -> DynUpdate {
@@ -64,6 +68,7 @@ impl StateSpec for Dynamic {
 pub struct DynView {
     slots: Slots,
     plan: Arc<Plan>,
+    node: NodeIdx,
 }
 
 impl DynView {
@@ -71,6 +76,12 @@ impl DynView {
     #[must_use]
     pub fn get(&self, channel: &str) -> Option<Value> {
         self.plan.channel_json(&self.slots, channel)
+    }
+
+    /// The channels the node may read and that have a value, as an object.
+    #[must_use]
+    pub fn object(&self) -> Value {
+        crate::exec::read_json(&self.plan, &self.slots, self.node)
     }
 
     /// The names of the channels, in order.

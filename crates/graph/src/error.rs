@@ -1,7 +1,7 @@
 //! How nodes and the runtime fail.
 
 use crate::builder::BuildError;
-use weftwork_engine::EngineError;
+use weftwork_engine::{EngineError, TaskOutput};
 use weftwork_store::StoreError;
 use weftwork_types::ErrorCode;
 use weftwork_types::canonical::DEPTH_MAX;
@@ -17,6 +17,12 @@ pub(crate) enum Stop {
     Interrupted,
     /// The node failed.
     Failed(Fault),
+    /// A command for the graph around this one.
+    Parent(Box<TaskOutput>),
+    /// A command for this graph from one within: it counts as the result of the node.
+    Own(Box<TaskOutput>),
+    /// A graph that the node ran was asked to stop.
+    Drained(String),
 }
 
 impl NodeError {
@@ -42,14 +48,21 @@ impl NodeError {
     pub fn retriable(self) -> Self {
         match self.0 {
             Stop::Failed(fault) => Self(Stop::Failed(fault.retriable(true))),
-            Stop::Interrupted => self,
+            other => Self(other),
         }
+    }
+
+    /// A failure of a kind that retry policies and callers can tell apart by name.
+    #[must_use]
+    pub fn of_kind(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self(Stop::Failed(Fault::new(NODE_FAILED, message).of_kind(kind)))
     }
 }
 
 pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
 pub(crate) const TOO_DEEP: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
+pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
@@ -129,6 +142,42 @@ pub enum RuntimeError {
         /// What the value is.
         what: &'static str,
     },
+    /// A run was asked to go on with nothing to go on with, or to start with nothing.
+    #[error("the run got no input: give an object of channel values, an answer, or a command")]
+    EmptyInput,
+    /// Answers were given to a graph that keeps no checkpoints.
+    #[error("answers need the checkpoint at which the questions were asked; give the host a saver")]
+    NoSaver,
+    /// One answer was given while several questions are open.
+    #[error("{open} questions are open; answer them by their ids")]
+    ManyQuestions {
+        /// How many are open.
+        open: usize,
+    },
+    /// A graph's state was asked for by a way that leads to no graph.
+    #[error("no graph at `{ns}` in this one")]
+    UnknownNamespace {
+        /// The way.
+        ns: String,
+    },
+    /// A list of changes from outside is empty.
+    #[error("a list of changes is empty; give at least one")]
+    NoUpdates,
+    /// Changes that do not go together.
+    #[error("{reason}")]
+    BadUpdate {
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A node commanded the graph around its own, and there is none.
+    #[error("a node commanded the graph around its own, and there is none; use `Command::update`")]
+    NoParent,
+    /// The run took longer than it may.
+    #[error("the run took longer than {limit_ms} ms, its deadline")]
+    DeadlinePassed {
+        /// The deadline.
+        limit_ms: u64,
+    },
     /// A change from outside names no node, and more than one could have made it.
     #[error("the change could come from more than one node; say which (`as_node`)")]
     AmbiguousUpdate,
@@ -159,6 +208,13 @@ impl RuntimeError {
             Self::UnknownNode { .. } => ErrorCode("W0115"),
             Self::AmbiguousUpdate => ErrorCode("W0116"),
             Self::TooDeep { .. } => TOO_DEEP,
+            Self::EmptyInput => ErrorCode("W0118"),
+            Self::NoSaver => ErrorCode("W0119"),
+            Self::ManyQuestions { .. } => ErrorCode("W0120"),
+            Self::UnknownNamespace { .. } => ErrorCode("W0121"),
+            Self::NoUpdates | Self::BadUpdate { .. } => ErrorCode("W0122"),
+            Self::NoParent => ErrorCode("W0123"),
+            Self::DeadlinePassed { .. } => ErrorCode("W0124"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

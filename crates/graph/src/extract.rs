@@ -3,19 +3,58 @@
 use crate::context::Ctx;
 use crate::error::NodeError;
 use std::any::{Any, TypeId};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use weftwork_engine::{Plan, Slots};
+use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
 
 /// What a task gives to its node's arguments.
-#[derive(Debug, Clone)]
-pub struct TaskInput {
-    pub(crate) slots: Slots,
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) arg: Option<weftwork_engine::task::Arg>,
-    pub(crate) ctx: Ctx,
+pub struct TaskInput<'a> {
+    pub(crate) slots: &'a Slots,
+    pub(crate) plan: &'a Arc<Plan>,
+    pub(crate) node: NodeIdx,
+    pub(crate) arg: Option<&'a weftwork_engine::task::Arg>,
+    /// The run, made when an argument asks for it.
+    pub(crate) ctx: &'a OnceCell<Ctx>,
+    pub(crate) make: &'a dyn Fn() -> Ctx,
+}
+
+impl TaskInput<'_> {
+    pub(crate) fn ctx(&self) -> &Ctx {
+        self.ctx.get_or_init(self.make)
+    }
+
+    fn node_name(&self) -> &str {
+        self.plan.node_name(self.node)
+    }
+
+    /// What the node reads, as JSON: what was sent to it, else an object of the channels it may
+    /// read and that have a value.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        match self.arg {
+            Some(arg) => arg.json.clone(),
+            None => crate::exec::read_json(self.plan, self.slots, self.node),
+        }
+    }
+}
+
+impl std::fmt::Debug for TaskInput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskInput").field("node", &self.node_name()).finish_non_exhaustive()
+    }
+}
+
+/// What a node reads, as JSON: what was sent to it, else an object of the channels it may read
+/// and that have a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input(pub serde_json::Value);
+
+impl FromTask for Input {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        Ok(Self(input.json()))
+    }
 }
 
 /// What is known of a graph when it is built, for arguments that must check themselves.
@@ -40,7 +79,7 @@ pub trait FromTask: Sized {
     ///
     /// # Errors
     /// [`NodeError`] when the task does not have it, or has it in another type.
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError>;
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError>;
 
     /// What a graph lacks to give this argument, and what to do about it.
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
@@ -50,8 +89,8 @@ pub trait FromTask: Sized {
 }
 
 impl FromTask for Ctx {
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        Ok(input.ctx.clone())
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        Ok(input.ctx().clone())
     }
 }
 
@@ -60,11 +99,11 @@ impl FromTask for Ctx {
 pub struct Failure(pub Fault);
 
 impl FromTask for Failure {
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        input.ctx.failure().cloned().map(Self).ok_or_else(|| {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        input.ctx().failure().cloned().map(Self).ok_or_else(|| {
             NodeError::message(format!(
                 "node `{}` takes a `Failure`, which only error handlers get; give it by `on_error`",
-                input.ctx.node()
+                input.node_name()
             ))
         })
     }
@@ -85,11 +124,11 @@ impl<T> FromTask for Arg<T>
 where
     T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        let Some(arg) = &input.arg else {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let Some(arg) = input.arg else {
             return Err(NodeError::message(format!(
                 "node `{}` takes an `Arg<{}>`, but an edge led to it; reach it by `Send::to` only",
-                input.ctx.node(),
+                input.node_name(),
                 std::any::type_name::<T>()
             )));
         };
@@ -99,7 +138,7 @@ where
         T::deserialize(&arg.json).map(Self).map_err(|e| {
             NodeError::message(format!(
                 "node `{}` was sent a value that is no `{}`: {e}",
-                input.ctx.node(),
+                input.node_name(),
                 std::any::type_name::<T>()
             ))
         })
@@ -138,8 +177,8 @@ impl<T> Deref for Deps<T> {
 }
 
 impl<T: Send + Sync + 'static> FromTask for Deps<T> {
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        input.ctx.deps().get::<T>().map(Self).ok_or_else(|| {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        input.ctx().deps().get::<T>().map(Self).ok_or_else(|| {
             NodeError::message(format!("no `{}` was given", std::any::type_name::<T>()))
         })
     }

@@ -13,7 +13,9 @@ mod context;
 mod draw;
 mod dynamic;
 mod error;
+pub mod exec;
 mod extract;
+mod flow;
 mod follow;
 mod history;
 mod hub;
@@ -33,11 +35,16 @@ pub use compiled::CompiledGraph;
 pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
-pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, TaskInput};
+pub use exec::{
+    AsNode, At, Durability, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver, Semantics,
+    Start, StartCommand, StateUpdate, Stops, StreamEvent,
+};
+pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, TaskInput};
+pub use flow::{Finish, Flow, TaskDef};
 pub use history::{TaskState, ThreadState};
 pub use inspect::thread_state;
 pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
-pub use policy::{Retry, Timeout};
+pub use policy::{Cache, Retry, Timeout};
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
 pub use runtime::{JournalMode, Runtime, RuntimeBuilder};
 pub use state::{ChannelDef, State, StateSpec};

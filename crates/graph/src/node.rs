@@ -1,6 +1,6 @@
 //! Nodes: async functions over extractors.
 
-use crate::error::NodeError;
+use crate::error::{NodeError, Stop};
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::state::StateSpec;
 use serde::Serialize;
@@ -43,12 +43,19 @@ impl<T: IntoOutput, E: Into<NodeError>> IntoOutput for Result<T, E> {
 pub struct Command<S: StateSpec> {
     update: S::Update,
     goto: Vec<NodeResult<Goto>>,
+    parent: bool,
 }
 
 impl<S: StateSpec> Command<S> {
     /// A command that writes an update.
     pub fn update(update: S::Update) -> Self {
-        Self { update, goto: Vec::new() }
+        Self { update, goto: Vec::new(), parent: false }
+    }
+
+    /// A command for the graph around this one, whose state is `S`: it counts as the result of
+    /// the node that runs this graph, and this graph's superstep is given up.
+    pub fn parent(update: S::Update) -> Self {
+        Self { update, goto: Vec::new(), parent: true }
     }
 
     /// Goes on at a node too.
@@ -68,6 +75,9 @@ impl<S: StateSpec> IntoOutput for Command<S> {
     fn into_output(self) -> NodeResult<TaskOutput> {
         let mut output = self.update.into_output()?;
         output.goto.extend(self.goto.into_iter().collect::<NodeResult<Vec<_>>>()?);
+        if self.parent {
+            return Err(NodeError(Stop::Parent(Box::new(output))));
+        }
         Ok(output)
     }
 }
@@ -103,7 +113,7 @@ impl Send {
 )]
 pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.
-    fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>>;
+    fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>>;
 
     /// What the graph lacks for its arguments: what is taken, and what to do.
     fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)>;
@@ -120,8 +130,8 @@ macro_rules! handlers {
             $($arg: FromTask + std::marker::Send,)*
         {
             #[expect(non_snake_case, reason = "type names double as names of values")]
-            fn call(&self, input: TaskInput) -> BoxFuture<'static, NodeResult<TaskOutput>> {
-                $(let $arg = match $arg::from_task(&input) {
+            fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+                $(let $arg = match $arg::from_task(input) {
                     Ok(value) => value,
                     Err(error) => return Box::pin(std::future::ready(Err(error))),
                 };)*

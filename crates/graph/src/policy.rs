@@ -1,5 +1,7 @@
 //! What happens when an attempt of a node fails or takes too long.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::code::Fault;
 
@@ -15,7 +17,17 @@ pub struct Retry {
     factor: f64,
     wait_max: Duration,
     jitter: bool,
-    matches: fn(&Fault) -> bool,
+    matches: Matches,
+}
+
+/// Tells which failures are worth another attempt.
+#[derive(Clone)]
+struct Matches(Arc<dyn Fn(&Fault) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Matches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Matches")
+    }
 }
 
 impl Retry {
@@ -29,7 +41,7 @@ impl Retry {
             factor: 2.0,
             wait_max: Duration::from_secs(128),
             jitter: true,
-            matches: |fault| fault.retriable,
+            matches: Matches(Arc::new(|fault| fault.retriable)),
         }
     }
 
@@ -53,8 +65,8 @@ impl Retry {
     }
 
     /// Tries again after the failures this function accepts.
-    pub fn on(mut self, matches: fn(&Fault) -> bool) -> Self {
-        self.matches = matches;
+    pub fn on(mut self, matches: impl Fn(&Fault) -> bool + Send + Sync + 'static) -> Self {
+        self.matches = Matches(Arc::new(matches));
         self
     }
 
@@ -65,7 +77,8 @@ impl Retry {
             return None;
         }
         // A predicate of the user's that panics says no.
-        let again = std::panic::catch_unwind(|| (self.matches)(fault)).unwrap_or(false);
+        let asked = AssertUnwindSafe(|| (self.matches.0)(fault));
+        let again = std::panic::catch_unwind(asked).unwrap_or(false);
         if !again {
             return None;
         }
@@ -80,6 +93,25 @@ impl Retry {
             Duration::ZERO
         };
         Some(wait.saturating_add(jitter))
+    }
+}
+
+/// How long the result of a node with the same input is used again instead of running the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Cache {
+    pub(crate) time: Option<Duration>,
+}
+
+impl Cache {
+    /// As long as the host lives.
+    pub fn forever() -> Self {
+        Self { time: None }
+    }
+
+    /// This long.
+    pub fn for_time(time: Duration) -> Self {
+        Self { time: Some(time) }
     }
 }
 

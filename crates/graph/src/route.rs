@@ -5,7 +5,7 @@ use crate::node::{NodeResult, Send};
 use crate::state::{State, StateSpec};
 use std::sync::Arc;
 use weftwork_engine::plan::END;
-use weftwork_engine::{Goto, Plan, Slots};
+use weftwork_engine::{Goto, NodeIdx, Plan, Slots};
 
 /// Where a route leads, with names only known when it runs.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Next {
         Self::Node(name.into())
     }
 
-    fn into_goto(self) -> NodeResult<Goto> {
+    pub(crate) fn into_goto(self) -> NodeResult<Goto> {
         match self {
             Self::Node(name) if name == END => Ok(Goto::End),
             Self::Node(name) => Ok(Goto::Node(name)),
@@ -119,7 +119,7 @@ pub trait RouteHandler<S: StateSpec, R>: std::marker::Send + Sync + 'static {
     ///
     /// # Errors
     /// The route's own error.
-    fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>>;
+    fn choose(&self, slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> NodeResult<Vec<Goto>>;
 }
 
 impl<S, R, F> RouteHandler<S, R> for F
@@ -128,7 +128,7 @@ where
     R: IntoRoute,
     F: Fn(State<S>) -> R + std::marker::Send + Sync + 'static,
 {
-    fn choose(&self, slots: Slots, plan: &Arc<Plan>) -> NodeResult<Vec<Goto>> {
-        self(State::over(slots, plan)).into_route()
+    fn choose(&self, slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> NodeResult<Vec<Goto>> {
+        self(State::over(slots, plan, node)).into_route()
     }
 }

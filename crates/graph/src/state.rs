@@ -7,7 +7,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
-use weftwork_engine::{Channel, Plan, Slots};
+use weftwork_engine::{Channel, NodeIdx, Plan, Slots};
 
 /// A struct whose fields are channels. `#[derive(State)]` implements it, and makes the types named
 /// here; all of it can be written by hand.
@@ -26,6 +26,12 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
 
     /// The view of a state in the slots of a graph with this plan.
     fn view(slots: Slots, plan: &Arc<Plan>) -> Self::View;
+
+    /// The view that a node, or one of its routes, has.
+    fn view_of(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> Self::View {
+        let _ = node;
+        Self::view(slots, plan)
+    }
 
     /// An update that writes every field once.
     fn into_update(self) -> Self::Update;
@@ -57,8 +63,8 @@ pub struct State<S: StateSpec>(S::View);
 impl<S: StateSpec> State<S> {
     /// The state in these slots, which must be those of a graph over `S`.
     #[must_use]
-    pub(crate) fn over(slots: Slots, plan: &Arc<Plan>) -> Self {
-        Self(S::view(slots, plan))
+    pub(crate) fn over(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> Self {
+        Self(S::view_of(slots, plan, node))
     }
 }
 
@@ -76,8 +82,8 @@ impl<S: StateSpec> Deref for State<S> {
 }
 
 impl<S: StateSpec> FromTask for State<S> {
-    fn from_task(input: &TaskInput) -> Result<Self, NodeError> {
-        Ok(Self::over(input.slots.clone(), &input.plan))
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        Ok(Self::over(input.slots.clone(), input.plan, input.node))
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {

@@ -30,6 +30,18 @@ pub struct GraphCaller {
 }
 
 impl Caller {
+    /// The caller of a run within the program that started it, where nobody is billed.
+    #[must_use]
+    pub fn in_process(run: &RunId) -> Self {
+        let uuid = uuid::Uuid::try_parse(run.as_str()).unwrap_or_default();
+        Self {
+            billing_account: BillingAccountId::from_uuid(uuid),
+            virtual_key: VirtualKeyId::from_uuid(uuid),
+            request: RequestId::from_uuid(uuid),
+            trace: TraceId::from_uuid(uuid),
+        }
+    }
+
     /// The caller of a program on a person's own machine, where nobody is billed.
     ///
     /// # Errors

@@ -30,13 +30,23 @@ pub struct Fault {
     /// Whether the same call may succeed later without a change.
     #[serde(default)]
     pub retriable: bool,
+    /// What kind of failure it is, in the words of whoever failed: `ValueError`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
 }
 
 impl Fault {
     /// Makes a fault that will not go away by trying again.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code: code.0.to_owned(), message: message.into(), retriable: false }
+        Self { code: code.0.to_owned(), message: message.into(), retriable: false, kind: None }
+    }
+
+    /// Says what kind of failure it is.
+    #[must_use]
+    pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
     }
 
     /// Marks the fault as one that trying again may cure.

@@ -7,13 +7,23 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Appends. A write is a `Vec` of items; JSON may also be one item that is not a list.
-pub struct Append<T>(PhantomData<fn() -> T>);
+pub struct Append<T> {
+    counted: Option<u64>,
+    types: PhantomData<fn() -> T>,
+}
 
 impl<T> Append<T> {
     /// A channel that starts empty.
     #[must_use]
     pub fn new() -> Self {
-        Self(PhantomData)
+        Self { counted: None, types: PhantomData }
+    }
+
+    /// Counts its updates in the checkpoints' metadata, from zero again after `every` of them.
+    #[must_use]
+    pub fn counted(mut self, every: u64) -> Self {
+        self.counted = Some(every);
+        self
     }
 }
 
@@ -40,6 +50,10 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
 
     fn initial(&self) -> Option<Value> {
         Some(Value::new(List::<T>::new()))
+    }
+
+    fn counted(&self) -> Option<u64> {
+        self.counted
     }
 
     fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {

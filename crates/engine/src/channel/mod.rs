@@ -6,6 +6,7 @@
 mod append;
 mod fleeting;
 mod last_value;
+mod managed;
 mod messages;
 mod reduce;
 mod topic;
@@ -15,6 +16,7 @@ pub use append::Append;
 pub use fleeting::Fleeting;
 pub use last_value::LastValue;
 pub use messages::{MessageWrite, Messages, REMOVE_ALL};
+pub use managed::Managed;
 pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;
@@ -67,6 +69,16 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// Whether a superstep that does not write the channel clears it.
     fn lapses(&self) -> bool {
         false
+    }
+
+    /// After how many updates the count of changes starts over, for channels that count them.
+    fn counted(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the run itself keeps here instead of writes.
+    fn managed(&self) -> Option<Managed> {
+        None
     }
 
     /// The next value. `current` is given up so that a value nobody shares can be changed in

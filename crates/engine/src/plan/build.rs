@@ -2,7 +2,7 @@
 
 use super::{
     ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, START, TriggerIdx, TriggerKind,
-    TriggerPlan, fingerprint,
+    TriggerPlan, Unknown, fingerprint,
 };
 use crate::channel::Channel;
 use crate::error::PlanProblem;
@@ -21,6 +21,11 @@ pub struct PlanBuilder {
     routes: Vec<(String, Vec<String>)>,
     /// Whether some route may lead anywhere; then nothing is called unreachable.
     open_routes: bool,
+    reads: Vec<(String, Vec<String>)>,
+    input: Option<Vec<String>>,
+    output: Option<Vec<String>>,
+    unknown: Unknown,
+    single: bool,
 }
 
 impl PlanBuilder {
@@ -51,6 +56,32 @@ impl PlanBuilder {
         self.joins.push((from, to.into()));
     }
 
+    /// Narrows what a node may read to these channels.
+    pub fn reads(&mut self, node: impl Into<String>, channels: Vec<String>) {
+        self.reads.push((node.into(), channels));
+    }
+
+    /// Narrows what input may write to these channels.
+    pub fn input(&mut self, channels: Vec<String>) {
+        self.input = Some(channels);
+    }
+
+    /// Narrows the output to these channels.
+    pub fn output(&mut self, channels: Vec<String>) {
+        self.output = Some(channels);
+    }
+
+    /// Says what happens with names the graph does not know. With [`Unknown::Ignore`] nodes that
+    /// nothing leads to are allowed as well.
+    pub fn unknown(&mut self, unknown: Unknown) {
+        self.unknown = unknown;
+    }
+
+    /// Makes a graph of one node that takes the input as it is.
+    pub fn single(&mut self) {
+        self.single = true;
+    }
+
     /// Declares where routes of `from` may lead. An empty list means anywhere.
     pub fn route(&mut self, from: impl Into<String>, targets: Vec<String>) {
         self.open_routes |= targets.is_empty();
@@ -67,10 +98,15 @@ impl PlanBuilder {
         self.edges.iter().for_each(|(from, to)| draft.edge(from, to));
         self.joins.iter().for_each(|(from, to)| draft.join(from, to));
         self.routes.iter().for_each(|(from, targets)| draft.route(from, targets));
-        if draft.entry.is_empty() && !self.routes.iter().any(|(from, _)| from == START) {
+        self.reads.iter().for_each(|(node, channels)| draft.reads(node, channels));
+        let input = self.input.as_ref().map(|names| draft.keys("the input", names));
+        let output = self.output.as_ref().map(|names| draft.keys("the output", names));
+        let entered = !draft.entry.is_empty() || self.single;
+        if !entered && !self.routes.iter().any(|(from, _)| from == START) {
             draft.problems.push(PlanProblem::NoEntry);
         }
-        if draft.problems.is_empty() && !self.open_routes {
+        let strict = self.unknown == Unknown::Refuse && !self.single;
+        if draft.problems.is_empty() && !self.open_routes && strict {
             draft.find_unreachable();
         }
         if !draft.problems.is_empty() {
@@ -78,8 +114,17 @@ impl PlanBuilder {
         }
         let fingerprint = fingerprint(&draft.nodes, &self.channels);
         let lapsing = self.channels.iter().enumerate().filter(|(_, c)| c.channel.lapses());
+        let state = self.channels.iter().enumerate().filter(|(_, c)| c.channel.managed().is_none());
+        let deferred = draft.triggers.iter().enumerate().filter(|(_, t)| t.kind.is_deferred());
         Ok(Plan {
             lapsing: lapsing.map(|(i, _)| i).collect(),
+            deferred: deferred.map(|(i, _)| TriggerIdx(i)).collect(),
+            rank: ranks(&draft.nodes),
+            state_keys: state.map(|(i, _)| i).collect(),
+            input,
+            output,
+            unknown: self.unknown,
+            single: self.single,
             nodes: draft.nodes,
             channels: self.channels,
             triggers: draft.triggers,
@@ -114,13 +159,17 @@ impl Draft {
         }
         let mut channel_by_name = BTreeMap::new();
         for (i, channel) in parts.channels.iter().enumerate() {
-            check_name("channel", &channel.name, &mut problems);
+            if !parts.single {
+                check_name("channel", &channel.name, &mut problems);
+            }
             if channel_by_name.insert(channel.name.clone(), ChannelIdx(i)).is_some() {
                 problems.push(PlanProblem::DuplicateChannel { name: channel.name.clone() });
             }
         }
-        let nodes = parts.nodes.iter().map(|name| NodePlan {
-            name: name.clone(),
+        let nodes = parts.nodes.iter().enumerate().map(|(i, name)| NodePlan {
+            name: name.as_str().into(),
+            triggers: vec![TriggerIdx(i)],
+            reads: None,
             edges: Vec::new(),
             joins: Vec::new(),
             routes: Vec::new(),
@@ -151,6 +200,34 @@ impl Draft {
             });
         }
         found
+    }
+
+    /// The channels of these names.
+    fn keys(&mut self, what: &str, names: &[String]) -> Vec<usize> {
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            match self.channel_by_name.get(name) {
+                Some(index) => found.push(index.0),
+                None => self.problems.push(PlanProblem::UnknownChannel {
+                    what: what.to_owned(),
+                    name: name.clone(),
+                    did_you_mean: did_you_mean(
+                        name,
+                        self.channel_by_name.keys().map(String::as_str),
+                    ),
+                }),
+            }
+        }
+        found
+    }
+
+    fn reads(&mut self, node: &str, channels: &[String]) {
+        let what = format!("what `{node}` reads");
+        let keys = self.keys(&what, channels);
+        let node = self.find(&what, node);
+        if let Some(node) = node.and_then(|node| self.nodes.get_mut(node.0)) {
+            node.reads = Some(keys);
+        }
     }
 
     /// Called before joins are added: they ask their target.
@@ -186,6 +263,9 @@ impl Draft {
                 node.joins.push(index);
             }
         }
+        if let Some(node) = self.nodes.get_mut(target.0) {
+            node.triggers.push(index);
+        }
         let defer = self.triggers.get(target.0).is_some_and(|t| t.kind.is_deferred());
         self.triggers.push(TriggerPlan {
             name: format!("join:{}:{to}", from.join("+")),
@@ -220,9 +300,22 @@ impl Draft {
             open.extend(node.joins.iter().filter_map(|j| self.triggers.get(j.0)).map(|t| t.target));
         }
         let lost = self.nodes.iter().enumerate().filter(|(i, _)| !seen.contains(&NodeIdx(*i)));
-        let lost = lost.map(|(_, node)| PlanProblem::Unreachable { name: node.name.clone() });
+        let lost = lost.map(|(_, node)| PlanProblem::Unreachable { name: node.name.to_string() });
         self.problems.extend(lost);
     }
+}
+
+/// The place of each node among the nodes by name.
+fn ranks(nodes: &[NodePlan]) -> Vec<usize> {
+    let mut by_name: Vec<usize> = (0..nodes.len()).collect();
+    by_name.sort_by(|a, b| nodes.get(*a).map(|n| &n.name).cmp(&nodes.get(*b).map(|n| &n.name)));
+    let mut ranks = vec![0; nodes.len()];
+    for (rank, index) in by_name.into_iter().enumerate() {
+        if let Some(slot) = ranks.get_mut(index) {
+            *slot = rank;
+        }
+    }
+    ranks
 }
 
 fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {

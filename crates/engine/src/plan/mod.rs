@@ -13,6 +13,11 @@ use weftwork_types::canonical::{Hash, hash};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIdx(pub usize);
 
+impl NodeIdx {
+    /// The hidden node that turns input into writes.
+    pub const START: Self = Self(usize::MAX);
+}
+
 /// A channel, by its place in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelIdx(pub usize);
@@ -30,17 +35,45 @@ pub struct Plan {
     pub(crate) triggers: Vec<TriggerPlan>,
     /// The channels that a superstep clears when it does not write them.
     pub(crate) lapsing: Vec<usize>,
+    /// The triggers that wait until nothing else is due.
+    pub(crate) deferred: Vec<TriggerIdx>,
+    /// The place of each node among the nodes by name.
+    pub(crate) rank: Vec<usize>,
+    /// The channels that hold a state: all but the managed ones.
+    pub(crate) state_keys: Vec<usize>,
+    /// The channels that input may write; none: all.
+    pub(crate) input: Option<Vec<usize>>,
+    /// The channels that are the output; none: all.
+    pub(crate) output: Option<Vec<usize>>,
+    /// What the graph does with names it does not know.
+    pub(crate) unknown: Unknown,
+    /// Whether the graph is one node that takes the input as it is.
+    pub(crate) single: bool,
     pub(crate) entry: Vec<NodeIdx>,
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
 }
 
+/// What a graph does with the name of a channel or a node that it does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unknown {
+    /// The task that named it fails.
+    #[default]
+    Refuse,
+    /// The write or the target is left out.
+    Ignore,
+}
+
 /// A node and what follows it.
 #[derive(Debug, Clone)]
 pub struct NodePlan {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
+    /// What can make it due: its own trigger, and the joins that lead to it.
+    pub(crate) triggers: Vec<TriggerIdx>,
+    /// The channels it may read; none: all.
+    pub(crate) reads: Option<Vec<usize>>,
     /// The nodes that always follow it.
     pub edges: Vec<NodeIdx>,
     /// The joins it is a source of.
@@ -86,12 +119,14 @@ impl TriggerKind {
 
 /// Name of the end of a graph in routes and drawings.
 pub const END: &str = "END";
+/// Name of the hidden node that turns input into writes.
+pub const START_NAME: &str = "__start__";
 /// Name of the start of a graph in edges and drawings.
 pub const START: &str = "START";
 
 /// Two builds with one fingerprint can load each other's threads.
 fn fingerprint(nodes: &[NodePlan], channels: &[ChannelPlan]) -> Hash {
-    let nodes: Vec<_> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let nodes: Vec<&str> = nodes.iter().map(|n| &*n.name).collect();
     let channels: Vec<_> = channels.iter().map(|c| (c.name.as_str(), c.channel.kind())).collect();
     hash(&serde_json::json!({"v": 1, "nodes": nodes, "channels": channels}))
 }
@@ -103,6 +138,13 @@ impl Default for Plan {
             channels: Vec::new(),
             triggers: Vec::new(),
             lapsing: Vec::new(),
+            deferred: Vec::new(),
+            rank: Vec::new(),
+            state_keys: Vec::new(),
+            input: None,
+            output: None,
+            unknown: Unknown::Refuse,
+            single: false,
             entry: Vec::new(),
             by_name: BTreeMap::new(),
             channel_by_name: BTreeMap::new(),
@@ -127,7 +169,78 @@ impl Plan {
     /// The name of a node.
     #[must_use]
     pub fn node_name(&self, index: NodeIdx) -> &str {
-        self.nodes.get(index.0).map_or("", |n| n.name.as_str())
+        if index == NodeIdx::START {
+            return START_NAME;
+        }
+        self.nodes.get(index.0).map_or("", |n| &*n.name)
+    }
+
+    /// The name of a node, shared.
+    #[must_use]
+    pub fn shared_name(&self, index: NodeIdx) -> Arc<str> {
+        self.nodes.get(index.0).map_or_else(|| START_NAME.into(), |n| Arc::clone(&n.name))
+    }
+
+    /// What the graph does with names it does not know.
+    #[must_use]
+    pub fn unknown(&self) -> Unknown {
+        self.unknown
+    }
+
+    /// Whether the graph is one node that takes the input as it is.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.single
+    }
+
+    /// The channels that hold the state, in order.
+    pub fn state_keys(&self) -> impl Iterator<Item = ChannelIdx> {
+        self.state_keys.iter().map(|i| ChannelIdx(*i))
+    }
+
+    /// The channels of the output, in order.
+    pub fn output_keys(&self) -> impl Iterator<Item = ChannelIdx> {
+        self.output.as_ref().unwrap_or(&self.state_keys).iter().map(|i| ChannelIdx(*i))
+    }
+
+    /// Whether a channel is part of the output.
+    #[must_use]
+    pub fn is_output(&self, channel: ChannelIdx) -> bool {
+        self.output.as_ref().unwrap_or(&self.state_keys).contains(&channel.0)
+    }
+
+    /// Whether input may write a channel.
+    #[must_use]
+    pub fn is_input(&self, channel: ChannelIdx) -> bool {
+        self.input.as_ref().unwrap_or(&self.state_keys).contains(&channel.0)
+    }
+
+    /// The channels a node may read, in order, managed ones included.
+    pub fn reads(&self, node: NodeIdx) -> impl Iterator<Item = ChannelIdx> {
+        let named = self.nodes.get(node.0).and_then(|n| n.reads.as_deref());
+        let all = named.is_none().then_some(0..self.channels.len());
+        named.into_iter().flatten().copied().chain(all.into_iter().flatten()).map(ChannelIdx)
+    }
+
+    /// The name of a channel.
+    #[must_use]
+    pub fn channel_name(&self, index: ChannelIdx) -> &str {
+        self.channels.get(index.0).map_or("", |c| c.name.as_str())
+    }
+
+    /// The channels whose changes are counted, and after how many updates they start over.
+    pub fn counted(&self) -> impl Iterator<Item = (ChannelIdx, u64)> {
+        let all = self.channels.iter().enumerate();
+        all.filter_map(|(i, c)| Some((ChannelIdx(i), c.channel.counted()?)))
+    }
+
+    /// The names of a node's triggers, by name.
+    #[must_use]
+    pub fn triggers_of(&self, node: NodeIdx) -> Vec<&str> {
+        let Some(node) = self.nodes.get(node.0) else { return vec![START_NAME] };
+        let mut names: Vec<_> = node.triggers.iter().map(|t| self.trigger_name(*t)).collect();
+        names.sort_unstable();
+        names
     }
 
     /// The names of the channels, in order.

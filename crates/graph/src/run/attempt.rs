@@ -2,11 +2,12 @@
 
 use super::{Host, panicked};
 use crate::compiled::NodeFn;
-use crate::context::{Ctx, TaskContext};
+use crate::context::{Ctx, Hosted, RunOf, TaskContext};
 use crate::error::{NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::{DepMap, TaskInput};
 use crate::hub::Hub;
 use crate::journal::{Place, TaskJournal};
+use crate::node::NodeResult;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use std::collections::BTreeMap;
@@ -15,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_engine::task::{Arg, TaskPath};
-use weftwork_engine::{Plan, Slots, TaskOutput};
+use weftwork_engine::{NodeIdx, Plan, Slots, TaskOutput};
 use weftwork_store::Claim;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{CallContext, Emit, Journal, NoJournal};
-use weftwork_types::{CheckpointId, InterruptId, Principal, TaskId};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal, TaskId};
 
 /// How a task ended.
 pub(super) enum TaskEnd {
@@ -65,6 +66,17 @@ pub(super) struct Attempts {
     pub(super) slots: Slots,
     pub(super) plan: Arc<Plan>,
     pub(super) arg: Option<Arg>,
+    pub(super) index: NodeIdx,
+}
+
+/// Why an attempt failed. A graph within a graph is not run here.
+fn fault_of(stop: Stop) -> Fault {
+    match stop {
+        Stop::Failed(fault) => fault,
+        Stop::Interrupted | Stop::Parent(_) | Stop::Own(_) | Stop::Drained(_) => {
+            crate::error::RuntimeError::NoParent.fault()
+        }
+    }
 }
 
 impl Attempts {
@@ -76,7 +88,7 @@ impl Attempts {
             let fault = match self.once(&self.node, &ctx).await {
                 Ok(output) => return TaskEnd::Done(output),
                 Err(Stop::Interrupted) => return TaskEnd::Waiting(ctx.take_open()),
-                Err(Stop::Failed(fault)) => fault,
+                Err(other) => fault_of(other),
             };
             let random = self.host.clock.unique();
             let retry = self.node.options.retry.as_ref();
@@ -97,19 +109,25 @@ impl Attempts {
         match self.once(handler, &ctx).await {
             Ok(output) => TaskEnd::Handled(output),
             Err(Stop::Interrupted) => TaskEnd::Waiting(ctx.take_open()),
-            Err(Stop::Failed(fault)) => TaskEnd::Failed(fault),
+            Err(other) => TaskEnd::Failed(fault_of(other)),
         }
     }
 
+    fn call(&self, node: &NodeFn, ctx: &Ctx) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+        let cell = std::cell::OnceCell::new();
+        node.call(&TaskInput {
+            slots: &self.slots,
+            plan: &self.plan,
+            node: self.index,
+            arg: self.arg.as_ref(),
+            ctx: &cell,
+            make: &|| ctx.clone(),
+        })
+    }
+
     async fn once(&self, node: &NodeFn, ctx: &Ctx) -> Result<TaskOutput, Stop> {
-        let input = TaskInput {
-            slots: self.slots.clone(),
-            plan: Arc::clone(&self.plan),
-            arg: self.arg.clone(),
-            ctx: ctx.clone(),
-        };
         // The call itself may panic too, before there is a future.
-        let future = AssertUnwindSafe(async { node.call(input).await }).catch_unwind();
+        let future = AssertUnwindSafe(async { self.call(node, ctx).await }).catch_unwind();
         let limits = node.options.timeout;
         let ended = if limits.run.is_none() && limits.idle.is_none() {
             future.await
@@ -180,15 +198,18 @@ impl Attempts {
             None => hub,
         };
         Ctx(Arc::new(TaskContext {
-            task: self.task,
-            node: self.name.clone(),
+            node: self.name.as_str().into(),
             step: self.step,
             attempt,
-            asked: Ctx::first_index(failure.as_ref()),
             messages: Ctx::first_index(failure.as_ref()),
-            failure,
             beat,
-            calls: CallContext {
+            deps: Arc::clone(&self.deps),
+            open: Mutex::default(),
+            run: RunOf::Hosted(Hosted {
+                task: self.task,
+                asked: Ctx::first_index(failure.as_ref()),
+                answers: Arc::clone(&self.answers),
+                calls: CallContext {
                 principal: self.who.clone(),
                 caller: self.caller.clone(),
                 thread: self.claim.at.thread.clone(),
@@ -198,10 +219,9 @@ impl Attempts {
                 clock: Arc::clone(&host.clock),
                 emit,
                 deadline: None,
-            },
-            answers: Arc::clone(&self.answers),
-            deps: Arc::clone(&self.deps),
-            open: Mutex::default(),
+                },
+            }),
+            failure,
         }))
     }
 }

@@ -8,6 +8,7 @@ mod attempt;
 mod commit;
 mod load;
 mod step;
+pub(crate) use step::choose;
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use step::StepEnd;
 use tokio::sync::watch;
 use weftwork_engine::ids::did_you_mean;
-use weftwork_engine::{Goto, Machine, TaskOutput};
+use weftwork_engine::{Goto, Machine, NodeIdx, TaskOutput};
 use weftwork_store::{Claim, RunRow, Source, Store};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::code::Fault;
@@ -174,7 +175,7 @@ impl Going {
         let node = match as_node {
             Some(name) => plan.node_idx(name).ok_or_else(|| RuntimeError::UnknownNode {
                 node: name.to_owned(),
-                did_you_mean: did_you_mean(name, plan.nodes().iter().map(|n| n.name.as_str())),
+                did_you_mean: did_you_mean(name, plan.nodes().iter().map(|n| &*n.name)),
             })?,
             None => self.machine.ran_last().ok_or(RuntimeError::AmbiguousUpdate)?,
         };
@@ -187,10 +188,10 @@ impl Going {
 
     fn start_routes(&self, input: &TaskOutput) -> Result<Vec<Goto>, RuntimeError> {
         let mut goto = Vec::new();
-        for route in self.run.graph.start_routes() {
+        for route in self.run.graph.routes(NodeIdx::START) {
             let slots = self.machine.preview("the input", input)?;
             let plan = self.machine.plan();
-            let chosen = step::choose(route, slots, plan).map_err(RuntimeError::Node)?;
+            let chosen = step::choose(route, slots, plan, NodeIdx::START).map_err(RuntimeError::Node)?;
             goto.extend(chosen);
         }
         Ok(goto)

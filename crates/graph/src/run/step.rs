@@ -115,6 +115,7 @@ impl Going {
             slots: self.machine.slots().clone(),
             plan: Arc::clone(self.machine.plan()),
             arg: task.arg.clone(),
+            index: task.node,
         };
         Box::pin(async move { (index, attempts.run().await) })
     }
@@ -154,7 +155,7 @@ impl Going {
             let name = self.machine.plan().node_name(node);
             let slots = self.machine.preview(name, output)?;
             let plan = self.machine.plan();
-            goto.extend(choose(route, slots, plan).map_err(RuntimeError::Node)?);
+            goto.extend(choose(route, slots, plan, node).map_err(RuntimeError::Node)?);
         }
         Ok(goto)
     }
@@ -217,12 +218,17 @@ impl Going {
 }
 
 /// Asks a route, with its panics caught.
-pub(super) fn choose(route: &RouteFn, slots: Slots, plan: &Arc<Plan>) -> Result<Vec<Goto>, Fault> {
-    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots, plan)));
+pub(crate) fn choose(
+    route: &RouteFn,
+    slots: Slots,
+    plan: &Arc<Plan>,
+    node: NodeIdx,
+) -> Result<Vec<Goto>, Fault> {
+    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots, plan, node)));
     match chosen {
         Ok(Ok(goto)) => Ok(goto),
         Ok(Err(NodeError(Stop::Failed(fault)))) => Err(fault),
-        Ok(Err(NodeError(Stop::Interrupted))) => Err(Fault::new(
+        Ok(Err(NodeError(_))) => Err(Fault::new(
             crate::error::NODE_FAILED,
             "a route cannot ask questions; ask in a node",
         )),

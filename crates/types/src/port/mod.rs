@@ -17,4 +17,4 @@ pub use journal::{
     Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent, Journal, JournalError,
     Opened,
 };
-pub use ledger::{Ledger, LedgerError};
+pub use ledger::{Ledger, LedgerError, NoLedger};

@@ -1,0 +1,262 @@
+//! Applying what the tasks of a superstep left behind.
+
+use super::control::{Sent, StartInput, Updated};
+use super::{Machine, Path, Task};
+use crate::error::EngineError;
+use crate::fold::Batch;
+use crate::ids::did_you_mean;
+use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
+use crate::task::{Goto, TaskOutput};
+use crate::value::{Slots, Write};
+use std::sync::Arc;
+
+/// A task and what it left behind.
+#[derive(Debug, Clone, Copy)]
+pub struct Done<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// What it left behind.
+    pub output: &'a TaskOutput,
+    /// Whether its node's edges and joins are followed.
+    pub edges: bool,
+}
+
+impl Path {
+    /// Writes apply in this order.
+    fn order(self, plan: &Plan, node: NodeIdx) -> (u8, usize, bool) {
+        let rank = plan.rank.get(node.0).copied().unwrap_or_default();
+        match self {
+            Self::Outside(index) => (0, index as usize, false),
+            Self::Pull => (1, rank, false),
+            Self::Handler(None) => (1, rank, true),
+            Self::Push(index) => (2, index as usize, false),
+            Self::Handler(Some(index)) => (2, index as usize, true),
+        }
+    }
+}
+
+impl Machine {
+    /// Closes a superstep: applies what its tasks left behind, in task order, and decides what is
+    /// due next. Returns the channels that were written.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a write cannot be applied or a target is not there.
+    pub fn apply(&mut self, done: &mut [Done<'_>]) -> Result<Vec<ChannelIdx>, EngineError> {
+        let plan = Arc::clone(&self.plan);
+        if done.len() > 1 {
+            done.sort_by_key(|d| d.task.path.order(&plan, d.task.node));
+        }
+        let next = self.control.version + 1;
+        self.begin(&plan, done.iter().map(|d| d.task), next);
+        let written = plan.fold_all(&mut self.slots, done)?;
+        self.note_state(&written);
+        let mut sends = Vec::new();
+        for d in done.iter() {
+            self.follow_edges(&plan, d, next);
+            self.follow(&plan, d.task.node, &d.output.goto, &mut sends, next)?;
+        }
+        self.end(&plan, &written, sends, next);
+        Ok(written)
+    }
+
+    /// Takes new input: what was due before is dropped. The hidden first node is due afterwards.
+    pub fn take_input(&mut self, input: StartInput) {
+        let plan = Arc::clone(&self.plan);
+        let dropped = self.due();
+        let next = self.control.version + 1;
+        self.begin(&plan, dropped.iter(), next);
+        self.set_start(input, next);
+        if dropped.is_empty() {
+            self.control.version = next;
+        } else {
+            self.end(&plan, &[], Vec::new(), next);
+        }
+    }
+
+    /// Takes input as a change from outside: what was due stays due.
+    pub fn add_input(&mut self, input: StartInput) {
+        let next = self.control.version + 1;
+        self.control.updated = known();
+        self.set_start(input, next);
+        self.control.version = next;
+        self.forget_updated();
+    }
+
+    fn set_start(&mut self, input: StartInput, next: u32) {
+        self.control.start = Some(input);
+        self.control.start_version = next;
+        if let Updated::Known { any, start, .. } = &mut self.control.updated {
+            *any = true;
+            *start = true;
+        }
+    }
+
+    /// Applies a change from outside to the open superstep: what was due stays due.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a write cannot be applied or a target is not there.
+    pub fn apply_beside(&mut self, output: &TaskOutput) -> Result<(), EngineError> {
+        if output.writes.is_empty() && output.goto.is_empty() {
+            return Ok(());
+        }
+        let plan = Arc::clone(&self.plan);
+        let next = self.control.version + 1;
+        let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
+        let done = [Done { task: &task, output, edges: false }];
+        let written = plan.fold_all(&mut self.slots, &done)?;
+        let mut sends = Vec::new();
+        self.follow(&plan, NodeIdx::START, &output.goto, &mut sends, next)?;
+        if let (false, Updated::Known { any, .. }) = (written.is_empty(), &mut self.control.updated)
+        {
+            *any = true;
+        }
+        if !sends.is_empty() {
+            self.control.sends = sends;
+        }
+        self.control.version = next;
+        Ok(())
+    }
+
+    /// The tasks have read their triggers.
+    fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
+        self.control.updated = known();
+        let pulled = tasks.filter(|task| task.path == Path::Pull);
+        let pulled = pulled.map(|task| if plan.single { NodeIdx::START } else { task.node });
+        for node in pulled.clone() {
+            self.control.see(plan, node);
+        }
+        for node in pulled {
+            self.control.consume(plan, node, next);
+        }
+    }
+
+    fn note_state(&mut self, written: &[ChannelIdx]) {
+        let available = written.iter().any(|index| self.slots.get(index.0).is_some());
+        if let (true, Updated::Known { any, .. }) = (available, &mut self.control.updated) {
+            *any = true;
+        }
+    }
+
+    fn follow_edges(&mut self, plan: &Plan, done: &Done<'_>, next: u32) {
+        if !done.edges {
+            return;
+        }
+        if done.task.node == NodeIdx::START {
+            for node in &plan.entry {
+                self.control.lead_to(plan, *node, next);
+            }
+            return;
+        }
+        let Some(node) = plan.nodes.get(done.task.node.0) else { return };
+        for target in &node.edges {
+            self.control.lead_to(plan, *target, next);
+        }
+        for join in &node.joins {
+            self.control.arrive(plan, done.task.node, *join, next);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        plan: &Plan,
+        from: NodeIdx,
+        gotos: &[Goto],
+        sends: &mut Vec<Sent>,
+        next: u32,
+    ) -> Result<(), EngineError> {
+        for goto in gotos {
+            match goto {
+                Goto::End => {}
+                Goto::Node(name) => {
+                    if let Some(node) = plan.target(name, from)? {
+                        self.control.lead_to(plan, node, next);
+                    }
+                }
+                Goto::Send { node, arg } => {
+                    let found = plan.target(node, from)?;
+                    let name = node.as_str().into();
+                    sends.push(Sent { node: found, name, arg: arg.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was sent replaces what was sent before, what lasts one superstep is cleared, and when
+    /// nothing is due what was deferred is.
+    fn end(&mut self, plan: &Plan, written: &[ChannelIdx], sends: Vec<Sent>, next: u32) {
+        if let (false, Updated::Known { any, .. }) = (sends.is_empty(), &mut self.control.updated) {
+            *any = true;
+        }
+        let control = &mut self.control;
+        let mut changed = !written.is_empty() || !sends.is_empty() || !control.sends.is_empty();
+        control.sends = sends;
+        control.clear_unwritten(plan, next);
+        for index in &plan.lapsing {
+            let lapses = !written.contains(&ChannelIdx(*index)) && self.slots.get(*index).is_some();
+            if lapses {
+                self.slots.set(*index, None);
+                changed = true;
+            }
+        }
+        if !control.leads_on() {
+            control.release_deferred(plan, next);
+        }
+        if changed {
+            control.version = next;
+        }
+    }
+}
+
+fn known() -> Updated {
+    Updated::Known { any: false, start: false, triggers: Vec::new() }
+}
+
+impl Plan {
+    fn target(&self, name: &str, from: NodeIdx) -> Result<Option<NodeIdx>, EngineError> {
+        let found = self.node_idx(name);
+        if found.is_some() || self.unknown == Unknown::Ignore {
+            return Ok(found);
+        }
+        Err(EngineError::UnknownTarget {
+            from: self.node_name(from).to_owned(),
+            to: name.to_owned(),
+            did_you_mean: did_you_mean(name, self.by_name.keys().map(String::as_str)),
+        })
+    }
+
+    /// Applies the writes of a superstep to its channels, each channel's together and in task
+    /// order. Returns the channels.
+    pub(super) fn fold_all(
+        &self,
+        slots: &mut Slots,
+        done: &[Done<'_>],
+    ) -> Result<Vec<ChannelIdx>, EngineError> {
+        let name_of = |task: usize| {
+            let node = done.get(task).map_or(NodeIdx::START, |d| d.task.node);
+            self.node_name(node).to_owned()
+        };
+        if let [only] = done
+            && let [(index, write)] = only.output.writes.as_slice()
+        {
+            self.fold_writes(slots, index.0, std::slice::from_ref(write), &[0], &name_of)?;
+            return Ok(vec![*index]);
+        }
+        let mut all: Vec<(ChannelIdx, usize, &Write)> = Vec::new();
+        for (task, d) in done.iter().enumerate() {
+            all.extend(d.output.writes.iter().map(|(index, write)| (*index, task, write)));
+        }
+        all.sort_by_key(|(index, task, _)| (*index, *task));
+        let mut written = Vec::new();
+        for same in all.chunk_by(|a, b| a.0 == b.0) {
+            let [(index, ..), ..] = same else { continue };
+            let batch = Batch {
+                writes: same.iter().map(|(_, _, write)| (*write).clone()).collect(),
+                by: same.iter().map(|(_, task, _)| *task).collect(),
+            };
+            self.fold_writes(slots, index.0, &batch.writes, &batch.by, &name_of)?;
+            written.push(*index);
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,301 @@
+//! What decides which nodes are due: the triggers of nodes and joins, the input, and what was sent.
+//!
+//! Source: the channels that LangGraph gives to nodes and joins (`EphemeralValue`,
+//! `NamedBarrierValue` and their `AfterFinish` forms), and the versions by which `apply_writes` and
+//! `prepare_next_tasks` of `pregel/_algo.py` decide (`docs/adr/0006-what-is-due.md`).
+
+use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
+use crate::task::Arg;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// New input, as it came.
+#[derive(Debug, Clone)]
+pub enum StartInput {
+    /// JSON from outside.
+    Json(Arc<serde_json::Value>),
+    /// Writes that are typed already.
+    Writes(Arc<crate::task::TaskOutput>),
+}
+
+/// A task that was sent.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The node; none when the graph has no node of that name and ignores it.
+    pub node: Option<NodeIdx>,
+    /// The name it was sent to.
+    pub name: Arc<str>,
+    /// What it gets.
+    pub arg: Arg,
+}
+
+/// One trigger: when it last changed and was last read, by the machine's count of changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Trigger {
+    pub(crate) version: u32,
+    pub(crate) seen: u32,
+    /// For the trigger of a node: whether something led to it.
+    pub(crate) written: bool,
+    /// For deferred targets: whether nothing else was left to run.
+    pub(crate) finished: bool,
+}
+
+/// What the last superstep made available.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Updated {
+    /// Not known: all nodes are asked, in the order in which they were added.
+    #[default]
+    Unknown,
+    /// Known.
+    Known {
+        /// Whether anything was updated at all, state included.
+        any: bool,
+        /// Whether the input was.
+        start: bool,
+        /// The triggers that became available.
+        triggers: Vec<TriggerIdx>,
+    },
+}
+
+/// The triggers of a graph at one checkpoint, its input, and what was sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Control {
+    pub(crate) triggers: Vec<Trigger>,
+    /// The sources that arrived at joins.
+    pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
+    /// The triggers of nodes that hold something.
+    pub(crate) written: Vec<TriggerIdx>,
+    pub(crate) sends: Vec<Sent>,
+    pub(crate) start: Option<StartInput>,
+    pub(crate) start_version: u32,
+    pub(crate) start_seen: u32,
+    pub(crate) updated: Updated,
+    /// How often anything changed.
+    pub(crate) version: u32,
+    /// What `version` was when the run last went on past an interrupt.
+    pub(crate) passed: u32,
+}
+
+impl Control {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self { triggers: vec![Trigger::default(); plan.triggers.len()], ..Self::default() }
+    }
+
+    pub(crate) fn trigger(&self, index: TriggerIdx) -> Trigger {
+        self.triggers.get(index.0).copied().unwrap_or_default()
+    }
+
+    fn is_full(&self, plan: &Plan, index: TriggerIdx) -> bool {
+        match plan.triggers.get(index.0).map(|t| &t.kind) {
+            Some(TriggerKind::Branch { .. }) => self.trigger(index).written,
+            Some(TriggerKind::Join { sources, .. }) => self
+                .arrived
+                .get(&index)
+                .is_some_and(|arrived| sources.iter().all(|source| arrived.contains(source))),
+            None => false,
+        }
+    }
+
+    fn is_deferred(plan: &Plan, index: TriggerIdx) -> bool {
+        plan.triggers.get(index.0).is_some_and(|t| t.kind.is_deferred())
+    }
+
+    pub(crate) fn is_available(&self, plan: &Plan, index: TriggerIdx) -> bool {
+        self.is_full(plan, index)
+            && (self.trigger(index).finished || !Self::is_deferred(plan, index))
+    }
+
+    /// Whether one of a node's triggers is available and changed since the node last ran.
+    pub(crate) fn is_due(&self, plan: &Plan, node: NodeIdx) -> bool {
+        if node == NodeIdx::START {
+            return self.start.is_some() && self.start_version > self.start_seen;
+        }
+        let triggers = plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default();
+        triggers.iter().any(|index| {
+            let trigger = self.trigger(*index);
+            trigger.version > trigger.seen && self.is_available(plan, *index)
+        })
+    }
+
+    /// The nodes that are due. When it is known what the last step made available only that
+    /// counts, by name; else all nodes, in the order in which they were added.
+    pub(crate) fn due(&self, plan: &Plan) -> Vec<NodeIdx> {
+        let mut candidates = Vec::new();
+        match &self.updated {
+            Updated::Known { any: true, start, triggers } => {
+                if *start {
+                    candidates.push(NodeIdx::START);
+                }
+                candidates.extend(self.targets(plan, triggers.iter().copied()));
+                if candidates.len() > 1 {
+                    candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
+                    candidates.dedup();
+                }
+            }
+            Updated::Known { .. } | Updated::Unknown => return self.due_in_order(plan),
+        }
+        candidates.retain(|node| self.is_due(plan, *node));
+        candidates
+    }
+
+    /// The nodes that are due, in the order in which they were added.
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Vec<NodeIdx> {
+        let mut candidates = Vec::new();
+        if self.start.is_some() {
+            candidates.push(NodeIdx::START);
+        }
+        let joins = self.arrived.keys().copied();
+        let mut nodes: Vec<_> =
+            self.targets(plan, self.written.iter().copied().chain(joins)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        candidates.extend(nodes);
+        candidates.retain(|node| self.is_due(plan, *node));
+        candidates
+    }
+
+    fn targets(
+        &self,
+        plan: &Plan,
+        triggers: impl Iterator<Item = TriggerIdx>,
+    ) -> impl Iterator<Item = NodeIdx> {
+        triggers.filter_map(|index| plan.triggers.get(index.0)).map(|trigger| trigger.target)
+    }
+
+    /// The node ran or was dropped: it has seen its triggers.
+    pub(crate) fn see(&mut self, plan: &Plan, node: NodeIdx) {
+        if node == NodeIdx::START {
+            self.start_seen = self.start_version;
+            return;
+        }
+        for index in plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default() {
+            if let Some(trigger) = self.triggers.get_mut(index.0) {
+                trigger.seen = trigger.version;
+            }
+        }
+    }
+
+    /// What a node read starts over: joins, and deferrals that were released.
+    pub(crate) fn consume(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
+        for index in plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default() {
+            let join = index.0 >= plan.nodes.len();
+            if !(join || Self::is_deferred(plan, *index)) || !self.is_available(plan, *index) {
+                continue;
+            }
+            self.arrived.remove(index);
+            self.written.retain(|written| written != index);
+            if let Some(trigger) = self.triggers.get_mut(index.0) {
+                *trigger = Trigger { version: next, seen: trigger.seen, ..Trigger::default() };
+            }
+            self.version = next;
+        }
+    }
+
+    /// An edge, a route or a command leads to a node.
+    pub(crate) fn lead_to(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
+        let index = TriggerIdx(node.0);
+        let deferred = Self::is_deferred(plan, index);
+        let Some(trigger) = self.triggers.get_mut(index.0) else { return };
+        if !trigger.written {
+            self.written.push(index);
+        }
+        *trigger = Trigger { version: next, seen: trigger.seen, written: true, finished: false };
+        self.version = next;
+        if !deferred {
+            self.note(index);
+        }
+    }
+
+    /// A node arrives at a join.
+    pub(crate) fn arrive(&mut self, plan: &Plan, node: NodeIdx, join: TriggerIdx, next: u32) {
+        if !self.arrived.entry(join).or_default().insert(node) {
+            return;
+        }
+        if let Some(trigger) = self.triggers.get_mut(join.0) {
+            trigger.version = next;
+        }
+        self.version = next;
+        if self.is_available(plan, join) {
+            self.note(join);
+        }
+    }
+
+    fn note(&mut self, index: TriggerIdx) {
+        if let Updated::Known { any, triggers, .. } = &mut self.updated {
+            *any = true;
+            if !triggers.contains(&index) {
+                triggers.push(index);
+            }
+        }
+    }
+
+    fn is_noted(&self, index: TriggerIdx) -> bool {
+        matches!(&self.updated, Updated::Known { triggers, .. } if triggers.contains(&index))
+    }
+
+    /// Whether something that can make a node due became available.
+    pub(crate) fn leads_on(&self) -> bool {
+        match &self.updated {
+            Updated::Known { start, triggers, .. } => *start || !triggers.is_empty(),
+            Updated::Unknown => false,
+        }
+    }
+
+    /// What lasts one superstep only and was not written in this one is cleared.
+    pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) {
+        let before = self.written.len();
+        let mut written = std::mem::take(&mut self.written);
+        written.retain(|index| {
+            let keep = Self::is_deferred(plan, *index) || self.is_noted(*index);
+            if let (false, Some(trigger)) = (keep, self.triggers.get_mut(index.0)) {
+                trigger.written = false;
+                trigger.version = next;
+            }
+            keep
+        });
+        self.written = written;
+        let start = matches!(self.updated, Updated::Known { start: true, .. });
+        let started = !start && self.start.take().is_some();
+        if started {
+            self.start_version = next;
+        }
+        if started || before != self.written.len() {
+            self.version = next;
+        }
+    }
+
+    /// Nothing else is left to run: what was deferred is due.
+    pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) {
+        for index in &plan.deferred {
+            if self.trigger(*index).finished || !self.is_full(plan, *index) {
+                continue;
+            }
+            if let Some(trigger) = self.triggers.get_mut(index.0) {
+                trigger.finished = true;
+                trigger.version = next;
+            }
+            self.version = next;
+            self.note(*index);
+        }
+    }
+
+    /// The node that ran last, when there is only one.
+    pub(crate) fn last_node(&self, plan: &Plan) -> Option<NodeIdx> {
+        if plan.single {
+            return Some(NodeIdx(0));
+        }
+        let seen = self.triggers.iter().zip(&plan.triggers).filter(|(t, _)| t.version > 0);
+        let seen = seen.filter(|(trigger, _)| trigger.seen > 0);
+        let mut seen: Vec<_> = seen.map(|(trigger, planned)| (trigger.seen, planned.target)).collect();
+        if self.start_seen > 0 {
+            seen.push((self.start_seen, NodeIdx::START));
+        }
+        seen.sort_unstable_by_key(|(version, _)| *version);
+        match seen.as_slice() {
+            [] => Some(NodeIdx::START),
+            [(_, node)] => Some(*node),
+            [.., (second, _), (first, node)] if first != second => Some(*node),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The superstep machine: a thread's state over a plan.
+
+mod apply;
+mod control;
+
+pub use apply::Done;
+pub use control::{Sent, StartInput};
+
+use crate::error::EngineError;
+use crate::plan::{ChannelIdx, NodeIdx, Plan};
+use crate::task::{Arg, TaskOutput};
+use crate::value::{Slots, Write};
+use control::{Control, Updated};
+use std::sync::Arc;
+
+/// A thread's state, and what is due next.
+///
+/// One superstep: [`due`](Self::due) names the tasks; the host runs them and
+/// [`apply`](Self::apply)s what they left behind. Cloning keeps a checkpoint in memory: values are
+/// shared.
+///
+/// **Invariant:** after an error of `apply` the machine is void; go back to the last checkpoint.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    plan: Arc<Plan>,
+    slots: Slots,
+    control: Control,
+}
+
+/// One execution of one node in one superstep.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The node.
+    pub node: NodeIdx,
+    /// How it came to run.
+    pub path: Path,
+    /// What it was sent.
+    pub arg: Option<Arg>,
+}
+
+/// How a task came to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// An edge, a route or a join led to the node.
+    Pull,
+    /// It was sent; the number is its place among the sends of the step.
+    Push(u32),
+    /// It handles the failure of its node; the number is the place of the failed task when that
+    /// was sent.
+    Handler(Option<u32>),
+    /// Somebody changed the state in the node's name; the number is the place of the change.
+    Outside(u32),
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pull => f.write_str("pull"),
+            Self::Push(index) => write!(f, "push:{index}"),
+            Self::Handler(None) => f.write_str("handler"),
+            Self::Handler(Some(index)) => write!(f, "handler:{index}"),
+            Self::Outside(index) => write!(f, "outside:{index}"),
+        }
+    }
+}
+
+impl Machine {
+    /// A fresh thread.
+    #[must_use]
+    pub fn new(plan: Arc<Plan>) -> Self {
+        let slots = Slots::new(plan.channels.iter().map(|c| c.channel.initial()).collect());
+        let control = Control::new(&plan);
+        Self { plan, slots, control }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The state between supersteps.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The tasks of the next superstep in the order in which they start: what was sent first.
+    #[must_use]
+    pub fn due(&self) -> Vec<Task> {
+        self.with_sends(self.control.due(&self.plan))
+    }
+
+    /// The same tasks with nodes in the order in which they were added, for looking at a
+    /// checkpoint.
+    #[must_use]
+    pub fn due_in_order(&self) -> Vec<Task> {
+        self.with_sends(self.control.due_in_order(&self.plan))
+    }
+
+    fn with_sends(&self, nodes: Vec<NodeIdx>) -> Vec<Task> {
+        let mut tasks = Vec::with_capacity(self.control.sends.len() + nodes.len());
+        for (sent, index) in self.control.sends.iter().zip(0u32..) {
+            if let Some(node) = sent.node {
+                let arg = Some(sent.arg.clone());
+                tasks.push(Task { node, path: Path::Push(index), arg });
+            }
+        }
+        let single = self.plan.single;
+        let nodes = nodes.into_iter().map(|node| if single { NodeIdx(0) } else { node });
+        tasks.extend(nodes.map(|node| Task { node, path: Path::Pull, arg: None }));
+        tasks
+    }
+
+    /// The input that waits for the hidden first node.
+    #[must_use]
+    pub fn start_input(&self) -> Option<&StartInput> {
+        self.control.start.as_ref()
+    }
+
+    /// Whether anything ever changed.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.control.version == 0
+    }
+
+    /// Whether anything changed since [`pass`](Self::pass).
+    #[must_use]
+    pub fn changed_since_passed(&self) -> bool {
+        self.control.version > self.control.passed
+    }
+
+    /// The run goes on past an interrupt: what changed so far stops it no more.
+    pub fn pass(&mut self) {
+        self.control.passed = self.control.version;
+    }
+
+    /// Forgets what the last superstep made available: all nodes are asked again.
+    pub fn forget_updated(&mut self) {
+        self.control.updated = Updated::Unknown;
+    }
+
+    /// The one node that ran last, when there is only one.
+    #[must_use]
+    pub fn last_node(&self) -> Option<NodeIdx> {
+        self.control.last_node(&self.plan)
+    }
+
+    /// Sets what the run keeps in managed channels for superstep `step` of those before `stop`.
+    pub fn set_managed(&mut self, step: i64, stop: i64) {
+        let plan = Arc::clone(&self.plan);
+        if plan.state_keys.len() == plan.channels.len() {
+            return;
+        }
+        for (index, channel) in plan.channels.iter().enumerate() {
+            if let Some(managed) = channel.channel.managed() {
+                self.slots.set(index, Some(managed.value(step, stop)));
+            }
+        }
+    }
+
+    /// What the hidden first node writes: the input's channels, as far as input may write them.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the input is no object, or names a channel the graph does not have and
+    /// does not ignore.
+    pub fn start_output(&self) -> Result<TaskOutput, EngineError> {
+        match &self.control.start {
+            Some(StartInput::Writes(output)) => Ok(TaskOutput::clone(output)),
+            Some(StartInput::Json(json)) => {
+                let writes = self.plan.known_writes("the input", json)?;
+                let input = writes.into_iter().filter(|(index, _)| self.plan.is_input(*index));
+                Ok(TaskOutput { writes: input.collect(), ..TaskOutput::default() })
+            }
+            None => Ok(TaskOutput::default()),
+        }
+    }
+}
+
+impl Plan {
+    /// A state as a router of a finished task sees it: the state at the start of the step with
+    /// that task's own writes, and without what lasts one superstep only.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a write cannot be applied.
+    pub fn preview(
+        &self,
+        slots: &Slots,
+        by: NodeIdx,
+        output: &TaskOutput,
+    ) -> Result<Slots, EngineError> {
+        let mut slots = slots.clone();
+        let task = Task { node: by, path: Path::Pull, arg: None };
+        let written = self.fold_all(&mut slots, &[Done { task: &task, output, edges: false }])?;
+        for index in &self.lapsing {
+            if !written.contains(&ChannelIdx(*index)) {
+                slots.set(*index, None);
+            }
+        }
+        Ok(slots)
+    }
+
+    /// Finds the channels of writes by name, in order. Names the graph does not have are an error,
+    /// or left out when the graph ignores them.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownChannel`] for a name the graph does not have.
+    pub fn find_named(&self, output: &mut TaskOutput) -> Result<(), EngineError> {
+        for (name, write) in std::mem::take(&mut output.named) {
+            if let Some(index) = self.known(&name)? {
+                output.writes.push((index, write));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything always follows a node.
+    #[must_use]
+    pub fn has_edges(&self, node: NodeIdx) -> bool {
+        match self.nodes.get(node.0) {
+            Some(node) => !node.edges.is_empty() || !node.joins.is_empty(),
+            None => !self.entry.is_empty(),
+        }
+    }
+
+    /// A write as JSON, and whether it replaces the value.
+    ///
+    /// # Errors
+    /// [`EngineError::BadWrite`] when it cannot be written as JSON.
+    pub fn write_json(
+        &self,
+        index: ChannelIdx,
+        write: &Write,
+    ) -> Result<(serde_json::Value, bool), EngineError> {
+        let channel = self.channels.get(index.0);
+        Ok(match write {
+            Write::Json(json) => (json.clone(), false),
+            Write::Overwrite(json) => (json.clone(), true),
+            Write::Typed(value) => {
+                let json = channel.map(|c| c.channel.encode_write(value)).transpose();
+                let json = json.map_err(|reason| EngineError::BadWrite {
+                    channel: self.channel_name(index).to_owned(),
+                    by: "a task".to_owned(),
+                    reason,
+                })?;
+                (json.unwrap_or_default(), false)
+            }
+        })
+    }
+
+    /// The value of a channel as JSON; none when it has none.
+    #[must_use]
+    pub fn value_json(&self, slots: &Slots, index: ChannelIdx) -> Option<serde_json::Value> {
+        let (channel, value) = self.channels.get(index.0).zip(slots.get(index.0))?;
+        channel.channel.encode(value).ok()
+    }
+
+    /// An object of channel values as writes. Names the graph does not have are an error, or left
+    /// out when the graph ignores them.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it is no object, or names a channel the graph does not have.
+    pub fn known_writes(
+        &self,
+        by: &str,
+        json: &serde_json::Value,
+    ) -> Result<Vec<(ChannelIdx, Write)>, EngineError> {
+        let serde_json::Value::Object(members) = json else {
+            if json.is_null() {
+                return Ok(Vec::new());
+            }
+            return Err(EngineError::NotAnObject { by: by.to_owned(), found: json.to_string() });
+        };
+        let mut writes = Vec::with_capacity(members.len());
+        for (name, json) in members {
+            if let Some(index) = self.known(name)? {
+                writes.push((index, Write::Json(json.clone())));
+            }
+        }
+        Ok(writes)
+    }
+
+    /// The channel of a name that state may be written to; none when there is none and the graph
+    /// ignores it.
+    pub(crate) fn known(&self, name: &str) -> Result<Option<ChannelIdx>, EngineError> {
+        let found = match self.unknown {
+            crate::plan::Unknown::Refuse => Some(self.expect_channel(name)?),
+            crate::plan::Unknown::Ignore => self.channel_idx(name),
+        };
+        Ok(found.filter(|index| self.managed(*index).is_none()))
+    }
+
+    fn managed(&self, index: ChannelIdx) -> Option<crate::channel::Managed> {
+        self.channels.get(index.0).and_then(|c| c.channel.managed())
+    }
+}

@@ -1,0 +1,250 @@
+//! How a run in this process is asked for, and how it ends.
+
+use crate::error::RuntimeError;
+use crate::route::Next;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_engine::TaskOutput;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{CheckpointId, InterruptId};
+
+/// What a run starts from.
+#[derive(Debug)]
+pub enum Start {
+    /// New input: an object of channel values, or whatever a [`Flow`](crate::Flow) takes.
+    Input(Json),
+    /// Nothing new: go on where the thread stands; or, at an older checkpoint, run what was due
+    /// there again on a branch of its own.
+    Continue,
+    /// Answers, a change of the state, nodes to go to.
+    Command(StartCommand),
+    /// New input that is typed already.
+    #[doc(hidden)]
+    Typed(TaskOutput),
+}
+
+impl From<Json> for Start {
+    fn from(input: Json) -> Self {
+        if input.is_null() { Self::Continue } else { Self::Input(input) }
+    }
+}
+
+/// A command as input: applied to the thread as it stands.
+#[derive(Debug, Default)]
+pub struct StartCommand {
+    /// Where to go on besides what is due.
+    pub goto: Vec<Next>,
+    /// Writes, in order.
+    pub update: Vec<(String, Json)>,
+    /// Answers to open questions.
+    pub resume: Option<Resume>,
+}
+
+/// Answers to open questions.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resume {
+    /// The answer to the only open question.
+    One(Json),
+    /// Answers by the ids of the questions.
+    ById(BTreeMap<InterruptId, Json>),
+}
+
+/// When the checkpoints of a run are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Each before the next superstep begins.
+    #[default]
+    Sync,
+    /// Each in order, at most one superstep behind.
+    Async,
+    /// The last one only, when the run ends.
+    Exit,
+}
+
+/// Nodes before or after which a run stops.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Stops {
+    /// Nowhere.
+    #[default]
+    None,
+    /// At every node.
+    All,
+    /// At these nodes.
+    Nodes(Vec<String>),
+}
+
+impl Stops {
+    /// Nowhere.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::None
+    }
+
+    /// At these nodes.
+    pub fn at<T: Into<String>>(nodes: impl IntoIterator<Item = T>) -> Self {
+        Self::Nodes(nodes.into_iter().map(Into::into).collect())
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether a run stops at a node. The hidden first one counts only when it is named.
+    pub(crate) fn holds(&self, node: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => node != weftwork_engine::plan::START_NAME,
+            Self::Nodes(nodes) => nodes.iter().any(|n| n == node),
+        }
+    }
+}
+
+/// Whether a graph within a graph keeps its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// As long as the task that runs it: each task starts afresh, and goes on where it stopped
+    /// when it is resumed.
+    #[default]
+    Inherit,
+    /// As long as the thread: each run goes on with the state the last one left.
+    Own,
+    /// Not at all.
+    Never,
+}
+
+/// How a run in this process ended. Interrupts, drain and limits are outcomes, not errors.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Nothing is left to do.
+    Completed {
+        /// The output: an object of channel values, or whatever a [`Flow`](crate::Flow) returned.
+        output: Json,
+    },
+    /// The run stopped before or after a node, or questions are open.
+    Interrupted {
+        /// The questions; none for a stop.
+        interrupts: Vec<Interrupt>,
+    },
+    /// The step limit was reached with work left to do.
+    LimitReached {
+        /// The limit.
+        step_limit: u32,
+    },
+    /// A node asked the run to stop after its superstep.
+    Drained {
+        /// The reason it gave.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The output of a run that completed.
+    #[must_use]
+    pub fn output(self) -> Option<Json> {
+        match self {
+            Self::Completed { output } => Some(output),
+            _ => None,
+        }
+    }
+}
+
+/// How a graph behaves where the reference and we differ (`docs/adr/0007-semantics.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Semantics {
+    /// What happens with names of channels and nodes that the graph does not have.
+    pub unknown: weftwork_engine::Unknown,
+    /// What happens with tasks whose questions were not answered when a run goes on.
+    pub unanswered: Unanswered,
+    /// How supersteps are counted against the limit.
+    pub limits: Limits,
+}
+
+/// What happens with tasks whose questions were not answered when a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// They keep waiting and are not run.
+    Wait,
+    /// They run again up to their question.
+    Rerun,
+}
+
+/// How supersteps are counted against the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limits {
+    /// A run takes at most as many supersteps as the limit says, and one that ends with the last
+    /// of them has completed.
+    Exact,
+    /// As the reference counts: the hidden first step is one of them, a run that ends with the
+    /// last of them has reached the limit, and one that goes on may take two more.
+    Reference,
+}
+
+impl Semantics {
+    /// Ours.
+    #[must_use]
+    pub const fn weft() -> Self {
+        Self {
+            unknown: weftwork_engine::Unknown::Refuse,
+            unanswered: Unanswered::Wait,
+            limits: Limits::Exact,
+        }
+    }
+
+    /// Those of LangGraph 1.2.
+    #[must_use]
+    pub const fn langgraph() -> Self {
+        Self {
+            unknown: weftwork_engine::Unknown::Ignore,
+            unanswered: Unanswered::Rerun,
+            limits: Limits::Reference,
+        }
+    }
+}
+
+impl Default for Semantics {
+    fn default() -> Self {
+        Self::weft()
+    }
+}
+
+/// How one run goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) thread: Arc<str>,
+    pub(crate) at: Option<CheckpointId>,
+    pub(crate) step_limit: Option<u32>,
+    pub(crate) before: Option<Stops>,
+    pub(crate) after: Option<Stops>,
+    pub(crate) context: Json,
+    pub(crate) durability: Durability,
+    pub(crate) deadline: Option<std::time::Duration>,
+}
+
+/// How the loop of a graph ended, the graph's caller being the program or another graph.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Nothing is left to do.
+    Done,
+    /// A stop, or open questions.
+    Interrupted(Vec<Interrupt>),
+    OutOfSteps,
+    Drained(String),
+}
+
+pub(crate) type Going<T> = Result<T, Fail>;
+
+/// What ends a loop early, besides interrupts.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    Error(RuntimeError),
+    /// A command for the parent graph.
+    Parent(Box<TaskOutput>),
+    Drained(String),
+}
+
+impl<E: Into<RuntimeError>> From<E> for Fail {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}

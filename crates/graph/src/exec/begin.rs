@@ -1,0 +1,181 @@
+//! What a run does first: takes its input, or goes on where the thread stands.
+
+use super::api::{Fail, Going, Resume, StartCommand};
+use super::cycle::Cycle;
+use super::event::Source;
+use super::saver::TaskRecord;
+use super::scope::{Replay, lock};
+use crate::error::RuntimeError;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::{ChannelIdx, TaskOutput, Write};
+
+/// What a loop starts from.
+pub(crate) enum Begin {
+    Input(StartInput),
+    Nothing,
+    Command(StartCommand),
+}
+
+impl Begin {
+    fn answers(&self) -> bool {
+        matches!(self, Self::Command(StartCommand { resume: Some(_), .. }))
+    }
+}
+
+impl Cycle {
+    pub(super) async fn begin(&mut self, begin: Begin) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        let flag = scope.resuming();
+        let goes_on = matches!(begin, Begin::Nothing | Begin::Command(_));
+        let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
+        let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
+        let travels = self.addressed && (here || !(begin.answers() || flag == Some(true)));
+        self.replaying = travels || self.superseded;
+        if travels {
+            self.known.iter_mut().for_each(|(_, record)| record.resume = None);
+            self.outside.resume = None;
+        }
+        let forked = matches!(self.meta.source, Source::Update | Source::Fork);
+        let forks = resuming && travels && (!forked || self.superseded);
+        if !(resuming && !self.replaying) {
+            self.recount = self.counted_in_known();
+        }
+        let (begin, given) = match begin {
+            Begin::Command(command) => (Begin::Nothing, Some(command)),
+            other => (other, None),
+        };
+        let command = given.is_some();
+        if let Some(given) = given {
+            self.take_command(given, forks).await?;
+        }
+        let beside = self.outside.output.clone();
+        self.machine.apply_beside(&beside).map_err(RuntimeError::Engine)?;
+        *lock(&scope.answer) = self.outside.resume.clone();
+        let mut bound = None;
+        if resuming {
+            bound = self.go_on(forks).await?;
+        } else if let Begin::Input(input) = begin {
+            self.machine.take_input(input);
+            self.forget_known();
+            self.written.clear();
+            self.checkpoint(Source::Input, self.machine.clone()).await?;
+        } else if flag.is_none() && !command {
+            return Err(RuntimeError::EmptyInput.into());
+        }
+        if !scope.is_nested() {
+            scope.set_resuming(Some(resuming));
+            if travels {
+                let forked = matches!(self.meta.source, Source::Update | Source::Fork);
+                let bound = bound.or(self.prev.filter(|_| forked)).unwrap_or(self.id);
+                *lock(&scope.replay) = Some(Arc::new(Replay::new(bound)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on past what stopped the thread; on a branch of its own when that was asked for.
+    async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
+        self.machine.pass();
+        let mut bound = None;
+        if forks {
+            if matches!(self.meta.source, Source::Update | Source::Fork) {
+                bound = self.prev;
+            }
+            self.known.iter_mut().for_each(|(_, record)| record.interrupts.clear());
+            let mut machine = self.machine.clone();
+            machine.forget_updated();
+            self.written.clear();
+            self.checkpoint(Source::Fork, machine).await?;
+        }
+        self.told = Some(self.machine.slots().clone());
+        self.scope.tell_values(self.machine.slots(), None);
+        Ok(bound)
+    }
+
+    pub(super) fn forget_known(&mut self) {
+        self.known.clear();
+        self.outside = super::saver::Outside::default();
+        *lock(&self.scope.answer) = None;
+        lock(&self.scope.calls).clear();
+    }
+
+    async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<()> {
+        let StartCommand { goto, update, resume } = command;
+        let mut by_id = false;
+        let mut one = None;
+        if let Some(resume) = resume {
+            if !self.keeps() {
+                return Err(RuntimeError::NoSaver.into());
+            }
+            match resume {
+                Resume::ById(answers) => {
+                    by_id = true;
+                    if self.scope.shared.answers.set(answers).is_err() {
+                        tracing::warn!("the answers of a run were given twice; the first count");
+                    }
+                }
+                Resume::One(answer) => {
+                    let open = self.open_questions();
+                    if open > 1 {
+                        return Err(RuntimeError::ManyQuestions { open }.into());
+                    }
+                    one = Some(answer);
+                }
+            }
+        }
+        let nothing = goto.is_empty() && update.is_empty() && one.is_none();
+        if nothing && !by_id {
+            return Err(RuntimeError::EmptyInput.into());
+        }
+        let mut output = TaskOutput::default();
+        for next in goto {
+            output.goto.push(next.into_goto().map_err(node_fail)?);
+        }
+        output.named = update.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
+        let plan = self.scope.graph.plan();
+        plan.find_named(&mut output).map_err(RuntimeError::Engine)?;
+        if forks {
+            self.recount.extend(counted(plan, &output));
+        }
+        self.outside.output.writes.append(&mut output.writes);
+        self.outside.output.goto.append(&mut output.goto);
+        self.outside.resume = one;
+        if !nothing && !forks && !self.on_exit()
+            && let Some(saver) = &self.scope.keep.saver
+        {
+            saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// How many questions wait for an answer.
+    fn open_questions(&self) -> usize {
+        let open = self.known.iter().filter(|(_, record)| !record.is_finished());
+        let ids: BTreeSet<_> = open.flat_map(|(_, r)| r.interrupts.iter().map(|i| i.id)).collect();
+        ids.len()
+    }
+
+    /// Counted channels that tasks wrote whose results are not used.
+    fn counted_in_known(&self) -> BTreeSet<ChannelIdx> {
+        let plan = self.scope.graph.plan();
+        let outputs = self.known.iter().filter_map(|(_, TaskRecord { output, .. })| output.as_ref());
+        let mut found: BTreeSet<_> = outputs.flat_map(|output| counted(plan, output)).collect();
+        found.extend(counted(plan, &self.outside.output));
+        found
+    }
+}
+
+/// The counted channels that an output writes.
+pub(super) fn counted(plan: &weftwork_engine::Plan, output: &TaskOutput) -> Vec<ChannelIdx> {
+    let counted: Vec<_> = plan.counted().map(|(index, _)| index).collect();
+    if counted.is_empty() {
+        return counted;
+    }
+    output.writes.iter().map(|(index, _)| *index).filter(|i| counted.contains(i)).collect()
+}
+
+fn node_fail(error: crate::error::NodeError) -> Fail {
+    Fail::Error(RuntimeError::Node(error.into_fault()))
+}

@@ -1,0 +1,364 @@
+//! What a node's code may run: other graphs, and tasks of a flow.
+
+use super::api::{Ended, Fail, Keep, Options};
+use super::begin::Begin;
+use super::cycle::Cycle;
+use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
+use super::job::{Follows, Job, What};
+use super::saver::{TaskKey, TaskRecord};
+use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns};
+use super::tell;
+use crate::compiled::{CompiledGraph, NodeFn};
+use crate::context::Ctx;
+use crate::error::{NodeError, RuntimeError, Stop};
+use crate::flow::TaskDef;
+use crate::node::NodeResult;
+use serde_json::Value as Json;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{NodeIdx, TaskOutput, Write};
+use weftwork_types::code::Fault;
+
+impl Ctx {
+    /// Runs another graph and returns its output; `null` when the graph told none.
+    ///
+    /// When the graph stops at a question, this node stops with it; when the run goes on, the node
+    /// runs again from its first line, and the graph goes on where it stopped.
+    ///
+    /// # Errors
+    /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
+    pub async fn call(&self, graph: &CompiledGraph, keep: Keep, input: Json) -> NodeResult<Json> {
+        let at = self.local_task("another graph")?;
+        let start = match input {
+            Json::Null => Begin::Nothing,
+            input => Begin::Input(StartInput::Json(Arc::new(input))),
+        };
+        match at.run_graph(graph, keep, start).await {
+            Ok((Ended::Done, cycle)) => {
+                let told = cycle.told.as_ref();
+                Ok(told.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
+            }
+            Ok((Ended::Interrupted(interrupts), _)) => {
+                interrupts.into_iter().for_each(|interrupt| self.open(interrupt));
+                Err(NodeError::interrupted())
+            }
+            Ok((Ended::OutOfSteps, cycle)) => {
+                let text = format!("graph `{}` reached its step limit", graph.name());
+                tracing::debug!(step = cycle.step, "{text}");
+                let fault = Fault::new(crate::error::NODE_FAILED, text);
+                Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
+            }
+            Ok((Ended::Drained(reason), _)) => Err(NodeError(Stop::Drained(reason))),
+            Err(Fail::Error(error)) => Err(NodeError(Stop::Failed(error.fault()))),
+            Err(Fail::Parent(output)) => Err(NodeError(Stop::Own(output))),
+            Err(Fail::Drained(reason)) => Err(NodeError(Stop::Drained(reason))),
+        }
+    }
+
+    /// Runs a task and returns its result. A task that finished in this superstep before is not
+    /// run again.
+    ///
+    /// # Errors
+    /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
+    pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
+        let at = self.local_task("a task")?;
+        let index = at.scratch.called.fetch_add(1, Ordering::Relaxed);
+        let name = Arc::clone(task.name());
+        let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
+        let call = Call { at, key, node: task.node() };
+        call.tell_start(&arg);
+        if let Some(returned) = call.known() {
+            return Ok(returned);
+        }
+        let cached = task.cache().map(|cache| call.cache_key(&arg, cache));
+        if let Some(returned) = cached.as_ref().and_then(|key| call.from_cache(key)) {
+            call.tell_update(&returned, true);
+            call.record(TaskRecord { returned: Some(returned.clone()), ..TaskRecord::default() })
+                .await?;
+            return Ok(returned);
+        }
+        // Tasks that are called together start together.
+        tokio::task::yield_now().await;
+        let end = call.job(arg).attempts().await;
+        call.settle(end.what, end.answers, self, cached).await
+    }
+
+    /// What the last turn of the flow on this thread saved; none in its first.
+    #[must_use]
+    pub fn previous(&self) -> Option<Json> {
+        let at = self.local()?;
+        let plan = at.scope.graph.plan();
+        plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
+    }
+
+    /// Asks the run to stop after this superstep. It can go on later.
+    pub fn drain(&self, reason: impl Into<String>) {
+        if let Some(at) = self.local() {
+            lock(&at.scope.shared.drain).get_or_insert_with(|| reason.into());
+        }
+    }
+
+    /// What the run was given besides its input.
+    #[must_use]
+    pub fn context(&self) -> &Json {
+        static NONE: Json = Json::Null;
+        self.local().map_or(&NONE, |at| &at.scope.shared.context)
+    }
+
+    /// The long-term store of the host, when it has one.
+    #[must_use]
+    pub fn items(&self) -> Option<&Arc<dyn weftwork_store::items::ItemStore>> {
+        self.local()?.scope.shared.host.items()
+    }
+
+    /// Tells a piece of a message.
+    pub fn token(&self, id: &str, text: &str) {
+        self.tell_message(true, id, text);
+    }
+
+    /// Tells a whole message, unless one of that id was told in this run, in pieces or whole.
+    pub fn message(&self, id: &str, content: &str) {
+        self.tell_message(false, id, content);
+    }
+
+    /// Remembers a message as told without telling it.
+    pub fn known_message(&self, id: &str) {
+        if let Some(at) = self.local() {
+            lock(&at.scope.shared.messages).insert(id.to_owned());
+        }
+    }
+
+    fn tell_message(&self, chunk: bool, id: &str, content: &str) {
+        let Some(at) = self.local() else { return };
+        let new = lock(&at.scope.shared.messages).insert(id.to_owned());
+        if !(chunk || new) || !at.scope.shared.wants(Modes::MESSAGES) {
+            return;
+        }
+        at.scope.tell(StreamEvent::Message {
+            chunk,
+            content: content.to_owned(),
+            id: id.to_owned(),
+            node: self.node().to_owned(),
+            step: self.step(),
+        });
+    }
+
+    fn local_task(&self, what: &str) -> NodeResult<&TaskAt> {
+        self.local().ok_or_else(|| {
+            NodeError::message(format!(
+                "node `{}` runs {what}, which a hosted run cannot do yet; use `CompiledGraph::run`",
+                self.node()
+            ))
+        })
+    }
+}
+
+impl TaskAt {
+    pub(crate) fn emit(&self, value: Json) {
+        if self.scope.shared.wants(Modes::CUSTOM) {
+            self.scope.tell(StreamEvent::Custom(value));
+        }
+    }
+
+    async fn run_graph(
+        &self,
+        graph: &CompiledGraph,
+        keep: Keep,
+        begin: Begin,
+    ) -> Result<(Ended, Cycle), Fail> {
+        let scope = &self.scope;
+        let mut ns = task_ns(&scope.place.ns, self.key.name(), self.id);
+        if keep == Keep::Own {
+            ns = without_tasks(&ns);
+        }
+        let earlier = self.scratch.graphs.fetch_add(1, Ordering::Relaxed);
+        if earlier > 0 {
+            ns = format!("{ns}|{earlier}");
+        }
+        let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
+        let lent = saver.clone().or_else(|| scope.keep.lent.clone());
+        let mut around = scope.around.clone();
+        around.insert(scope.place.ns.to_string(), self.checkpoint);
+        let within = scope.within(Within {
+            graph,
+            ns: ns.into(),
+            keep: Keeping { saver, lent, own: keep == Keep::Own },
+            resuming: self.resuming,
+            around,
+            outer: Arc::clone(&self.scratch),
+        });
+        let options = Options::within(scope);
+        Box::pin(Cycle::run(Arc::new(within), begin, &options)).await
+    }
+}
+
+/// A way without its tasks: the same for all of them.
+pub(super) fn without_tasks(ns: &str) -> String {
+    let parts = ns.split('|').map(|part| part.split(':').next().unwrap_or_default());
+    parts.collect::<Vec<_>>().join("|")
+}
+
+/// A task that a node's code called.
+struct Call<'a> {
+    at: &'a TaskAt,
+    key: TaskKey,
+    node: &'a NodeFn,
+}
+
+impl Call<'_> {
+    fn id(&self) -> weftwork_types::TaskId {
+        self.key.id(&self.at.scope.place.ns, self.at.checkpoint, self.at.step)
+    }
+
+    fn tell_start(&self, arg: &Json) {
+        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            return;
+        }
+        let started = TaskStarted {
+            id: self.id(),
+            name: self.key.name().to_string(),
+            input: arg.clone(),
+            triggers: vec!["__pregel_push".to_owned()],
+            call: true,
+        };
+        self.at.scope.tell_task(self.at.step, StreamEvent::TaskStarted(started));
+    }
+
+    fn known(&self) -> Option<Json> {
+        let calls = lock(&self.at.scope.calls);
+        let known = calls.iter().find(|called| called.key == self.key)?;
+        known.record.returned.clone()
+    }
+
+    fn answers_before(&self) -> Vec<Json> {
+        let calls = lock(&self.at.scope.calls);
+        let known = calls.iter().find(|called| called.key == self.key);
+        known.and_then(|called| called.record.resume.clone()).unwrap_or_default()
+    }
+
+    fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> super::host::CacheKey {
+        let scope = &self.at.scope;
+        scope.shared.host.cache_key(scope.graph.name(), self.key.name(), arg, cache)
+    }
+
+    fn from_cache(&self, key: &super::host::CacheKey) -> Option<Json> {
+        let output = self.at.scope.shared.host.cached(key)?;
+        returned_of(&output)
+    }
+
+    fn job(&self, arg: Json) -> Job {
+        let scope = &self.at.scope;
+        let id = self.id();
+        let mut resume = self.answers_before();
+        let next = u32::try_from(resume.len()).unwrap_or(u32::MAX);
+        let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(id, next));
+        resume.extend(given.cloned());
+        let at = TaskAt {
+            scratch: Arc::new(Scratch::new(Arc::clone(scope), resume)),
+            key: self.key.clone(),
+            id,
+            ..self.at.clone()
+        };
+        Job {
+            at,
+            index: NodeIdx(0),
+            node: self.node.clone(),
+            arg: Some(Arg { typed: None, json: arg }),
+            failure: None,
+            follows: Follows::Caller,
+        }
+    }
+
+    async fn settle(
+        &self,
+        what: What,
+        resume: Option<Vec<Json>>,
+        ctx: &Ctx,
+        cached: Option<super::host::CacheKey>,
+    ) -> NodeResult<Json> {
+        match what {
+            What::Done(output) => {
+                let returned = returned_of(&output).unwrap_or_default();
+                if let Some(key) = cached {
+                    self.at.scope.shared.host.cache(key, Arc::new(output));
+                }
+                self.tell_update(&returned, false);
+                let value = Some(returned.clone());
+                self.tell_end(value.clone(), None);
+                self.record(TaskRecord { returned: value, resume, ..TaskRecord::default() })
+                    .await?;
+                Ok(returned)
+            }
+            What::Failed { fault, .. } => {
+                self.tell_end(None, Some(fault.clone()));
+                let error = Some(fault.clone());
+                self.record(TaskRecord { error, resume, ..TaskRecord::default() }).await?;
+                Err(NodeError(Stop::Failed(fault)))
+            }
+            What::Waiting(interrupts) => {
+                let record =
+                    TaskRecord { interrupts: interrupts.clone(), resume, ..TaskRecord::default() };
+                self.record(record).await?;
+                interrupts.into_iter().for_each(|interrupt| ctx.open(interrupt));
+                Err(NodeError::interrupted())
+            }
+            What::Ends(Fail::Parent(output)) => Err(NodeError(Stop::Parent(output))),
+            What::Ends(Fail::Drained(reason)) => Err(NodeError(Stop::Drained(reason))),
+            What::Ends(Fail::Error(error)) => Err(NodeError(Stop::Failed(error.fault()))),
+        }
+    }
+
+    fn tell_update(&self, returned: &Json, cached: bool) {
+        if self.at.scope.shared.wants(Modes::UPDATES) {
+            self.at.scope.tell(StreamEvent::Updates {
+                node: self.key.name().to_string(),
+                updates: Vec::new(),
+                returned: Some(returned.clone()),
+                cached,
+            });
+        }
+    }
+
+    fn tell_end(&self, returned: Option<Json>, error: Option<Fault>) {
+        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            return;
+        }
+        let result = returned.map(|json| ("__return__".to_owned(), Written::Put(json)));
+        let ended = TaskEnded {
+            id: self.id(),
+            name: self.key.name().to_string(),
+            result: result.into_iter().collect(),
+            error,
+            interrupts: Vec::new(),
+        };
+        self.at.scope.tell_task(self.at.step, StreamEvent::TaskEnded(ended));
+    }
+
+    /// Keeps what became of the task, before the node that called it goes on.
+    async fn record(&self, record: TaskRecord) -> NodeResult<()> {
+        let scope = &self.at.scope;
+        let fresh = Called { key: self.key.clone(), record: record.clone(), fresh: true };
+        {
+            let mut calls = lock(&scope.calls);
+            calls.retain(|called| called.key != self.key);
+            calls.push(fresh);
+        }
+        let exit = scope.shared.durability == super::api::Durability::Exit;
+        if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
+            let tasks = vec![(self.key.clone(), record)];
+            let put = saver.put_tasks(&scope.place, self.at.checkpoint, tasks).await;
+            put.map_err(|error| NodeError(Stop::Failed(RuntimeError::Store(error).fault())))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the task of a flow returned.
+fn returned_of(output: &TaskOutput) -> Option<Json> {
+    output.named.iter().find_map(|(_, write)| match write {
+        Write::Json(json) => Some(json.clone()),
+        _ => None,
+    })
+}

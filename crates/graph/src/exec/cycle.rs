@@ -1,0 +1,383 @@
+//! The loop of one graph: where it stands, and how its checkpoints come about.
+
+use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
+use super::event::{Metadata, Modes, Source, StreamEvent};
+use super::saver::{Checkpoint, Outside, Put, Saved, TaskKey, TaskRecord};
+use super::scope::{Scope, lock};
+use crate::error::RuntimeError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use weftwork_engine::pregel::{Done, Machine, Task};
+use weftwork_engine::{ChannelIdx, Slots, TaskOutput};
+use weftwork_types::{CheckpointId, TaskId};
+
+/// Supersteps after which the counts of a counted channel start over, however few updates it had.
+const COUNTED_STEPS_MAX: u64 = 5_000;
+
+/// The loop of one graph.
+pub(crate) struct Cycle {
+    pub(super) scope: Arc<Scope>,
+    pub(super) machine: Machine,
+    /// The superstep that comes.
+    pub(super) step: i64,
+    /// The superstep the run stops before.
+    pub(super) stop: i64,
+    /// The checkpoint the superstep starts from.
+    pub(super) id: CheckpointId,
+    /// That which was loaded.
+    loaded: CheckpointId,
+    /// The newest checkpoint that is kept.
+    pub(super) saved: Option<CheckpointId>,
+    /// The one before it.
+    pub(super) prev: Option<CheckpointId>,
+    pub(super) meta: Arc<Metadata>,
+    /// What became of the tasks of the open superstep before this loop.
+    pub(super) known: Vec<(TaskKey, TaskRecord)>,
+    pub(super) outside: Outside,
+    pub(super) tasks: Vec<Slot>,
+    /// Whether finished tasks run again.
+    pub(super) replaying: bool,
+    pub(super) superseded: bool,
+    /// Whether the run was told which checkpoint to start from.
+    pub(super) addressed: bool,
+    /// The channels that the last superstep wrote.
+    pub(super) written: Vec<ChannelIdx>,
+    /// Counted channels whose counts start over with the next checkpoint.
+    pub(super) recount: BTreeSet<ChannelIdx>,
+    pub(super) before: Stops,
+    pub(super) after: Stops,
+    /// The state when the output was last told.
+    pub(super) told: Option<Slots>,
+}
+
+/// A task of the open superstep.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) task: Task,
+    pub(super) key: TaskKey,
+    id: OnceLock<TaskId>,
+    at: (CheckpointId, i64),
+    pub(super) record: TaskRecord,
+    pub(super) state: SlotState,
+    /// Whether the record is kept already.
+    pub(super) kept: bool,
+    /// Whether the task finished before, or was in the cache.
+    pub(super) cached: bool,
+    /// Under which key its result is cached.
+    pub(super) cache: Option<super::host::CacheKey>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlotState {
+    Open,
+    Running,
+    Ended,
+}
+
+impl Slot {
+    pub(super) fn new(task: Task, key: TaskKey, at: (CheckpointId, i64)) -> Self {
+        Self {
+            task,
+            key,
+            id: OnceLock::new(),
+            at,
+            record: TaskRecord::default(),
+            state: SlotState::Open,
+            kept: false,
+            cached: false,
+            cache: None,
+        }
+    }
+
+    pub(super) fn id(&self, ns: &str) -> TaskId {
+        *self.id.get_or_init(|| self.key.id(ns, self.at.0, self.at.1))
+    }
+}
+
+impl Cycle {
+    /// Takes the loop from what the thread has to its end. Returns the output as last told.
+    pub(crate) async fn run(
+        scope: Arc<Scope>,
+        start: super::begin::Begin,
+        options: &Options,
+    ) -> Going<(Ended, Self)> {
+        let mut cycle = Self::load(scope, options).await?;
+        cycle.begin(start).await?;
+        let ended = cycle.supersteps().await;
+        cycle.leave(&ended).await?;
+        Ok((ended?, cycle))
+    }
+
+    async fn load(scope: Arc<Scope>, options: &Options) -> Going<Self> {
+        let mut addressed = false;
+        let mut superseded = false;
+        let mut saved: Option<Saved> = None;
+        if let Some(saver) = &scope.keep.saver {
+            let at = &scope.place;
+            let id = match scope.around.get(&*at.ns) {
+                Some(id) => Some(*id),
+                None if scope.is_nested() => None,
+                None => options.at,
+            };
+            let replay = lock(&scope.replay).clone();
+            if let Some(id) = id {
+                addressed = true;
+                saved = saver.load(at, Some(id)).await?;
+                let newest = saver.load(at, None).await?;
+                if let (Some(saved), Some(newest)) = (&saved, newest) {
+                    superseded = newest.checkpoint.id != saved.checkpoint.id;
+                    scope.shared.seen_id(newest.checkpoint.id);
+                }
+            } else if let Some(replay) = replay {
+                addressed = true;
+                saved = if replay.first_visit(&at.ns) {
+                    saver.list(at, Some(replay.before), 1).await?.pop()
+                } else {
+                    saver.load(at, None).await?
+                };
+                scope.set_resuming(None);
+            } else {
+                saved = saver.load(at, None).await?;
+            }
+        }
+        Ok(Self::over(scope, saved, options).addressed(addressed, superseded))
+    }
+
+    fn addressed(self, addressed: bool, superseded: bool) -> Self {
+        Self { addressed, superseded, ..self }
+    }
+
+    fn over(scope: Arc<Scope>, saved: Option<Saved>, options: &Options) -> Self {
+        let graph = &scope.graph;
+        let limit = i64::from(options.step_limit.unwrap_or(graph.step_limit()));
+        let before = options.before.clone().filter(|_| !scope.is_nested());
+        let after = options.after.clone().filter(|_| !scope.is_nested());
+        let (before, after) = (
+            before.unwrap_or_else(|| graph.before().clone()),
+            after.unwrap_or_else(|| graph.after().clone()),
+        );
+        let (machine, known, outside, meta, id, prev) = match saved {
+            Some(Saved { checkpoint, tasks, outside }) => {
+                let Checkpoint { id, parent, metadata, machine } = checkpoint;
+                (machine, tasks, outside, metadata, Some(id), parent)
+            }
+            None => {
+                let metadata = Arc::new(Metadata { step: -2, ..Metadata::default() });
+                let machine = Machine::new(Arc::clone(graph.plan()));
+                (machine, Vec::new(), Outside::default(), metadata, None, None)
+            }
+        };
+        if let Some(id) = id {
+            scope.shared.seen_id(id);
+        }
+        let step = meta.step + 1;
+        let stop = step.saturating_add(limit).saturating_add(1);
+        let loaded = id.unwrap_or(CheckpointId(0));
+        Self {
+            machine,
+            step,
+            stop,
+            id: loaded,
+            loaded,
+            saved: id,
+            prev,
+            meta,
+            known,
+            outside,
+            tasks: Vec::new(),
+            replaying: false,
+            superseded: false,
+            addressed: false,
+            written: Vec::new(),
+            recount: BTreeSet::new(),
+            before,
+            after,
+            told: None,
+            scope,
+        }
+    }
+
+    /// The superstep at which managed values and the limit say that it is over.
+    pub(super) fn set_stop(&mut self, limit: u32) {
+        if self.scope.graph.semantics().limits == Limits::Exact {
+            // The hidden first superstep does not count.
+            let hidden = i64::from(self.machine.start_input().is_some());
+            let free = if self.scope.graph.plan().is_single() { 0 } else { hidden };
+            self.stop = self.step.saturating_add(i64::from(limit)).saturating_add(free);
+        }
+    }
+
+    pub(super) fn keeps(&self) -> bool {
+        self.scope.keep.saver.is_some()
+    }
+
+    pub(super) fn on_exit(&self) -> bool {
+        self.scope.shared.durability == Durability::Exit
+    }
+
+    /// Makes a checkpoint of the state as it stands, and keeps it unless that is done at the end.
+    pub(super) async fn checkpoint(&mut self, source: Source, machine: Machine) -> Going<()> {
+        let keep = self.keeps() && !self.on_exit();
+        let of = self.id;
+        let tasks = if keep { self.unkept() } else { Vec::new() };
+        self.advance(source, keep);
+        if keep {
+            self.keep(machine, of, tasks).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next superstep from a checkpoint that is not kept, or not yet.
+    pub(super) fn checkpoint_unkept(&mut self, source: Source) {
+        self.advance(source, false);
+    }
+
+    fn advance(&mut self, source: Source, keep: bool) {
+        let parents = self.scope.around.clone();
+        let delta = self.counts(keep);
+        self.meta = Arc::new(Metadata { source, step: self.step, parents, delta });
+        self.id = self.scope.shared.next_id();
+        self.step += 1;
+    }
+
+    async fn keep(
+        &mut self,
+        machine: Machine,
+        of: CheckpointId,
+        tasks: Vec<(TaskKey, TaskRecord)>,
+    ) -> Going<()> {
+        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
+        let metadata = Arc::clone(&self.meta);
+        let checkpoint = Checkpoint { id: self.id, parent: self.saved, metadata, machine };
+        saver.put(&self.scope.place, Put { checkpoint, of, tasks }).await?;
+        self.prev = self.saved;
+        self.saved = Some(self.id);
+        Ok(())
+    }
+
+    /// The counts of counted channels after this superstep.
+    fn counts(&mut self, keep: bool) -> BTreeMap<String, (u64, u64)> {
+        let plan = self.scope.graph.plan();
+        let mut counts = BTreeMap::new();
+        for (index, every) in plan.counted() {
+            let name = plan.channel_name(index);
+            let (updates, steps) = self.meta.delta.get(name).copied().unwrap_or_default();
+            let updated = u64::from(self.written.contains(&index));
+            let (updates, steps) = (updates + updated, steps + 1);
+            let full = updates >= every || steps >= COUNTED_STEPS_MAX;
+            let over = keep && (full || self.recount.contains(&index));
+            if over {
+                self.recount.remove(&index);
+            } else {
+                counts.insert(name.to_owned(), (updates, steps));
+            }
+        }
+        counts
+    }
+
+    /// What became of tasks and is not kept yet.
+    pub(super) fn unkept(&mut self) -> Vec<(TaskKey, TaskRecord)> {
+        if !self.keeps() {
+            return Vec::new();
+        }
+        let fresh = self.tasks.iter_mut().filter(|slot| {
+            slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank()
+        });
+        fresh
+            .map(|slot| {
+                slot.kept = true;
+                (slot.key.clone(), slot.record.clone())
+            })
+            .collect()
+    }
+
+    /// Keeps what became of tasks while their superstep is open.
+    pub(super) async fn flush(&mut self) -> Going<()> {
+        if self.on_exit() {
+            return Ok(());
+        }
+        let tasks = self.unkept();
+        match &self.scope.keep.saver {
+            Some(saver) if !tasks.is_empty() => {
+                Ok(saver.put_tasks(&self.scope.place, self.id, tasks).await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what is kept at the end only, and tells how the loop stands.
+    async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
+        let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
+        let drained = matches!(ended, Ok(Ended::Drained(_)));
+        self.flush().await?;
+        let nested = self.scope.is_nested();
+        if self.on_exit() && self.keeps() && (!nested || stopped || self.scope.keep.own) {
+            self.keep_at_exit().await?;
+        }
+        if let (Ok(Ended::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
+            self.tell_stop(interrupts.is_empty())?;
+        }
+        Ok(())
+    }
+
+    async fn keep_at_exit(&mut self) -> Going<()> {
+        if self.id != self.loaded {
+            let machine = self.machine.clone();
+            self.keep(machine, CheckpointId(0), Vec::new()).await?;
+        }
+        let tasks = self.unkept();
+        let calls = std::mem::take(&mut *lock(&self.scope.calls));
+        let calls = calls.into_iter().filter(|called| called.fresh);
+        let calls = calls.map(|called| (called.key, called.record));
+        let tasks: Vec<_> = tasks.into_iter().chain(calls).collect();
+        let outside = self.outside.clone();
+        if let Some(saver) = &self.scope.keep.saver {
+            saver.put_tasks(&self.scope.place, self.id, tasks).await?;
+            saver.put_outside(&self.scope.place, self.id, outside).await?;
+        }
+        Ok(())
+    }
+
+    /// When the outermost graph stops: the output with what finished tasks wrote.
+    fn tell_stop(&mut self, plain: bool) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        let nothing = TaskOutput::default();
+        let finished = self.tasks.iter().any(|slot| slot.record.output.is_some());
+        if finished {
+            let mut ahead = self.machine.clone();
+            let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
+            let written = ahead.apply(&mut done).map_err(RuntimeError::Engine)?;
+            let plan = scope.graph.plan();
+            if written.iter().any(|index| plan.is_output(*index)) {
+                scope.tell_values(ahead.slots(), None);
+            }
+            self.machine = ahead;
+        }
+        if plain && scope.shared.wants(Modes::UPDATES) {
+            scope.tell(StreamEvent::Interrupts(Vec::new()));
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// The task with what it wrote; nothing when it has not finished.
+    pub(super) fn done<'a>(&'a self, nothing: &'a TaskOutput) -> Done<'a> {
+        let output = self.record.output.as_deref().unwrap_or(nothing);
+        let edges = self.record.output.is_some() && self.record.edges;
+        Done { task: &self.task, output, edges }
+    }
+}
+
+impl From<Fail> for RuntimeError {
+    fn from(fail: Fail) -> Self {
+        match fail {
+            Fail::Error(error) => error,
+            Fail::Parent(_) => Self::NoParent,
+            Fail::Drained(reason) => Self::Node(
+                weftwork_types::code::Fault::new(crate::error::NODE_FAILED, reason)
+                    .of_kind("Drained"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a run in this process tells while it goes.
+
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{CheckpointId, TaskId};
+
+/// A set of stream modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Modes(u8);
+
+impl Modes {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// The whole output after each superstep that changed it.
+    pub const VALUES: Self = Self(1);
+    /// What each task wrote.
+    pub const UPDATES: Self = Self(2);
+    /// Tasks as they start and end.
+    pub const TASKS: Self = Self(4);
+    /// Checkpoints as they are made.
+    pub const CHECKPOINTS: Self = Self(8);
+    /// What nodes chose to tell.
+    pub const CUSTOM: Self = Self(16);
+    /// Messages, whole or in pieces.
+    pub const MESSAGES: Self = Self(32);
+    /// Tasks and checkpoints with the number of the superstep.
+    pub const DEBUG: Self = Self(64);
+
+    /// The mode of a name, as in `values`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "values" => Self::VALUES,
+            "updates" => Self::UPDATES,
+            "tasks" => Self::TASKS,
+            "checkpoints" => Self::CHECKPOINTS,
+            "custom" => Self::CUSTOM,
+            "messages" => Self::MESSAGES,
+            "debug" => Self::DEBUG,
+            _ => return None,
+        })
+    }
+
+    /// Whether any of these modes is in the set.
+    #[must_use]
+    pub const fn any_of(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl std::ops::BitOr for Modes {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// An event and the graph it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamItem {
+    /// The way to the graph: `node:task` for each task that runs a graph, from the outside in;
+    /// empty for the outermost graph.
+    pub ns: Vec<String>,
+    /// The event.
+    pub event: StreamEvent,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamEvent {
+    /// The output as it stands.
+    Values {
+        /// The output.
+        values: Json,
+        /// The questions, when the run stops at them.
+        interrupts: Option<Vec<Interrupt>>,
+    },
+    /// What a task left behind.
+    Updates {
+        /// The node.
+        node: String,
+        /// Its writes to the output: nothing, one object, or one for each write when it wrote a
+        /// channel more than once.
+        updates: Vec<Vec<(String, Written)>>,
+        /// What it returned, for a [`Flow`](crate::Flow) and its tasks.
+        returned: Option<Json>,
+        /// Whether it was not run, because it had finished before or was in the cache.
+        cached: bool,
+    },
+    /// The run stops at questions, or, without any, before or after a node.
+    Interrupts(Vec<Interrupt>),
+    /// A task starts.
+    TaskStarted(TaskStarted),
+    /// A task ended.
+    TaskEnded(TaskEnded),
+    /// A checkpoint was made.
+    Checkpoint(Box<Snapshot>),
+    /// What a node chose to tell.
+    Custom(Json),
+    /// A message, or a piece of one.
+    Message {
+        /// Whether it is a piece.
+        chunk: bool,
+        /// The text.
+        content: String,
+        /// The message's id.
+        id: String,
+        /// The node it comes from.
+        node: String,
+        /// The superstep.
+        step: i64,
+    },
+    /// A checkpoint or a task with the number of the superstep.
+    Debug {
+        /// The superstep.
+        step: i64,
+        /// The checkpoint or task.
+        event: Box<StreamEvent>,
+    },
+}
+
+/// A task that starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskStarted {
+    /// Its id.
+    pub id: TaskId,
+    /// The node, or the task of a flow.
+    pub name: String,
+    /// What it gets.
+    pub input: Json,
+    /// What made it due.
+    pub triggers: Vec<String>,
+    /// Whether it is a task of a flow.
+    pub call: bool,
+}
+
+/// A task that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskEnded {
+    /// Its id.
+    pub id: TaskId,
+    /// The node, or the task of a flow.
+    pub name: String,
+    /// Its writes to the state.
+    pub result: Vec<(String, Written)>,
+    /// Why it failed.
+    pub error: Option<Fault>,
+    /// What it asks.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// A write as it is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written {
+    /// For the reducer.
+    Put(Json),
+    /// In place of the value.
+    Overwrite(Json),
+}
+
+/// A thread at one of its checkpoints.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// The state.
+    pub values: Json,
+    /// The nodes that are due and have not finished, one that is sent to several times as often.
+    pub next: Vec<String>,
+    /// Where this is.
+    pub config: Option<Config>,
+    /// The checkpoint before it.
+    pub parent: Option<Config>,
+    /// How it came about; none for a thread on which nothing ran.
+    pub metadata: Option<Metadata>,
+    /// The tasks that were due, and what became of them.
+    pub tasks: Vec<TaskSnapshot>,
+    /// The questions of the tasks.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// A place in a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    /// The way to the graph, its parts separated by `|`; empty for the outermost graph.
+    pub ns: String,
+    /// The checkpoint.
+    pub id: Option<CheckpointId>,
+    /// The checkpoints of this graph and those around it, by their ways; empty for the outermost
+    /// graph.
+    pub map: BTreeMap<String, CheckpointId>,
+}
+
+impl Config {
+    pub(super) fn of(ns: &str, id: Option<CheckpointId>, metadata: &Metadata) -> Self {
+        let mut map = metadata.parents.clone();
+        if let (false, Some(id)) = (map.is_empty(), id) {
+            map.insert(ns.to_owned(), id);
+        }
+        Self { ns: ns.to_owned(), id, map }
+    }
+}
+
+/// How a checkpoint came about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metadata {
+    /// What made it.
+    pub source: Source,
+    /// The number of its superstep; the first input has -1.
+    pub step: i64,
+    /// The checkpoints of the graphs around this one, by their ways.
+    pub parents: BTreeMap<String, CheckpointId>,
+    /// Updates and supersteps of counted channels since their counts started over.
+    pub delta: BTreeMap<String, (u64, u64)>,
+}
+
+/// What made a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// New input.
+    Input,
+    /// A superstep.
+    #[default]
+    Loop,
+    /// A change from outside.
+    Update,
+    /// Running again what was due at an older checkpoint.
+    Fork,
+}
+
+/// A task that was due at a checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskSnapshot {
+    /// Its id.
+    pub id: TaskId,
+    /// The node.
+    pub name: String,
+    /// How it came to run.
+    pub path: weftwork_engine::pregel::Path,
+    /// Why it failed.
+    pub error: Option<Fault>,
+    /// What it asked.
+    pub interrupts: Vec<Interrupt>,
+    /// What it left behind, once it finished.
+    pub result: Option<TaskResult>,
+    /// The graph it runs.
+    pub state: Option<SubState>,
+}
+
+/// What a finished task left behind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskResult {
+    /// Its writes.
+    Writes(Vec<(String, Written)>),
+    /// What it returned.
+    Returned(Json),
+}
+
+/// The graph that a task runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SubState {
+    /// Where it is.
+    Config(Config),
+    /// How it stands.
+    Snapshot(Box<Snapshot>),
+}

@@ -1,0 +1,306 @@
+//! One task: its attempts, and what comes of them.
+
+use super::api::Fail;
+use super::scope::{TaskAt, lock};
+use crate::compiled::{CompiledGraph, NodeFn, Thread};
+use crate::context::{Ctx, Local, RunOf, TaskContext};
+use crate::error::{NODE_TIMED_OUT, NodeError, Stop};
+use crate::extract::{DepMap, TaskInput};
+use crate::node::NodeResult;
+use crate::run::{choose, millis, panicked};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use serde_json::Value as Json;
+use std::any::Any;
+use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::BoxFuture;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
+
+/// How a task ended.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) what: What,
+    /// The answers its questions took.
+    pub(super) answers: Option<Vec<Json>>,
+}
+
+/// What came of a task.
+#[derive(Debug)]
+pub(super) enum What {
+    Done(TaskOutput),
+    /// Questions are open; none: a graph within stopped before or after a node.
+    Waiting(Vec<Interrupt>),
+    Failed {
+        fault: Fault,
+        /// What it wrote before it failed.
+        partial: Option<TaskOutput>,
+    },
+    /// It ends the loop.
+    Ends(Fail),
+}
+
+/// The result of a node's future, or its panic.
+pub(super) type Polled = Result<NodeResult<TaskOutput>, Box<dyn Any + Send>>;
+
+pub(super) type NodeFuture = BoxFuture<'static, NodeResult<TaskOutput>>;
+
+/// Everything a task needs, so that it can be tried as often as its policy says.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) at: TaskAt,
+    pub(super) index: NodeIdx,
+    pub(super) node: NodeFn,
+    pub(super) arg: Option<Arg>,
+    pub(super) failure: Option<Fault>,
+    pub(super) follows: Follows,
+}
+
+/// Whether routes follow the node's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follows {
+    Routes,
+    /// Nothing: it is an error handler.
+    Nothing,
+    /// Nothing, and what it returns is no update: it is a task that a node's code called.
+    Caller,
+}
+
+impl Job {
+    fn graph(&self) -> &CompiledGraph {
+        &self.at.scope.graph
+    }
+
+    pub(super) fn ctx(&self, attempt: u32) -> Ctx {
+        let deps: Arc<DepMap> = Arc::clone(self.graph().deps());
+        let beat = millis(self.at.scope.shared.host.clock().elapsed());
+        Ctx(Arc::new(TaskContext {
+            node: Arc::clone(self.at.key.name()),
+            step: self.at.step,
+            attempt,
+            messages: Ctx::first_index(None),
+            failure: self.failure.clone(),
+            beat: Arc::new(beat.into()),
+            deps,
+            open: Mutex::default(),
+            run: RunOf::Local(Local { at: self.at.clone(), calls: OnceLock::new() }),
+        }))
+    }
+
+    /// Calls the node; its code may panic before there is a future.
+    fn call(&self, ctx: &Ctx) -> Result<NodeFuture, Box<dyn Any + Send>> {
+        let cell = OnceCell::new();
+        let input = TaskInput {
+            slots: &self.at.slots,
+            plan: self.graph().plan(),
+            node: self.index,
+            arg: self.arg.as_ref(),
+            ctx: &cell,
+            make: &|| ctx.clone(),
+        };
+        catch_unwind(AssertUnwindSafe(|| self.node.call(&input)))
+    }
+
+    /// Tries until an attempt finishes, asks a question, or policy gives up.
+    pub(super) async fn attempts(mut self) -> End {
+        let mut attempt = 1;
+        loop {
+            let ctx = self.ctx(attempt);
+            let end = match self.once(&ctx).await {
+                Ok(polled) => self.finish(polled, Some(&ctx)),
+                Err(cut) => self.end(What::Failed { fault: cut, partial: None }),
+            };
+            let What::Failed { fault, .. } = &end.what else { return end };
+            let clock = Arc::clone(self.at.scope.shared.host.clock());
+            let retry = self.node.options.retry.as_ref();
+            let random = clock.unique();
+            let Some(wait) = retry.and_then(|retry| retry.wait(attempt, fault, random)) else {
+                return end;
+            };
+            tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
+            clock.sleep(wait).await;
+            attempt += 1;
+            self.at.resuming = Some(true);
+            self.at.scratch.asked.store(0, Ordering::Relaxed);
+            self.at.scratch.resumed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    async fn once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
+        let future = match self.call(ctx) {
+            Ok(future) => on_thread(self.node.options.thread, future),
+            Err(panic) => return Ok(Err(panic)),
+        };
+        let future = AssertUnwindSafe(future).catch_unwind();
+        let limits = self.node.options.timeout;
+        if limits.run.is_none() && limits.idle.is_none() {
+            return Ok(future.await);
+        }
+        let cut = std::pin::pin!(self.time_out(ctx, limits.run, limits.idle));
+        match select(std::pin::pin!(future), cut).await {
+            Either::Left((ended, _)) => Ok(ended),
+            Either::Right((fault, _)) => Err(fault),
+        }
+    }
+
+    /// Ends when a limit is reached.
+    async fn time_out(&self, ctx: &Ctx, run: Option<Duration>, idle: Option<Duration>) -> Fault {
+        let clock = self.at.scope.shared.host.clock();
+        let began = clock.elapsed();
+        loop {
+            let now = clock.elapsed();
+            let left = |since: Duration, limit: Duration| {
+                since.saturating_add(limit).saturating_sub(now)
+            };
+            let run_left = run.map(|limit| (left(began, limit), "an end for", limit));
+            let idle_left = idle.map(|l| (left(ctx.last_beat(), l), "a sign of life for", l));
+            let first = run_left.into_iter().chain(idle_left).min_by_key(|(left, ..)| *left);
+            let Some((left, kind, limit)) = first else { return std::future::pending().await };
+            if left.is_zero() {
+                let (name, ms) = (self.at.key.name(), limit.as_millis());
+                let text = format!("node `{name}` was without {kind} {ms} ms, its limit");
+                return Fault::new(NODE_TIMED_OUT, text)
+                    .retriable(true)
+                    .of_kind("NodeTimeoutError");
+            }
+            clock.sleep(left).await;
+        }
+    }
+
+    /// What came of an attempt.
+    pub(super) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
+        let name = self.at.key.name();
+        let what = match polled {
+            Ok(Ok(output)) => self.routed(output),
+            Ok(Err(NodeError(Stop::Own(output)))) => self.routed(*output),
+            Ok(Err(NodeError(Stop::Failed(fault)))) => What::Failed { fault, partial: None },
+            Ok(Err(NodeError(Stop::Interrupted))) => {
+                What::Waiting(ctx.map(Ctx::take_open).unwrap_or_default())
+            }
+            Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Fail::Parent(output)),
+            Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Fail::Drained(reason)),
+            Err(panic) => {
+                What::Failed { fault: panicked(name, panic.as_ref()), partial: None }
+            }
+        };
+        self.end(what)
+    }
+
+    fn end(&self, what: What) -> End {
+        End { what, answers: self.at.scratch.answers() }
+    }
+
+    /// The result with its channels found, and with where its routes lead.
+    fn routed(&self, output: TaskOutput) -> What {
+        if self.follows == Follows::Caller {
+            return What::Done(output);
+        }
+        if self.follows == Follows::Nothing {
+            return match found(self.graph(), output) {
+                Ok(output) => What::Done(output),
+                Err(fault) => What::Failed { fault, partial: None },
+            };
+        }
+        routed(self.graph(), self.index, &self.at.slots, output)
+    }
+}
+
+fn found(graph: &CompiledGraph, mut output: TaskOutput) -> Result<TaskOutput, Fault> {
+    if !output.named.is_empty() && !graph.plan().is_single() {
+        graph.plan().find_named(&mut output).map_err(|error| error.fault())?;
+    }
+    Ok(output)
+}
+
+/// A node's result with its channels found, and with where its routes lead.
+pub(super) fn routed(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    slots: &weftwork_engine::Slots,
+    output: TaskOutput,
+) -> What {
+    let mut output = match found(graph, output) {
+        Ok(output) => output,
+        Err(fault) => return What::Failed { fault, partial: None },
+    };
+    let routes = graph.routes(node);
+    if routes.is_empty() {
+        return What::Done(output);
+    }
+    let plan = graph.plan();
+    let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
+    let view = plan.preview(slots, node, &output);
+    for route in routes {
+        let chosen = match &view {
+            Ok(view) => choose(route, view.clone(), plan, node),
+            Err(error) => Err(error.fault()),
+        };
+        match chosen {
+            Ok(goto) => output.goto.extend(goto),
+            Err(fault) => return What::Failed { fault, partial: wrote.then_some(output) },
+        }
+    }
+    What::Done(output)
+}
+
+/// The future on the thread its node asks for.
+fn on_thread(thread: Thread, future: NodeFuture) -> NodeFuture {
+    let task = match thread {
+        Thread::Run => return future,
+        Thread::Blocking => {
+            let runtime = tokio::runtime::Handle::current();
+            tokio::task::spawn_blocking(move || runtime.block_on(future))
+        }
+        Thread::Parallel => tokio::spawn(future),
+    };
+    Box::pin(Spawned(task).map(|ended| match ended {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(NodeError::message(format!("the node's thread ended: {error}"))),
+    }))
+}
+
+/// A task that ends with whoever waits for it.
+struct Spawned(tokio::task::JoinHandle<NodeResult<TaskOutput>>);
+
+impl Future for Spawned {
+    type Output = Result<NodeResult<TaskOutput>, tokio::task::JoinError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl TaskAt {
+    /// The number of the task's next question, and its answer when there is one.
+    pub(crate) fn next_answer(&self) -> (u32, Option<weftwork_types::interrupt::Answer>) {
+        let index = self.scratch.asked.fetch_add(1, Ordering::Relaxed);
+        let mut resume = lock(&self.scratch.resume);
+        if resume.len() <= index as usize {
+            let Some(answer) = self.scratch.take_answer() else { return (index, None) };
+            resume.push(answer);
+        }
+        self.scratch.resumed.store(true, Ordering::Relaxed);
+        let answer = resume.get(index as usize).map(|value| weftwork_types::interrupt::Answer {
+            value: value.clone(),
+            answered_by: "local".to_owned(),
+            answered_at: self.scope.shared.host.clock().now(),
+        });
+        (index, answer)
+    }
+}

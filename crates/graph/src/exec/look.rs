@@ -1,0 +1,308 @@
+//! Looking at threads: a state at a checkpoint, and how it came about.
+
+use super::api::Keep;
+use super::call::without_tasks;
+use super::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot, Written};
+use super::host::Host;
+use super::saver::{Place, Saved, Saver, TaskKey, TaskRecord};
+use super::scope::task_ns;
+use super::tell::{returned, state_json, written};
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_engine::pregel::{Done, Task};
+use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// A place to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The thread.
+    pub thread: Arc<str>,
+    /// The way to the graph; empty for the outermost one.
+    pub ns: Arc<str>,
+    /// The checkpoint; none: as the thread stands, with what finished tasks of the open superstep
+    /// wrote.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+impl At {
+    /// A thread as it stands.
+    pub fn thread(thread: impl Into<Arc<str>>) -> Self {
+        Self { thread: thread.into(), ns: "".into(), checkpoint: None }
+    }
+
+    /// A place of a thread.
+    pub fn config(thread: impl Into<Arc<str>>, config: &Config) -> Self {
+        Self {
+            thread: thread.into(),
+            ns: config.ns.as_str().into(),
+            checkpoint: config.id,
+        }
+    }
+
+    /// Another graph of the thread.
+    #[must_use]
+    pub fn within(mut self, ns: impl Into<Arc<str>>) -> Self {
+        self.ns = ns.into();
+        self
+    }
+
+    fn place(&self) -> Place {
+        Place { thread: Arc::clone(&self.thread), ns: Arc::clone(&self.ns) }
+    }
+}
+
+/// Which checkpoints of a history are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryFilter {
+    /// Only those before this one.
+    pub before: Option<CheckpointId>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only those that this made.
+    pub source: Option<super::event::Source>,
+    /// Only those of this superstep.
+    pub step: Option<i64>,
+}
+
+impl Default for HistoryFilter {
+    fn default() -> Self {
+        Self { before: None, limit: usize::MAX, source: None, step: None }
+    }
+}
+
+impl CompiledGraph {
+    /// A thread as it stands, or at a checkpoint; with the states of graphs within, if wanted.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`] when the host keeps no checkpoints,
+    /// [`RuntimeError::UnknownNamespace`], or what the saver said.
+    pub async fn state(
+        &self,
+        host: &Host,
+        at: &At,
+        within: bool,
+    ) -> Result<Snapshot, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
+        let (graph, place) = self.at(at)?;
+        let look = Look { graph: &graph, saver, within };
+        look.at(place, at.checkpoint).await
+    }
+
+    /// The checkpoints of a thread on all its branches, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(&self, host: &Host, at: &At) -> Result<Vec<Snapshot>, RuntimeError> {
+        self.history_of(host, at, &HistoryFilter::default()).await
+    }
+
+    /// Those of the checkpoints that are wanted, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history_of(
+        &self,
+        host: &Host,
+        at: &At,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
+        let (graph, place) = self.at(at)?;
+        let look = Look { graph: &graph, saver, within: false };
+        let all = filter.source.is_none() && filter.step.is_none();
+        let limit = if all { filter.limit } else { usize::MAX };
+        let saved = saver.list(&place, filter.before, limit).await?;
+        let wanted = saved.into_iter().filter(|saved| {
+            let metadata = &saved.checkpoint.metadata;
+            filter.source.is_none_or(|source| metadata.source == source)
+                && filter.step.is_none_or(|step| metadata.step == step)
+        });
+        let mut found = Vec::new();
+        for saved in wanted.take(filter.limit) {
+            found.push(look.snapshot(&place, saved, false).await?);
+        }
+        Ok(found)
+    }
+
+    /// The graph at a place, and where it keeps its checkpoints.
+    pub(super) fn at(&self, at: &At) -> Result<(Self, Place), RuntimeError> {
+        let mut place = at.place();
+        if at.ns.is_empty() {
+            return Ok((self.clone(), place));
+        }
+        let mut graph = self.clone();
+        let mut own = false;
+        for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
+            let name = part.split(':').next().unwrap_or_default();
+            let unknown = || RuntimeError::UnknownNamespace { ns: at.ns.to_string() };
+            let index = graph.plan().node_idx(name).ok_or_else(unknown)?;
+            let inner = graph.node(index).and_then(|node| node.options.graph.clone());
+            let (inner, keep) = inner.ok_or_else(unknown)?;
+            own = keep == Keep::Own;
+            graph = inner;
+        }
+        if own {
+            place.ns = without_tasks(&place.ns).into();
+        }
+        Ok((graph, place))
+    }
+}
+
+pub(super) struct Look<'a> {
+    pub(super) graph: &'a CompiledGraph,
+    pub(super) saver: &'a Arc<dyn Saver>,
+    pub(super) within: bool,
+}
+
+impl Look<'_> {
+    fn at(
+        &self,
+        place: Place,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'_, Result<Snapshot, RuntimeError>> {
+        Box::pin(async move {
+            match self.saver.load(&place, id).await? {
+                Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
+                None => Ok(Snapshot {
+                    values: serde_json::json!({}),
+                    config: Some(Config {
+                        ns: place.ns.to_string(),
+                        id,
+                        map: BTreeMap::new(),
+                    }),
+                    ..Snapshot::default()
+                }),
+            }
+        })
+    }
+
+    /// A checkpoint: as a record of its superstep, or, `live`, as it stands.
+    async fn snapshot(
+        &self,
+        place: &Place,
+        saved: Saved,
+        live: bool,
+    ) -> Result<Snapshot, RuntimeError> {
+        let Saved { checkpoint, tasks: records, outside } = saved;
+        let step = checkpoint.metadata.step + 1;
+        let mut machine = checkpoint.machine;
+        let due = machine.due_in_order();
+        machine.apply_beside(&outside.output)?;
+        let mut tasks = Vec::with_capacity(due.len());
+        let mut next = Vec::new();
+        for task in &due {
+            let key = key_of(self.graph, task);
+            let record = records.iter().find(|(known, _)| *known == key).map(|(_, record)| record);
+            let id = key.id(&place.ns, checkpoint.id, step);
+            if !(live && record.is_some_and(TaskRecord::is_finished)) {
+                next.push(key.name().to_string());
+            }
+            let state = self.state_of(place, task.node, &key, id).await?;
+            tasks.push(self.task(task, &key, id, record, live, state));
+        }
+        if live {
+            self.apply_finished(&mut machine, &due, &records)?;
+        }
+        let metadata = checkpoint.metadata;
+        let config = |id| Config::of(&place.ns, Some(id), &metadata);
+        Ok(Snapshot {
+            values: state_json(self.graph.plan(), machine.slots()),
+            next,
+            config: Some(config(checkpoint.id)),
+            parent: checkpoint.parent.map(config),
+            interrupts: tasks.iter().flat_map(|t| t.interrupts.iter().cloned()).collect(),
+            tasks,
+            metadata: Some((*metadata).clone()),
+        })
+    }
+
+    fn apply_finished(
+        &self,
+        machine: &mut weftwork_engine::pregel::Machine,
+        due: &[Task],
+        records: &[(TaskKey, TaskRecord)],
+    ) -> Result<(), RuntimeError> {
+        let finished = due.iter().filter_map(|task| {
+            let key = key_of(self.graph, task);
+            let record = records.iter().find(|(known, _)| *known == key).map(|(_, r)| r)?;
+            Some((task, record, record.output.as_deref()?))
+        });
+        let mut done: Vec<_> = finished
+            .map(|(task, record, output)| Done { task, output, edges: record.edges })
+            .collect();
+        if !done.is_empty() {
+            machine.apply(&mut done)?;
+        }
+        Ok(())
+    }
+
+    async fn state_of(
+        &self,
+        place: &Place,
+        node: NodeIdx,
+        key: &TaskKey,
+        id: weftwork_types::TaskId,
+    ) -> Result<Option<SubState>, RuntimeError> {
+        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.graph.as_ref())
+        else {
+            return Ok(None);
+        };
+        let ns = task_ns(&place.ns, key.name(), id);
+        if !self.within {
+            return Ok(Some(SubState::Config(Config { ns, ..Config::default() })));
+        }
+        let ns = if *keep == Keep::Own { without_tasks(&ns) } else { ns };
+        let place = Place { thread: Arc::clone(&place.thread), ns: ns.into() };
+        let look = Look { graph, saver: self.saver, within: true };
+        let snapshot = Look::at(&look, place, None).await?;
+        Ok(Some(SubState::Snapshot(Box::new(snapshot))))
+    }
+
+    fn task(
+        &self,
+        task: &Task,
+        key: &TaskKey,
+        id: weftwork_types::TaskId,
+        record: Option<&TaskRecord>,
+        live: bool,
+        state: Option<SubState>,
+    ) -> TaskSnapshot {
+        let finished = record.is_some_and(TaskRecord::is_finished);
+        let asked = record.map(|record| record.interrupts.clone()).unwrap_or_default();
+        TaskSnapshot {
+            id,
+            name: key.name().to_string(),
+            path: task.path,
+            error: record.and_then(|record| record.error.clone()),
+            interrupts: if live && finished { Vec::new() } else { asked },
+            result: record.and_then(|record| record.output.as_deref()).map(|o| self.result(o)),
+            state,
+        }
+    }
+
+    fn result(&self, output: &TaskOutput) -> TaskResult {
+        let plan = self.graph.plan();
+        if plan.is_single() {
+            return TaskResult::Returned(returned(plan, output).unwrap_or_default());
+        }
+        TaskResult::Writes(written(plan, output, |_| true))
+    }
+}
+
+/// A task's key.
+pub(super) fn key_of(graph: &CompiledGraph, task: &Task) -> TaskKey {
+    TaskKey::Node { node: graph.plan().shared_name(task.node), path: task.path }
+}
+
+/// Writes as an object, the last one of each channel.
+#[must_use]
+pub fn last_writes(writes: &[(String, Written)]) -> serde_json::Value {
+    let members = writes.iter().map(|(name, write)| {
+        let (Written::Put(json) | Written::Overwrite(json)) = write;
+        (name.clone(), json.clone())
+    });
+    serde_json::Value::Object(members.collect())
+}

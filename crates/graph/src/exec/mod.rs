@@ -1,0 +1,39 @@
+//! Runs in this process: no store, no worker, or checkpoints in a [`Saver`].
+//!
+//! [`CompiledGraph::invoke`](crate::CompiledGraph::invoke) and
+//! [`CompiledGraph::run`](crate::CompiledGraph::run) take a graph from its input to its end within
+//! the caller's own task. One loop does it all: starting, going on, replaying, streaming, graphs
+//! within graphs.
+//!
+//! Source: `pregel/_loop.py`, `_algo.py`, `_runner.py` and `main.py` of LangGraph 1.2.22 for the
+//! semantics.
+
+mod api;
+mod begin;
+mod call;
+mod cycle;
+mod event;
+mod host;
+mod job;
+mod look;
+mod saver;
+pub(crate) mod scope;
+mod settle;
+mod tell;
+mod tick;
+mod update;
+
+pub use api::{
+    Durability, Keep, Limits, Outcome, Resume, Semantics, Start, StartCommand, Stops, Unanswered,
+};
+pub use event::{
+    Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
+    TaskResult, TaskSnapshot, TaskStarted, Written,
+};
+pub use host::{Host, Run, RunStream};
+pub use look::{At, HistoryFilter, last_writes};
+pub(crate) use tell::read_json;
+pub use saver::{
+    Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord,
+};
+pub use update::{AsNode, StateUpdate};

@@ -1,0 +1,322 @@
+//! What the loops of one run share, and what each loop and each task has of its own.
+
+use super::api::Durability;
+use super::event::{Modes, StreamEvent, StreamItem};
+use super::saver::{Place, Saver, TaskKey, TaskRecord};
+use super::{Host, tell};
+use crate::compiled::CompiledGraph;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use weftwork_types::{CheckpointId, InterruptId, TaskId};
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all loops of one run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) thread: Arc<str>,
+    pub(crate) sink: Option<Sink>,
+    pub(crate) context: Json,
+    pub(crate) durability: Durability,
+    /// Why a node asked the run to stop.
+    pub(crate) drain: Mutex<Option<String>>,
+    /// Answers by the ids of their questions.
+    pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
+    /// The last checkpoint id that was given.
+    ids: Mutex<u128>,
+    /// Messages that were told.
+    pub(crate) messages: Mutex<BTreeSet<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(host: Host, options: &super::api::Options, sink: Option<Sink>) -> Self {
+        Self {
+            host,
+            thread: Arc::clone(&options.thread),
+            sink,
+            context: options.context.clone(),
+            durability: options.durability,
+            drain: Mutex::default(),
+            answers: OnceLock::new(),
+            ids: Mutex::new(0),
+            messages: Mutex::default(),
+        }
+    }
+
+    /// An id for a checkpoint: greater than all that were given or seen.
+    pub(crate) fn next_id(&self) -> CheckpointId {
+        let mut last = lock(&self.ids);
+        if *last == 0 {
+            *last = self.host.clock().unique();
+        }
+        *last += 1;
+        CheckpointId(*last)
+    }
+
+    /// A checkpoint of the thread: ids that are given from now on are greater.
+    pub(crate) fn seen_id(&self, id: CheckpointId) {
+        let mut last = lock(&self.ids);
+        if *last == 0 {
+            *last = self.host.clock().unique();
+        }
+        *last = (*last).max(id.0);
+    }
+
+    pub(crate) fn answer(&self, id: InterruptId) -> Option<&Json> {
+        self.answers.get()?.get(&id)
+    }
+
+    pub(crate) fn wants(&self, modes: Modes) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.modes.any_of(modes))
+    }
+}
+
+/// Where events go until somebody takes them.
+#[derive(Debug, Clone)]
+pub(crate) struct Sink {
+    pub(crate) modes: Modes,
+    pub(crate) queue: Arc<Mutex<VecDeque<StreamItem>>>,
+}
+
+impl Sink {
+    pub(crate) fn new(modes: Modes) -> Self {
+        Self { modes, queue: Arc::default() }
+    }
+
+    pub(crate) fn push(&self, ns: &str, event: StreamEvent) {
+        lock(&self.queue).push_back(StreamItem { ns: tell::parts(ns), event });
+    }
+}
+
+/// The replay of an older checkpoint: graphs within start from what they had before it.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) before: CheckpointId,
+    visited: Mutex<BTreeSet<String>>,
+}
+
+impl Replay {
+    pub(crate) fn new(before: CheckpointId) -> Self {
+        Self { before, visited: Mutex::default() }
+    }
+
+    /// Whether a graph is run for the first time, whatever task runs it.
+    pub(crate) fn first_visit(&self, ns: &str) -> bool {
+        let stable = ns.rsplit_once(':').map_or(ns, |(stable, _)| stable);
+        lock(&self.visited).insert(stable.to_owned())
+    }
+}
+
+/// One loop: a graph, its place, and what it got from the loop around it.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) place: Place,
+    pub(crate) keep: Keeping,
+    /// Whether the run goes on rather than starts: said by the loop around this one, or found out
+    /// by the outermost one.
+    resuming: AtomicU8,
+    pub(crate) replay: Mutex<Option<Arc<Replay>>>,
+    /// The checkpoints of the loops around this one, by their ways.
+    pub(crate) around: BTreeMap<String, CheckpointId>,
+    /// The task around this loop.
+    pub(crate) outer: Option<Arc<Scratch>>,
+    /// An answer that belongs to no task yet.
+    pub(crate) answer: Mutex<Option<Json>>,
+    /// What became of the tasks that tasks called, in the open superstep.
+    pub(crate) calls: Mutex<Vec<Called>>,
+}
+
+/// A task that another called.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) key: TaskKey,
+    pub(crate) record: TaskRecord,
+    /// Whether it ended in this run.
+    pub(crate) fresh: bool,
+}
+
+/// Where a loop keeps its checkpoints.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keeping {
+    pub(crate) saver: Option<Arc<dyn Saver>>,
+    /// What graphs within may use.
+    pub(crate) lent: Option<Arc<dyn Saver>>,
+    /// Whether the graph keeps its state from run to run.
+    pub(crate) own: bool,
+}
+
+impl Scope {
+    pub(crate) fn outermost(
+        shared: Arc<Shared>,
+        graph: CompiledGraph,
+        around: BTreeMap<String, CheckpointId>,
+    ) -> Self {
+        let place = Place { thread: Arc::clone(&shared.thread), ns: "".into() };
+        let saver = shared.host.saver().cloned();
+        let keep = Keeping { lent: saver.clone(), saver, own: false };
+        Self {
+            shared,
+            graph,
+            place,
+            keep,
+            resuming: AtomicU8::new(0),
+            replay: Mutex::default(),
+            around,
+            outer: None,
+            answer: Mutex::default(),
+            calls: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn within(&self, within: Within<'_>) -> Self {
+        let place = Place { thread: Arc::clone(&self.place.thread), ns: within.ns };
+        let scope = Self {
+            shared: Arc::clone(&self.shared),
+            graph: within.graph.clone(),
+            place,
+            keep: within.keep,
+            resuming: AtomicU8::new(0),
+            replay: Mutex::new(lock(&self.replay).clone()),
+            around: within.around,
+            outer: Some(within.outer),
+            answer: Mutex::default(),
+            calls: Mutex::default(),
+        };
+        scope.set_resuming(within.resuming);
+        scope
+    }
+
+    pub(crate) fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    pub(crate) fn resuming(&self) -> Option<bool> {
+        match self.resuming.load(Ordering::Relaxed) {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_resuming(&self, resuming: Option<bool>) {
+        let value = match resuming {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        };
+        self.resuming.store(value, Ordering::Relaxed);
+    }
+
+    /// The answer that belongs to no task yet: this loop's, else that of the task around it.
+    pub(crate) fn take_answer(&self) -> Option<Json> {
+        lock(&self.answer).take()
+    }
+
+    pub(crate) fn tell(&self, event: StreamEvent) {
+        if let Some(sink) = &self.shared.sink {
+            sink.push(&self.place.ns, event);
+        }
+    }
+}
+
+/// What a loop within another gets.
+pub(crate) struct Within<'a> {
+    pub(crate) graph: &'a CompiledGraph,
+    pub(crate) ns: Arc<str>,
+    pub(crate) keep: Keeping,
+    pub(crate) resuming: Option<bool>,
+    pub(crate) around: BTreeMap<String, CheckpointId>,
+    pub(crate) outer: Arc<Scratch>,
+}
+
+/// What a task keeps over its attempts.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// Answers, in the order of the questions.
+    pub(crate) resume: Mutex<Vec<Json>>,
+    /// Whether a question took one of them.
+    pub(crate) resumed: std::sync::atomic::AtomicBool,
+    pub(crate) asked: AtomicU32,
+    pub(crate) graphs: AtomicU32,
+    pub(crate) called: AtomicU32,
+    /// Whether the loop had an answer for no task in particular when the task began.
+    offered: bool,
+    scope: Arc<Scope>,
+}
+
+impl Scratch {
+    pub(crate) fn new(scope: Arc<Scope>, resume: Vec<Json>) -> Self {
+        let offered = lock(&scope.answer).is_some();
+        Self {
+            resume: Mutex::new(resume),
+            resumed: false.into(),
+            asked: AtomicU32::new(0),
+            graphs: AtomicU32::new(0),
+            called: AtomicU32::new(0),
+            offered,
+            scope,
+        }
+    }
+
+    /// An answer that belongs to no task yet. It can be taken once.
+    pub(crate) fn take_answer(&self) -> Option<Json> {
+        if self.offered {
+            return self.scope.take_answer();
+        }
+        self.scope.outer.as_ref()?.take_answer()
+    }
+
+    /// The answers, when a question took one.
+    pub(crate) fn answers(&self) -> Option<Vec<Json>> {
+        self.resumed.load(Ordering::Relaxed).then(|| lock(&self.resume).clone())
+    }
+}
+
+/// A task in its loop.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskAt {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) scratch: Arc<Scratch>,
+    pub(crate) key: TaskKey,
+    pub(crate) id: TaskId,
+    /// The checkpoint its superstep starts from.
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) step: i64,
+    pub(crate) resuming: Option<bool>,
+    /// The state its superstep starts from.
+    pub(crate) slots: weftwork_engine::Slots,
+}
+
+impl TaskKey {
+    pub(crate) fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Node { node, .. } => node,
+            Self::Call { name, .. } => name,
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Self::Node { path, .. } => path.to_string(),
+            Self::Call { of, index, .. } => format!("call:{}:{}:{index}", of.name(), of.path()),
+        }
+    }
+
+    /// The id of the task in the superstep that starts from a checkpoint.
+    pub(crate) fn id(&self, ns: &str, checkpoint: CheckpointId, step: i64) -> TaskId {
+        let name = format!("{ns}|{}", self.name());
+        weftwork_engine::ids::task_id(checkpoint, step, &name, &self.path())
+    }
+}
+
+/// The way to the graph that a task runs.
+pub(crate) fn task_ns(ns: &str, name: &str, id: TaskId) -> String {
+    if ns.is_empty() { format!("{name}:{id}") } else { format!("{ns}|{name}:{id}") }
+}

@@ -1,0 +1,103 @@
+//! Taking up how a task ended.
+
+use super::api::{Fail, Going};
+use super::cycle::{Cycle, SlotState};
+use super::job::{End, What};
+use crate::error::{NODE_CANCELLED, RuntimeError};
+use std::sync::Arc;
+use weftwork_engine::pregel::Path;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
+
+impl Cycle {
+    pub(super) fn settle(&mut self, index: usize, end: End, ends: &mut Option<Fail>) {
+        let handles = self.has_handler(index);
+        let Some(slot) = self.tasks.get_mut(index) else { return };
+        slot.state = SlotState::Ended;
+        if end.answers.is_some() {
+            slot.record.resume = end.answers;
+        }
+        let mut failed = None;
+        match end.what {
+            What::Done(output) => {
+                let handler = matches!(slot.task.path, Path::Handler(_));
+                slot.record.output = Some(Arc::new(output));
+                slot.record.edges = !handler;
+                if let (Some(key), Some(output)) = (slot.cache.take(), &slot.record.output) {
+                    self.scope.shared.host.cache(key, Arc::clone(output));
+                }
+            }
+            What::Waiting(interrupts) => {
+                slot.record.interrupts = interrupts;
+                if slot.record.interrupts.is_empty() {
+                    slot.kept = true;
+                    slot.record.stopped = true;
+                    return;
+                }
+            }
+            What::Failed { fault, partial } => {
+                slot.record.edges = partial.is_some();
+                slot.record.output = partial.map(Arc::new);
+                slot.record.error = Some(fault);
+                slot.record.handled = handles;
+                if handles {
+                    failed = Some(slot.task.clone());
+                }
+            }
+            What::Ends(fail) => {
+                slot.kept = true;
+                slot.record.stopped = true;
+                *ends = ends.take().or(Some(fail));
+                return;
+            }
+        }
+        if let Some(slot) = self.tasks.get(index) {
+            self.scope.tell_end(slot, self.step, self.machine.slots(), false);
+        }
+        if let Some(task) = failed {
+            self.add_handler(&task);
+        }
+    }
+
+    fn has_handler(&self, index: usize) -> bool {
+        let slot = self.tasks.get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
+        let node = slot.and_then(|slot| self.scope.graph.node(slot.task.node));
+        node.is_some_and(|node| node.options.on_error.is_some())
+    }
+
+    /// Whether a task failed that no handler takes over from.
+    pub(super) fn failed(&self) -> bool {
+        self.fault().is_some()
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        let fresh = self.tasks.iter().filter(|slot| !slot.record.handled && !slot.cached);
+        fresh.filter(|slot| slot.state == SlotState::Ended).find_map(|s| s.record.error.as_ref())
+    }
+
+    /// How the superstep stopped short, if it did: by a failure, by what ends the loop, or by
+    /// questions, in this order.
+    pub(super) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
+        if let Some(fault) = self.fault().cloned() {
+            for slot in self.tasks.iter_mut().filter(|s| s.state == SlotState::Running) {
+                let text = format!("node `{}` was cut off: another task failed", slot.key.name());
+                slot.record.error =
+                    Some(Fault::new(NODE_CANCELLED, text).of_kind("CancelledError"));
+                slot.state = SlotState::Ended;
+            }
+            self.flush().await?;
+            return Err(RuntimeError::Node(fault).into());
+        }
+        if let Some(fail) = ends {
+            return Err(fail);
+        }
+        let waiting = self.tasks.iter().filter(|slot| slot.record.output.is_none());
+        let waiting = waiting.filter(|s| !s.record.interrupts.is_empty() || s.record.stopped);
+        let waiting: Vec<_> = waiting.collect();
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let all = waiting.iter().flat_map(|slot| slot.record.interrupts.iter().cloned());
+        Ok(Some(all.collect()))
+    }
+}

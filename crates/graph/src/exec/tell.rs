@@ -1,0 +1,231 @@
+//! Making events of what happened.
+
+use super::cycle::{Cycle, Slot};
+use super::event::{
+    Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
+};
+use super::saver::TaskRecord;
+use super::scope::{Scope, task_ns};
+use serde_json::Value as Json;
+use weftwork_engine::pregel::Path;
+use weftwork_engine::{ChannelIdx, NodeIdx, Plan, Slots, TaskOutput};
+use weftwork_types::interrupt::Interrupt;
+
+/// The parts of a way to a graph.
+pub(super) fn parts(ns: &str) -> Vec<String> {
+    if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
+}
+
+/// What a node may read and that has a value, as an object.
+pub(crate) fn read_json(plan: &Plan, slots: &Slots, node: NodeIdx) -> Json {
+    let read = plan.reads(node);
+    object(plan, slots, read)
+}
+
+fn object(plan: &Plan, slots: &Slots, channels: impl Iterator<Item = ChannelIdx>) -> Json {
+    let mut members = serde_json::Map::new();
+    for index in channels {
+        if let Some(json) = plan.value_json(slots, index) {
+            members.insert(plan.channel_name(index).to_owned(), json);
+        }
+    }
+    Json::Object(members)
+}
+
+/// The output of a graph as it stands.
+pub(super) fn output_json(plan: &Plan, slots: &Slots) -> Json {
+    if plan.is_single() {
+        return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
+    }
+    object(plan, slots, plan.output_keys())
+}
+
+/// The state of a graph as it stands.
+pub(super) fn state_json(plan: &Plan, slots: &Slots) -> Json {
+    if plan.is_single() {
+        return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
+    }
+    object(plan, slots, plan.state_keys())
+}
+
+/// Writes as they are shown.
+pub(super) fn written(
+    plan: &Plan,
+    output: &TaskOutput,
+    keep: impl Fn(ChannelIdx) -> bool,
+) -> Vec<(String, Written)> {
+    let kept = output.writes.iter().filter(|(index, _)| keep(*index));
+    kept.map(|(index, write)| {
+        let shown = match plan.write_json(*index, write) {
+            Ok((json, false)) => Written::Put(json),
+            Ok((json, true)) => Written::Overwrite(json),
+            Err(error) => Written::Put(Json::String(error.to_string())),
+        };
+        (plan.channel_name(*index).to_owned(), shown)
+    })
+    .collect()
+}
+
+/// The updates of a task as the stream groups them: one object, or one for each write when it
+/// wrote a channel more than once.
+pub(super) fn grouped(writes: Vec<(String, Written)>) -> Vec<Vec<(String, Written)>> {
+    let twice = writes.iter().enumerate().any(|(i, (name, _))| {
+        writes.iter().take(i).any(|(other, _)| other == name)
+    });
+    if writes.is_empty() {
+        Vec::new()
+    } else if twice {
+        writes.into_iter().map(|write| vec![write]).collect()
+    } else {
+        vec![writes]
+    }
+}
+
+impl Scope {
+    pub(super) fn tell_task(&self, step: i64, event: StreamEvent) {
+        let Some(sink) = &self.shared.sink else { return };
+        if sink.modes.any_of(Modes::TASKS) {
+            self.tell(event.clone());
+        }
+        if sink.modes.any_of(Modes::DEBUG) {
+            self.tell(StreamEvent::Debug { step, event: Box::new(event) });
+        }
+    }
+
+    pub(super) fn tell_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
+        if self.shared.wants(Modes::VALUES) {
+            let values = output_json(self.graph.plan(), slots);
+            self.tell(StreamEvent::Values { values, interrupts });
+        }
+    }
+
+    /// Tells what became of a task of a node.
+    pub(super) fn tell_end(&self, slot: &Slot, step: i64, slots: &Slots, cached: bool) {
+        if self.shared.sink.is_none() || slot.task.node == NodeIdx::START {
+            return;
+        }
+        let (plan, record) = (self.graph.plan(), &slot.record);
+        if record.output.is_none() && !record.interrupts.is_empty() {
+            self.tell_questions(record, slots);
+        } else if let Some(output) = &record.output
+            && self.shared.wants(Modes::UPDATES)
+        {
+            let writes = written(plan, output, |index| plan.is_output(index));
+            let returned = returned(plan, output);
+            let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
+            let node = slot.key.name().to_string();
+            self.tell(StreamEvent::Updates { node, updates, returned, cached });
+        }
+        if !cached && self.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            let result = record.output.as_ref().map(|output| {
+                written(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
+            });
+            let ended = TaskEnded {
+                id: slot.id(&self.place.ns),
+                name: slot.key.name().to_string(),
+                result: result.unwrap_or_default(),
+                error: record.error.clone(),
+                interrupts: if record.output.is_some() {
+                    Vec::new()
+                } else {
+                    record.interrupts.clone()
+                },
+            };
+            self.tell_task(step, StreamEvent::TaskEnded(ended));
+        }
+    }
+
+    fn tell_questions(&self, record: &TaskRecord, slots: &Slots) {
+        if self.shared.wants(Modes::UPDATES) {
+            self.tell(StreamEvent::Interrupts(record.interrupts.clone()));
+        }
+        self.tell_values(slots, Some(record.interrupts.clone()));
+    }
+}
+
+/// What the node of a flow returned.
+pub(super) fn returned(plan: &Plan, output: &TaskOutput) -> Option<Json> {
+    if !plan.is_single() {
+        return None;
+    }
+    let (index, write) = output.writes.iter().find(|(index, _)| *index == ChannelIdx(0))?;
+    plan.write_json(*index, write).ok().map(|(json, _)| json)
+}
+
+impl Cycle {
+    /// Tells that the tasks start that have not finished before.
+    pub(super) fn tell_start(&self) {
+        if !self.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            return;
+        }
+        let plan = self.scope.graph.plan();
+        for slot in self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START) {
+            let triggers = match slot.task.path {
+                Path::Pull => plan.triggers_of(slot.task.node),
+                _ => vec!["__pregel_push"],
+            };
+            let single = vec![weftwork_engine::plan::START_NAME];
+            let triggers = if plan.is_single() { single } else { triggers };
+            let started = TaskStarted {
+                id: slot.id(&self.scope.place.ns),
+                name: slot.key.name().to_string(),
+                input: self.input_json(slot),
+                triggers: triggers.into_iter().map(str::to_owned).collect(),
+                call: false,
+            };
+            self.scope.tell_task(self.step, StreamEvent::TaskStarted(started));
+        }
+    }
+
+    /// What a task gets, as JSON.
+    pub(super) fn input_json(&self, slot: &Slot) -> Json {
+        match &slot.task.arg {
+            Some(arg) => arg.json.clone(),
+            None => read_json(self.scope.graph.plan(), self.machine.slots(), slot.task.node),
+        }
+    }
+
+    /// Tells the checkpoint that the next superstep starts from.
+    pub(super) fn tell_checkpoint(&self) {
+        let keeps = self.scope.keep.saver.is_some();
+        if !keeps || !self.scope.shared.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
+            return;
+        }
+        let graph = &self.scope.graph;
+        let ns = &self.scope.place.ns;
+        let tasks = self.tasks.iter().map(|slot| {
+            let within = graph.node(slot.task.node).is_some_and(|n| n.options.graph.is_some());
+            let state = within.then(|| {
+                let ns = task_ns(ns, slot.key.name(), slot.id(ns));
+                SubState::Config(Config { ns, ..Config::default() })
+            });
+            TaskSnapshot {
+                id: slot.id(ns),
+                name: slot.key.name().to_string(),
+                path: slot.task.path,
+                error: None,
+                interrupts: Vec::new(),
+                result: None,
+                state,
+            }
+        });
+        let config = |id| Config::of(ns, Some(id), &self.meta);
+        let snapshot = Snapshot {
+            values: state_json(graph.plan(), self.machine.slots()),
+            next: self.tasks.iter().map(|slot| slot.key.name().to_string()).collect(),
+            config: Some(config(self.id)),
+            parent: self.prev.map(config),
+            metadata: Some((*self.meta).clone()),
+            tasks: tasks.collect(),
+            interrupts: Vec::new(),
+        };
+        let event = StreamEvent::Checkpoint(Box::new(snapshot));
+        if self.scope.shared.wants(Modes::CHECKPOINTS) {
+            self.scope.tell(event.clone());
+        }
+        if self.scope.shared.wants(Modes::DEBUG) {
+            let event = StreamEvent::Debug { step: self.step - 1, event: Box::new(event) };
+            self.scope.tell(event);
+        }
+    }
+}

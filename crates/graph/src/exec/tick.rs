@@ -1,0 +1,471 @@
+//! One superstep: plan, start, settle, close.
+
+use super::api::{Ended, Going, Limits, Unanswered};
+use super::cycle::{Cycle, Slot, SlotState};
+use super::event::{Modes, Source};
+use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed};
+use super::saver::TaskKey;
+use super::scope::{Called, Scratch, TaskAt, lock};
+use crate::error::RuntimeError;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde_json::Value as Json;
+use std::cell::OnceCell;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use weftwork_engine::pregel::{Path, Task};
+use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::BoxFuture;
+use weftwork_types::interrupt::Interrupt;
+
+/// After how many supersteps that never waited the run lets others run.
+const STEPS_BETWEEN_YIELDS: u32 = 64;
+
+type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
+
+impl Cycle {
+    pub(super) async fn supersteps(&mut self) -> Going<Ended> {
+        let mut taken = 0u32;
+        loop {
+            taken += 1;
+            if taken.is_multiple_of(STEPS_BETWEEN_YIELDS) || self.scope.is_nested() {
+                tokio::task::yield_now().await;
+            }
+            if let Some(ended) = self.plan()? {
+                return Ok(ended);
+            }
+            self.tell_start();
+            self.tell_cached();
+            self.use_cache();
+            if let Some(interrupts) = self.settle_all().await? {
+                return Ok(Ended::Interrupted(interrupts));
+            }
+            if let Some(ended) = self.close().await? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Makes the tasks of the superstep; says when there is nothing to run.
+    fn plan(&mut self) -> Going<Option<Ended>> {
+        let limits = self.scope.graph.semantics().limits;
+        let over = self.step > self.stop;
+        self.make_tasks();
+        self.tell_checkpoint();
+        if limits == Limits::Reference && over {
+            return Ok(Some(Ended::OutOfSteps));
+        }
+        if self.tasks.is_empty() {
+            return Ok(Some(Ended::Done));
+        }
+        if limits == Limits::Exact && self.step >= self.stop {
+            return Ok(Some(Ended::OutOfSteps));
+        }
+        if !self.replaying {
+            self.take_known();
+        }
+        let stops = !self.before.is_none() && self.machine.changed_since_passed();
+        if stops && self.tasks.iter().any(|slot| self.before.holds(slot.key.name())) {
+            return Ok(Some(Ended::Interrupted(Vec::new())));
+        }
+        if let Some(reason) = lock(&self.scope.shared.drain).clone() {
+            return Ok(Some(Ended::Drained(reason)));
+        }
+        Ok(None)
+    }
+
+    fn make_tasks(&mut self) {
+        self.machine.set_managed(self.step, self.stop);
+        let at = (self.id, self.step);
+        let plan = self.scope.graph.plan();
+        let slot = |task: Task| {
+            let key = TaskKey::Node { node: plan.shared_name(task.node), path: task.path };
+            Slot::new(task, key, at)
+        };
+        self.tasks = self.machine.due().into_iter().map(slot).collect();
+    }
+
+    /// Gives tasks what they left behind before this loop, and starts the error handlers of those
+    /// that failed then.
+    fn take_known(&mut self) {
+        if self.known.is_empty() {
+            return;
+        }
+        let mut handlers = Vec::new();
+        let unanswered = self.scope.graph.semantics().unanswered;
+        for (key, record) in &self.known {
+            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) else {
+                if let (TaskKey::Call { .. }, true) = (key, record.is_finished()) {
+                    let (key, record) = (key.clone(), record.clone());
+                    lock(&self.scope.calls).push(Called { key, record, fresh: false });
+                }
+                continue;
+            };
+            slot.record.resume.clone_from(&record.resume);
+            if record.output.is_some() {
+                slot.record.output.clone_from(&record.output);
+                slot.record.edges = record.edges;
+                slot.state = SlotState::Ended;
+                (slot.kept, slot.cached) = (true, true);
+            }
+            if record.handled && record.error.is_some() {
+                slot.record.error.clone_from(&record.error);
+                slot.record.handled = true;
+                slot.state = SlotState::Ended;
+                slot.kept = true;
+                handlers.push(slot.task.clone());
+            }
+            let waits = !record.is_finished() && !record.interrupts.is_empty();
+            let answered = lock(&self.scope.answer).is_some()
+                || record.interrupts.iter().any(|i| self.scope.shared.answer(i.id).is_some());
+            if waits && !answered && unanswered == Unanswered::Wait && self.scope.resuming().is_some() {
+                slot.record.interrupts.clone_from(&record.interrupts);
+                slot.state = SlotState::Ended;
+                slot.kept = true;
+            }
+        }
+        for task in handlers {
+            self.add_handler(&task);
+        }
+    }
+
+    /// Starts the error handler of a failed task.
+    pub(super) fn add_handler(&mut self, failed: &Task) {
+        let Some(name) = self.scope.graph.handler_name(failed.node) else { return };
+        let path = Path::Handler(match failed.path {
+            Path::Push(index) => Some(index),
+            _ => None,
+        });
+        let key = TaskKey::Node { node: Arc::clone(name), path };
+        let task = Task { node: failed.node, path, arg: failed.arg.clone() };
+        self.tasks.push(Slot::new(task, key, (self.id, self.step)));
+    }
+
+    fn tell_cached(&self) {
+        for slot in self.tasks.iter().filter(|slot| slot.cached) {
+            self.scope.tell_end(slot, self.step, self.machine.slots(), true);
+        }
+    }
+
+    /// Uses results of nodes that got the same input before.
+    fn use_cache(&mut self) {
+        for index in 0..self.tasks.len() {
+            let Some(slot) = self.tasks.get(index) else { continue };
+            let node = self.scope.graph.node(slot.task.node);
+            let cache = node.and_then(|node| node.options.cache);
+            let handler = matches!(slot.task.path, Path::Handler(_));
+            let Some(cache) = cache.filter(|_| slot.state == SlotState::Open && !handler) else {
+                continue;
+            };
+            let input = self.input_json(slot);
+            let host = &self.scope.shared.host;
+            let key = host.cache_key(self.scope.graph.name(), slot.key.name(), &input, cache);
+            let found = host.cached(&key);
+            let Some(slot) = self.tasks.get_mut(index) else { continue };
+            slot.cache = Some(key);
+            if let Some(output) = found {
+                slot.record.output = Some(output);
+                slot.record.edges = true;
+                slot.state = SlotState::Ended;
+                slot.cached = true;
+                slot.cache = None;
+                let slot = &*slot;
+                self.scope.tell_end(slot, self.step, self.machine.slots(), true);
+            }
+        }
+    }
+
+    /// Runs the tasks that have not finished, each polled once in order, and settles each as it
+    /// ends. Returns the open questions when there are any.
+    async fn settle_all(&mut self) -> Going<Option<Vec<Interrupt>>> {
+        let most = self.scope.graph.concurrency().unwrap_or(usize::MAX);
+        let mut running = Running::new();
+        let mut next = 0;
+        let mut ends = None;
+        loop {
+            while next < self.tasks.len() && running.len() < most {
+                let index = next;
+                next += 1;
+                if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
+                    match self.start(index).await {
+                        Started::Ended(end) => self.settle(index, end, &mut ends),
+                        Started::Running(future) => running.push(future),
+                    }
+                }
+            }
+            while let Some(Some((index, end))) = running.next().now_or_never() {
+                self.settle(index, end, &mut ends);
+            }
+            if self.failed() || (running.is_empty() && next >= self.tasks.len()) {
+                break;
+            }
+            if running.is_empty() || next < self.tasks.len() && running.len() < most {
+                continue;
+            }
+            self.flush().await?;
+            if let Some((index, end)) = running.next().await {
+                self.settle(index, end, &mut ends);
+            }
+        }
+        // Dropping what still runs cuts it off at its await point.
+        drop(running);
+        self.stopped(ends).await
+    }
+
+    /// Starts a task and polls it once.
+    async fn start(&mut self, index: usize) -> Started {
+        let Some(slot) = self.tasks.get_mut(index) else { return Started::nothing() };
+        slot.state = SlotState::Running;
+        let node_index = slot.task.node;
+        if node_index == NodeIdx::START {
+            return Started::Ended(self.start_input());
+        }
+        let Some(node) = self.scope.graph.node(node_index) else { return Started::nothing() };
+        let plain = node.options.is_plain() && slot.task.path != Path::Handler(None);
+        if !plain || matches!(slot.task.path, Path::Handler(_)) {
+            let Some(job) = self.job(index) else { return Started::nothing() };
+            let future = Box::pin(async move { (index, job.attempts().await) });
+            return Started::of(future).await;
+        }
+        let cell = OnceCell::new();
+        let called = self.call_plain(index, &cell);
+        let mut future = match called {
+            Ok(future) => future,
+            Err(panic) => return Started::Ended(self.finish_plain(index, Err(panic), &cell)),
+        };
+        let polled: Poll<Polled> = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+            Poll::Ready(match polled {
+                Ok(Poll::Ready(result)) => Poll::Ready(Ok(result)),
+                Ok(Poll::Pending) => Poll::Pending,
+                Err(panic) => Poll::Ready(Err(panic)),
+            })
+        })
+        .await;
+        match polled {
+            Poll::Ready(polled) => Started::Ended(self.finish_plain(index, polled, &cell)),
+            Poll::Pending => {
+                let Some(job) = self.job(index) else { return Started::nothing() };
+                let ctx = cell.into_inner();
+                Started::Running(Box::pin(async move {
+                    let polled = AssertUnwindSafe(future).catch_unwind().await;
+                    // What the context shares with the job is what the node's questions took.
+                    let end = match &ctx {
+                        Some(ctx) => match ctx.local() {
+                            Some(at) => Job { at: at.clone(), ..job }.finish(polled, Some(ctx)),
+                            None => job.finish(polled, None),
+                        },
+                        None => job.finish(polled, None),
+                    };
+                    (index, end)
+                }))
+            }
+        }
+    }
+
+    /// Calls a node that takes one call on this thread, without anything it does not ask for.
+    fn call_plain(
+        &self,
+        index: usize,
+        cell: &OnceCell<crate::context::Ctx>,
+    ) -> Result<NodeFuture, Box<dyn std::any::Any + Send>> {
+        let Some(slot) = self.tasks.get(index) else { return Err(Box::new("no such task")) };
+        let graph = &self.scope.graph;
+        let Some(node) = graph.node(slot.task.node) else { return Err(Box::new("no such node")) };
+        let input = crate::extract::TaskInput {
+            slots: self.machine.slots(),
+            plan: graph.plan(),
+            node: slot.task.node,
+            arg: slot.task.arg.as_ref(),
+            ctx: cell,
+            make: &|| self.make_ctx(index),
+        };
+        catch_unwind(AssertUnwindSafe(|| node.call(&input)))
+    }
+
+    #[expect(clippy::expect_used, reason = "a task that is called is one of the superstep's")]
+    fn make_ctx(&self, index: usize) -> crate::context::Ctx {
+        self.job(index).expect("the task is one of this superstep").ctx(1)
+    }
+
+    fn finish_plain(
+        &self,
+        index: usize,
+        polled: Polled,
+        cell: &OnceCell<crate::context::Ctx>,
+    ) -> End {
+        if let Some(ctx) = cell.get() {
+            let job = self.job(index).map(|job| match ctx.local() {
+                Some(at) => Job { at: at.clone(), ..job },
+                None => job,
+            });
+            if let Some(job) = job {
+                return job.finish(polled, Some(ctx));
+            }
+        }
+        match (polled, self.tasks.get(index)) {
+            (Ok(Ok(output)), Some(slot)) => {
+                let slots = self.machine.slots();
+                let what = routed(&self.scope.graph, slot.task.node, slots, output);
+                End { what, answers: None }
+            }
+            (polled, _) => match self.job(index) {
+                Some(job) => job.finish(polled, None),
+                None => End { what: What::Done(TaskOutput::default()), answers: None },
+            },
+        }
+    }
+
+    /// What the hidden first node does.
+    fn start_input(&self) -> End {
+        let what = match self.machine.start_output() {
+            Ok(output) => {
+                routed(&self.scope.graph, NodeIdx::START, self.machine.slots(), output)
+            }
+            Err(error) => What::Failed { fault: error.fault(), partial: None },
+        };
+        End { what, answers: None }
+    }
+
+    /// Everything a task needs to run by itself.
+    fn job(&self, index: usize) -> Option<Job> {
+        let slot = self.tasks.get(index)?;
+        let graph = &self.scope.graph;
+        let node = graph.node(slot.task.node)?;
+        let id = slot.id(&self.scope.place.ns);
+        let mut resume = slot.record.resume.clone().unwrap_or_default();
+        if let Some(answer) = self.given_answer(id, resume.len()) {
+            resume.push(answer);
+        }
+        let at = TaskAt {
+            scope: Arc::clone(&self.scope),
+            scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
+            key: slot.key.clone(),
+            id,
+            checkpoint: self.id,
+            step: self.step,
+            resuming: self.scope.resuming(),
+            slots: self.machine.slots().clone(),
+        };
+        let handler = matches!(slot.task.path, Path::Handler(_));
+        let (node, failure, follows) = match &node.options.on_error {
+            Some(on_error) if handler => {
+                let failed = self.tasks.iter().find(|other| {
+                    other.record.handled && other.task.node == slot.task.node
+                        && other.task.path == failed_path(slot.task.path)
+                });
+                let failure = failed.and_then(|slot| slot.record.error.clone());
+                (on_error.clone(), failure, Follows::Nothing)
+            }
+            _ => (node.clone(), None, Follows::Routes),
+        };
+        let arg = self.arg_of(slot);
+        Some(Job { at, index: slot.task.node, node, arg, failure, follows })
+    }
+
+    /// What was sent to a task; the node of a flow gets the input like that.
+    fn arg_of(&self, slot: &Slot) -> Option<weftwork_engine::task::Arg> {
+        if !self.scope.graph.plan().is_single() {
+            return slot.task.arg.clone();
+        }
+        let json = match self.machine.start_input()? {
+            weftwork_engine::pregel::StartInput::Json(json) => Json::clone(json),
+            weftwork_engine::pregel::StartInput::Writes(_) => Json::Null,
+        };
+        Some(weftwork_engine::task::Arg { typed: None, json })
+    }
+
+    /// The answer that was given by id to a task's next question.
+    fn given_answer(&self, id: weftwork_types::TaskId, answered: usize) -> Option<Json> {
+        self.scope.shared.answers.get()?;
+        let next = u32::try_from(answered).unwrap_or(u32::MAX);
+        let shared = &self.scope.shared;
+        let next = shared.answer(weftwork_engine::ids::interrupt_id(id, next));
+        next.or_else(|| shared.answer(weftwork_engine::ids::interrupt_id(id, 0))).cloned()
+    }
+
+    /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
+    async fn close(&mut self) -> Going<Option<Ended>> {
+        let plan = Arc::clone(self.scope.graph.plan());
+        let nothing = TaskOutput::default();
+        if plan.counted().next().is_some() {
+            self.recount_overwritten();
+        }
+        let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
+        let applied = self.machine.apply(&mut done);
+        drop(done);
+        self.written = match applied {
+            Ok(written) => written,
+            Err(error) => {
+                self.flush().await?;
+                return Err(RuntimeError::Engine(error).into());
+            }
+        };
+        self.written.retain(|index| self.machine.slots().get(index.0).is_some());
+        if self.written.iter().any(|index| plan.is_output(*index)) {
+            self.tell_output();
+        }
+        self.known.clear();
+        self.outside = super::saver::Outside::default();
+        *lock(&self.scope.answer) = None;
+        self.replaying = false;
+        self.checkpoint_step().await?;
+        lock(&self.scope.calls).clear();
+        let stops = !self.after.is_none() && self.machine.changed_since_passed();
+        if stops && self.tasks.iter().any(|slot| self.after.holds(slot.key.name())) {
+            self.make_tasks();
+            self.tell_checkpoint();
+            self.tasks.clear();
+            return Ok(Some(Ended::Interrupted(Vec::new())));
+        }
+        self.scope.set_resuming(None);
+        Ok(None)
+    }
+
+    fn tell_output(&mut self) {
+        if self.scope.is_nested() {
+            self.told = Some(self.machine.slots().clone());
+        }
+        if self.scope.shared.wants(Modes::VALUES) {
+            self.scope.tell_values(self.machine.slots(), None);
+        }
+    }
+
+    async fn checkpoint_step(&mut self) -> Going<()> {
+        if self.keeps() && !self.on_exit() {
+            let machine = self.machine.clone();
+            return self.checkpoint(Source::Loop, machine).await;
+        }
+        self.checkpoint_unkept(Source::Loop);
+        Ok(())
+    }
+}
+
+/// The path of the task whose failure a handler handles.
+fn failed_path(handler: Path) -> Path {
+    match handler {
+        Path::Handler(Some(index)) => Path::Push(index),
+        _ => Path::Pull,
+    }
+}
+
+/// A task after its first poll.
+enum Started {
+    Ended(End),
+    Running(BoxFuture<'static, (usize, End)>),
+}
+
+impl Started {
+    fn nothing() -> Self {
+        Self::Ended(End { what: What::Done(TaskOutput::default()), answers: None })
+    }
+
+    async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {
+        match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+            Poll::Ready((_, end)) => Self::Ended(end),
+            Poll::Pending => Self::Running(future),
+        }
+    }
+}
