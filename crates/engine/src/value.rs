@@ -118,8 +118,4 @@ impl Slots {
             *slot = value;
         }
     }
-
-    pub(crate) fn take(&mut self, index: usize) -> Option<Value> {
-        self.slot(index).and_then(Option::take)
-    }
 }

@@ -1,8 +1,8 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
+use crate::exec::{Keep, Semantics, Stops};
 use crate::extract::{BuildInfo, DepMap, TaskInput};
 use crate::node::{Handler, NodeResult};
-use crate::exec::{Keep, Semantics, Stops};
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::StateSpec;

@@ -147,11 +147,11 @@ impl Ctx {
     #[must_use]
     pub fn message_id(&self) -> MessageId {
         let index = self.0.messages.fetch_add(1, Ordering::Relaxed);
-        let bits = interrupt_id(self.task(), index).0 ^ u128::from(u64::MAX);
+        let bits = interrupt_id(self.task_id(), index).0 ^ u128::from(u64::MAX);
         MessageId::from_uuid(uuid::Uuid::from_u128(bits))
     }
 
-    fn task(&self) -> TaskId {
+    fn task_id(&self) -> TaskId {
         match &self.0.run {
             RunOf::Hosted(hosted) => hosted.task,
             RunOf::Local(local) => local.at.id,
@@ -187,8 +187,8 @@ impl Ctx {
             return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
         self.open(Interrupt {
-            id: interrupt_id(self.task(), index),
-            task: self.task(),
+            id: interrupt_id(self.task_id(), index),
+            task: self.task_id(),
             node: self.0.node.to_string(),
             ask,
             answer_schema,

@@ -286,7 +286,8 @@ impl Control {
         }
         let seen = self.triggers.iter().zip(&plan.triggers).filter(|(t, _)| t.version > 0);
         let seen = seen.filter(|(trigger, _)| trigger.seen > 0);
-        let mut seen: Vec<_> = seen.map(|(trigger, planned)| (trigger.seen, planned.target)).collect();
+        let mut seen: Vec<_> =
+            seen.map(|(trigger, planned)| (trigger.seen, planned.target)).collect();
         if self.start_seen > 0 {
             seen.push((self.start_seen, NodeIdx::START));
         }

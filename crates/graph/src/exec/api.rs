@@ -243,8 +243,14 @@ pub(crate) enum Fail {
     Drained(String),
 }
 
-impl<E: Into<RuntimeError>> From<E> for Fail {
-    fn from(error: E) -> Self {
+impl From<RuntimeError> for Fail {
+    fn from(error: RuntimeError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<weftwork_store::StoreError> for Fail {
+    fn from(error: weftwork_store::StoreError) -> Self {
         Self::Error(error.into())
     }
 }

@@ -142,7 +142,9 @@ impl Cycle {
         self.outside.output.writes.append(&mut output.writes);
         self.outside.output.goto.append(&mut output.goto);
         self.outside.resume = one;
-        if !nothing && !forks && !self.on_exit()
+        if !nothing
+            && !forks
+            && !self.on_exit()
             && let Some(saver) = &self.scope.keep.saver
         {
             saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
@@ -160,7 +162,8 @@ impl Cycle {
     /// Counted channels that tasks wrote whose results are not used.
     fn counted_in_known(&self) -> BTreeSet<ChannelIdx> {
         let plan = self.scope.graph.plan();
-        let outputs = self.known.iter().filter_map(|(_, TaskRecord { output, .. })| output.as_ref());
+        let outputs =
+            self.known.iter().filter_map(|(_, TaskRecord { output, .. })| output.as_ref());
         let mut found: BTreeSet<_> = outputs.flat_map(|output| counted(plan, output)).collect();
         found.extend(counted(plan, &self.outside.output));
         found

@@ -103,6 +103,7 @@ impl Cycle {
     ) -> Going<(Ended, Self)> {
         let mut cycle = Self::load(scope, options).await?;
         cycle.begin(start).await?;
+        cycle.set_stop(options.step_limit);
         let ended = cycle.supersteps().await;
         cycle.leave(&ended).await?;
         Ok((ended?, cycle))
@@ -198,7 +199,8 @@ impl Cycle {
     }
 
     /// The superstep at which managed values and the limit say that it is over.
-    pub(super) fn set_stop(&mut self, limit: u32) {
+    fn set_stop(&mut self, limit: Option<u32>) {
+        let limit = limit.unwrap_or(self.scope.graph.step_limit());
         if self.scope.graph.semantics().limits == Limits::Exact {
             // The hidden first superstep does not count.
             let hidden = i64::from(self.machine.start_input().is_some());
@@ -280,9 +282,10 @@ impl Cycle {
         if !self.keeps() {
             return Vec::new();
         }
-        let fresh = self.tasks.iter_mut().filter(|slot| {
-            slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank()
-        });
+        let fresh = self
+            .tasks
+            .iter_mut()
+            .filter(|slot| slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank());
         fresh
             .map(|slot| {
                 slot.kept = true;

@@ -116,7 +116,13 @@ impl Host {
         &self.0.clock
     }
 
-    pub(crate) fn cache_key(&self, graph: &str, node: &str, input: &Json, cache: Cache) -> CacheKey {
+    pub(crate) fn cache_key(
+        &self,
+        graph: &str,
+        node: &str,
+        input: &Json,
+        cache: Cache,
+    ) -> CacheKey {
         let input = weftwork_types::canonical::hash(input);
         CacheKey { graph: graph.to_owned(), node: node.to_owned(), input, time: cache.time }
     }
@@ -320,7 +326,9 @@ impl Run {
             Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
                 Either::Left((ended, _)) => ended,
                 Either::Right(_) => {
-                    return Err(RuntimeError::DeadlinePassed { limit_ms: crate::run::millis(limit) });
+                    return Err(RuntimeError::DeadlinePassed {
+                        limit_ms: crate::run::millis(limit),
+                    });
                 }
             },
         };

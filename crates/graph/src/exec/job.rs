@@ -155,9 +155,8 @@ impl Job {
         let began = clock.elapsed();
         loop {
             let now = clock.elapsed();
-            let left = |since: Duration, limit: Duration| {
-                since.saturating_add(limit).saturating_sub(now)
-            };
+            let left =
+                |since: Duration, limit: Duration| since.saturating_add(limit).saturating_sub(now);
             let run_left = run.map(|limit| (left(began, limit), "an end for", limit));
             let idle_left = idle.map(|l| (left(ctx.last_beat(), l), "a sign of life for", l));
             let first = run_left.into_iter().chain(idle_left).min_by_key(|(left, ..)| *left);
@@ -185,9 +184,7 @@ impl Job {
             }
             Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Fail::Parent(output)),
             Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Fail::Drained(reason)),
-            Err(panic) => {
-                What::Failed { fault: panicked(name, panic.as_ref()), partial: None }
-            }
+            Err(panic) => What::Failed { fault: panicked(name, panic.as_ref()), partial: None },
         };
         self.end(what)
     }

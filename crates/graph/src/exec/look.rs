@@ -35,11 +35,7 @@ impl At {
 
     /// A place of a thread.
     pub fn config(thread: impl Into<Arc<str>>, config: &Config) -> Self {
-        Self {
-            thread: thread.into(),
-            ns: config.ns.as_str().into(),
-            checkpoint: config.id,
-        }
+        Self { thread: thread.into(), ns: config.ns.as_str().into(), checkpoint: config.id }
     }
 
     /// Another graph of the thread.
@@ -168,11 +164,7 @@ impl Look<'_> {
                 Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
                 None => Ok(Snapshot {
                     values: serde_json::json!({}),
-                    config: Some(Config {
-                        ns: place.ns.to_string(),
-                        id,
-                        map: BTreeMap::new(),
-                    }),
+                    config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
                     ..Snapshot::default()
                 }),
             }

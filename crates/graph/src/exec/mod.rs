@@ -32,8 +32,6 @@ pub use event::{
 };
 pub use host::{Host, Run, RunStream};
 pub use look::{At, HistoryFilter, last_writes};
+pub use saver::{Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
 pub(crate) use tell::read_json;
-pub use saver::{
-    Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord,
-};
 pub use update::{AsNode, StateUpdate};

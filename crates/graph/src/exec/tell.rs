@@ -69,9 +69,10 @@ pub(super) fn written(
 /// The updates of a task as the stream groups them: one object, or one for each write when it
 /// wrote a channel more than once.
 pub(super) fn grouped(writes: Vec<(String, Written)>) -> Vec<Vec<(String, Written)>> {
-    let twice = writes.iter().enumerate().any(|(i, (name, _))| {
-        writes.iter().take(i).any(|(other, _)| other == name)
-    });
+    let twice = writes
+        .iter()
+        .enumerate()
+        .any(|(i, (name, _))| writes.iter().take(i).any(|(other, _)| other == name));
     if writes.is_empty() {
         Vec::new()
     } else if twice {

@@ -120,7 +120,11 @@ impl Cycle {
             let waits = !record.is_finished() && !record.interrupts.is_empty();
             let answered = lock(&self.scope.answer).is_some()
                 || record.interrupts.iter().any(|i| self.scope.shared.answer(i.id).is_some());
-            if waits && !answered && unanswered == Unanswered::Wait && self.scope.resuming().is_some() {
+            if waits
+                && !answered
+                && unanswered == Unanswered::Wait
+                && self.scope.resuming().is_some()
+            {
                 slot.record.interrupts.clone_from(&record.interrupts);
                 slot.state = SlotState::Ended;
                 slot.kept = true;
@@ -321,9 +325,7 @@ impl Cycle {
     /// What the hidden first node does.
     fn start_input(&self) -> End {
         let what = match self.machine.start_output() {
-            Ok(output) => {
-                routed(&self.scope.graph, NodeIdx::START, self.machine.slots(), output)
-            }
+            Ok(output) => routed(&self.scope.graph, NodeIdx::START, self.machine.slots(), output),
             Err(error) => What::Failed { fault: error.fault(), partial: None },
         };
         End { what, answers: None }
@@ -353,7 +355,8 @@ impl Cycle {
         let (node, failure, follows) = match &node.options.on_error {
             Some(on_error) if handler => {
                 let failed = self.tasks.iter().find(|other| {
-                    other.record.handled && other.task.node == slot.task.node
+                    other.record.handled
+                        && other.task.node == slot.task.node
                         && other.task.path == failed_path(slot.task.path)
                 });
                 let failure = failed.and_then(|slot| slot.record.error.clone());

@@ -13,8 +13,8 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_engine::ids::did_you_mean;
-use weftwork_engine::pregel::{Done, Machine, Path, StartInput, Task};
 use weftwork_engine::plan::START_NAME;
+use weftwork_engine::pregel::{Done, Machine, Path, StartInput, Task};
 use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
 use weftwork_types::CheckpointId;
 
@@ -142,7 +142,9 @@ impl Change<'_> {
         };
         match first {
             Some((false, AsNode::End)) => {
-                alone("clearing what is due is a change of its own; give it a superstep of its own")?;
+                alone(
+                    "clearing what is due is a change of its own; give it a superstep of its own",
+                )?;
                 self.clear(from).await
             }
             Some((_, AsNode::Input)) => {
@@ -150,7 +152,9 @@ impl Change<'_> {
                 self.input(from, updates).await
             }
             Some((_, AsNode::Copy)) => {
-                alone("copying a checkpoint is a change of its own; give it a superstep of its own")?;
+                alone(
+                    "copying a checkpoint is a change of its own; give it a superstep of its own",
+                )?;
                 self.copy(from).await
             }
             _ => self.write(from, updates).await,
@@ -170,7 +174,11 @@ impl Change<'_> {
                     let record = from.tasks.iter().find(|(known, _)| *known == key);
                     let output = record.and_then(|(_, record)| record.output.as_deref());
                     let edges = record.is_some_and(|(_, record)| record.edges);
-                    Done { task, output: output.unwrap_or(&nothing), edges: edges && output.is_some() }
+                    Done {
+                        task,
+                        output: output.unwrap_or(&nothing),
+                        edges: edges && output.is_some(),
+                    }
                 })
                 .collect();
             if !done.is_empty() {
@@ -231,7 +239,8 @@ impl Change<'_> {
         let records = self.records(&from, &tasks);
         let plan = self.graph.plan();
         for (_, output) in &tasks {
-            let overwritten = output.writes.iter().filter(|(_, w)| matches!(w, Write::Overwrite(_)));
+            let overwritten =
+                output.writes.iter().filter(|(_, w)| matches!(w, Write::Overwrite(_)));
             let overwritten: BTreeSet<_> = overwritten.map(|(index, _)| *index).collect();
             let all = counted(plan, output).into_iter();
             let superseded = self.first && from.superseded;
@@ -260,12 +269,7 @@ impl Change<'_> {
         records
     }
 
-    fn node(
-        &self,
-        from: &From,
-        as_node: &AsNode,
-        several: bool,
-    ) -> Result<NodeIdx, RuntimeError> {
+    fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
         let name = match as_node {
             AsNode::Infer if several => {
                 let reason = "several changes of one superstep must each name their node";

@@ -191,7 +191,8 @@ impl Going {
         for route in self.run.graph.routes(NodeIdx::START) {
             let slots = self.machine.preview("the input", input)?;
             let plan = self.machine.plan();
-            let chosen = step::choose(route, slots, plan, NodeIdx::START).map_err(RuntimeError::Node)?;
+            let chosen =
+                step::choose(route, slots, plan, NodeIdx::START).map_err(RuntimeError::Node)?;
             goto.extend(chosen);
         }
         Ok(goto)
