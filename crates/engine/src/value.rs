@@ -58,13 +58,21 @@ const CHUNK: usize = 16;
 
 /// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
 /// copies the part that holds the slot.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Slots {
-    chunks: Arc<Vec<Chunk>>,
+    /// The first chunk is all there is of most states.
+    first: Chunk,
+    rest: Arc<Vec<Chunk>>,
     len: usize,
 }
 
 type Chunk = Arc<[Option<Value>; CHUNK]>;
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
 
 impl Slots {
     /// A state from its slots.
@@ -72,16 +80,20 @@ impl Slots {
     pub fn new(slots: Vec<Option<Value>>) -> Self {
         let len = slots.len();
         let mut slots = slots.into_iter();
-        let chunks = (0..len.div_ceil(CHUNK))
-            .map(|_| Arc::new(std::array::from_fn(|_| slots.next().flatten())))
-            .collect();
-        Self { chunks: Arc::new(chunks), len }
+        let mut chunk = || Arc::new(std::array::from_fn(|_| slots.next().flatten()));
+        let first = chunk();
+        let rest = (1..len.div_ceil(CHUNK)).map(|_| chunk()).collect();
+        Self { first, rest: Arc::new(rest), len }
     }
 
     /// The value in a slot.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Value> {
-        self.chunks.get(index / CHUNK)?.get(index % CHUNK)?.as_ref()
+        let chunk = match index / CHUNK {
+            0 => &self.first,
+            n => self.rest.get(n - 1)?,
+        };
+        chunk.get(index % CHUNK)?.as_ref()
     }
 
     /// How many slots there are.
@@ -97,7 +109,10 @@ impl Slots {
     }
 
     fn slot(&mut self, index: usize) -> Option<&mut Option<Value>> {
-        let chunk = Arc::make_mut(&mut self.chunks).get_mut(index / CHUNK)?;
+        let chunk = match index / CHUNK {
+            0 => &mut self.first,
+            n => Arc::make_mut(&mut self.rest).get_mut(n - 1)?,
+        };
         Arc::make_mut(chunk).get_mut(index % CHUNK)
     }
 

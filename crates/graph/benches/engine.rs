@@ -1,130 +1,26 @@
 //! What a task costs: our runs against the same work written by hand, in the same process.
 //!
-//! `cargo bench -p weftwork-graph` prints CPU microseconds per task (user and system, all threads)
-//! as medians of interleaved rounds, and the ratio to the hand-written loop; the rows also go to
-//! `target/bench/engine.json`. The saver `memory` is a whole runtime over the memory store:
-//! accepted, claimed, committed, journaled runs with their event log.
+//! `make bench` prints CPU microseconds per task (user and system, all threads) as medians of
+//! interleaved rounds, and the ratio to the hand-written loop of `bench/inline.rs`; the rows also
+//! go to `target/bench/engine.json`. Results are checked, and so are the checkpoints that were
+//! kept. `docs/benchmarks.md` has a table.
 #![expect(clippy::expect_used, reason = "a benchmark says what it relies on")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
+mod cases;
+#[path = "../../../bench/inline.rs"]
+mod inline;
+
+use cases::{Case, TURNS};
+use inline::{Inline, Work};
 use serde_json::{Value, json};
-use std::hint::black_box;
-use std::sync::Arc;
-use weftwork_graph::{Arg, CompiledGraph, Graph, List, Next, Routes, Runtime, START, Send, State};
-use weftwork_store::memory::MemoryStore;
-use weftwork_types::caller::Caller;
-use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
-use weftwork_types::{Principal, ThreadId};
+use std::time::Instant;
 
+/// Rounds that count; one before them warms up.
 const ROUNDS: usize = 9;
-
-#[derive(State)]
-struct Bench {
-    #[channel(default)]
-    n: u64,
-    #[channel(append)]
-    items: List<u64>,
-    #[channel(append)]
-    messages: List<String>,
-}
-
-#[derive(Routes)]
-enum Turn {
-    Tool,
-    End,
-}
-
-fn chain() -> CompiledGraph {
-    let mut graph = Graph::<Bench>::new("chain").edge(START, "n0");
-    for i in 0..10 {
-        graph = graph
-            .node(format!("n{i}"), async |state: State<Bench>| BenchUpdate::new().n(state.n() + 1));
-        if i > 0 {
-            graph = graph.edge(format!("n{}", i - 1), format!("n{i}"));
-        }
-    }
-    graph.build().expect("sound")
-}
-
-fn fan() -> CompiledGraph {
-    Graph::<Bench>::new("fan")
-        .node("start", async |_: State<Bench>| BenchUpdate::new().n(1))
-        .node("work", async |Arg(i): Arg<u64>| BenchUpdate::new().items([i]))
-        .node("join", async |state: State<Bench>| BenchUpdate::new().n(state.items().len() as u64))
-        .edge(START, "start")
-        .route_to("start", ["work"], |_: State<Bench>| {
-            (0..100u64).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
-        })
-        .edge("work", "join")
-        .build()
-        .expect("sound")
-}
-
-fn react(turns: usize) -> CompiledGraph {
-    Graph::<Bench>::new("react")
-        .node("agent", async |state: State<Bench>| {
-            BenchUpdate::new().messages([format!("answer {}", state.messages().len())])
-        })
-        .node("tool", async |state: State<Bench>| {
-            BenchUpdate::new().messages([format!("result {}", state.messages().len())])
-        })
-        .edge(START, "agent")
-        .route(
-            "agent",
-            move |state: State<Bench>| {
-                if state.messages().len() > turns * 2 { Turn::End } else { Turn::Tool }
-            },
-        )
-        .edge("tool", "agent")
-        .build()
-        .expect("sound")
-}
-
-/// A case: its name, its graph, how many tasks a run has, and the same work by hand.
-struct Case {
-    name: &'static str,
-    graph: fn() -> CompiledGraph,
-    tasks: u32,
-    by_hand: fn(),
-}
-
-const CASES: &[Case] = &[
-    Case { name: "seq10", graph: chain, tasks: 10, by_hand: chain_by_hand },
-    Case { name: "fan100", graph: fan, tasks: 102, by_hand: fan_by_hand },
-    Case { name: "react50", graph: || react(50), tasks: 101, by_hand: react_by_hand },
-];
-
-type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + std::marker::Send>>;
-
-/// Awaits boxed futures in place, as the loop of a graph without any engine would.
-fn now<T>(future: Boxed<T>) -> T {
-    futures_util::FutureExt::now_or_never(black_box(future)).expect("it is ready at once")
-}
-
-fn chain_by_hand() {
-    let mut n = 0u64;
-    for _ in 0..10 {
-        let before = n;
-        n = black_box(now(Box::pin(async move { black_box(before) + 1 })));
-    }
-    black_box(n);
-}
-
-fn fan_by_hand() {
-    let parts: Vec<Vec<u64>> = (0..100u64).map(|i| now(Box::pin(async move { vec![i] }))).collect();
-    let all: Vec<u64> = parts.into_iter().flatten().collect();
-    black_box(all.len());
-}
-
-fn react_by_hand() {
-    let mut messages: Vec<String> = Vec::new();
-    for _ in 0..101 {
-        let len = messages.len();
-        messages.push(now(Box::pin(async move { format!("answer {}", black_box(len)) })));
-    }
-    black_box(messages);
-}
+/// Tasks per round and side.
+const TASKS: u32 = 60_000;
 
 /// CPU time of all threads of this process, in nanoseconds.
 fn cpu_ns() -> u64 {
@@ -135,46 +31,22 @@ fn cpu_ns() -> u64 {
         .sum()
 }
 
-fn request(thread: u64) -> RunRequest {
-    RunRequest {
-        principal: Principal::local(),
-        caller: Caller::local("bench").expect("valid id"),
-        graph: "bench:case".to_owned(),
-        thread: ThreadId::new(format!("t{thread}")).expect("valid id"),
-        input: RunInput::Start { input: json!({}) },
-        options: RunOptions::default(),
-    }
+/// CPU and wall time per task, in microseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    cpu: f64,
+    wall: f64,
 }
 
-async fn rounds(case: &Case) -> (f64, f64) {
-    let store = Arc::new(MemoryStore::new());
-    let builder = Runtime::builder(store).graph("bench:case", (case.graph)());
-    let runtime = builder.open().await.expect("opens");
-    let (mut ours, mut by_hand) = (Vec::new(), Vec::new());
-    let mut thread = 0;
-    for round in 0..=ROUNDS {
-        let runs = 200;
-        let before = cpu_ns();
-        for _ in 0..runs {
-            thread += 1;
-            let handle = runtime.execute(request(thread)).await.expect("accepted");
-            drop(handle.events);
-            let outcome = handle.outcome.await;
-            assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
-        }
-        let middle = cpu_ns();
-        let hands = runs * 500;
-        for _ in 0..hands {
-            (case.by_hand)();
-        }
-        let after = cpu_ns();
-        // The first round warms up.
-        if round > 0 {
-            ours.push((middle - before) as f64 / f64::from(runs * case.tasks) / 1e3);
-            by_hand.push((after - middle) as f64 / f64::from(hands * case.tasks) / 1e3);
-        }
+async fn cost(tasks: u32, mut run: impl AsyncFnMut()) -> Cost {
+    let runs = (TASKS / tasks).max(1);
+    let (cpu, wall) = (cpu_ns(), Instant::now());
+    for _ in 0..runs {
+        run().await;
     }
-    (median(ours), median(by_hand))
+    let all = f64::from(runs * tasks);
+    let wall = wall.elapsed().as_nanos() as f64 / all / 1e3;
+    Cost { cpu: (cpu_ns() - cpu) as f64 / all / 1e3, wall }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -182,19 +54,125 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn main() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
-    let mut rows: Vec<Value> = Vec::new();
-    println!("{:<10} {:>8} {:>12} {:>12} {:>8}", "case", "saver", "us/task", "by hand", "ratio");
-    for case in CASES {
-        let (ours, by_hand) = runtime.block_on(rounds(case));
-        let ratio = ours / by_hand;
-        println!("{:<10} {:>8} {ours:>12.2} {by_hand:>12.3} {ratio:>8.1}", case.name, "memory");
+fn medians(costs: &[Cost]) -> Cost {
+    Cost {
+        cpu: median(costs.iter().map(|c| c.cpu).collect()),
+        wall: median(costs.iter().map(|c| c.wall).collect()),
+    }
+}
+
+/// One case without a saver and with one, interleaved with the loop by hand.
+async fn measure(case: &Case, rows: &mut Vec<Value>) {
+    case.verify().await;
+    let by_hand = Inline::new(case.work);
+    let (mut none, mut memory, mut hand) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let cost_none = cost(case.tasks, async || case.run().await).await;
+        let cost_hand = cost(case.tasks, async || {
+            std::hint::black_box(by_hand.run(by_hand.input()).await);
+        })
+        .await;
+        let cost_memory = cost(case.tasks, async || case.run_kept().await).await;
+        if round > 0 {
+            none.push(cost_none);
+            hand.push(cost_hand);
+            memory.push(cost_memory);
+        }
+    }
+    let hand = medians(&hand);
+    for (saver, costs) in [("none", none), ("memory", memory)] {
+        let ours = medians(&costs);
+        let ratio = ours.cpu / hand.cpu;
+        println!(
+            "{:<10} {saver:>8} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1}",
+            case.name, ours.cpu, ours.wall, hand.cpu
+        );
         rows.push(json!({
-            "case": case.name, "saver": "memory", "engine": "weftwork",
-            "cpu_us_per_task": ours, "by_hand_us_per_task": by_hand, "bound_ratio": ratio,
+            "case": case.name, "saver": saver, "engine": "weftwork",
+            "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall,
+            "bound_us_per_task": hand.cpu, "bound_ratio": ratio,
         }));
+    }
+}
+
+/// The agent's loop must not cost more the longer it goes: the last of 500 turns against the
+/// first 50.
+async fn flat(rows: &mut Vec<Value>) {
+    let (short, long) = (Case::react(50), Case::react(500));
+    let mut ratios = Vec::new();
+    for round in 0..=ROUNDS {
+        let short_cost = cost(short.tasks, async || short.run().await).await;
+        let long_cost = cost(long.tasks, async || long.run().await).await;
+        if round > 0 {
+            // What turns 51 to 500 cost each, against one of the first 50.
+            let all = long_cost.cpu * f64::from(long.tasks);
+            let first = short_cost.cpu * f64::from(short.tasks);
+            let later = (all - first) / f64::from(long.tasks - short.tasks);
+            ratios.push(later / short_cost.cpu);
+        }
+    }
+    let ratio = median(ratios);
+    println!("react: turns 51 to 500 cost {ratio:.2} of turns 1 to 50");
+    rows.push(json!({"case": "react-flat", "saver": "none", "engine": "weftwork", "ratio": ratio}));
+}
+
+/// A step of a thread with a long list against one with an empty list.
+async fn long_list(rows: &mut Vec<Value>) {
+    let mut ratios = Vec::new();
+    for round in 0..=ROUNDS {
+        let (empty, full) = (cases::with_list(0).await, cases::with_list(100_000).await);
+        let empty = cost(10, async || empty.run().await).await;
+        let full = cost(10, async || full.run().await).await;
+        if round > 0 {
+            ratios.push(full.cpu / empty.cpu);
+        }
+    }
+    let ratio = median(ratios);
+    println!("list of 100,000: a step costs {ratio:.2} of one with an empty list");
+    rows.push(json!({"case": "list100k", "saver": "none", "engine": "weftwork", "ratio": ratio}));
+}
+
+/// Ten thousand tasks that wait for 100 ms each, against one such wait.
+async fn waits(rows: &mut Vec<Value>) {
+    let case = cases::Waits::new();
+    let wall = Instant::now();
+    case.run().await;
+    let ratio = wall.elapsed().as_secs_f64() / 0.1;
+    println!("10,000 tasks that wait 100 ms: {ratio:.1} times the wait");
+    rows.push(json!({"case": "wait10k", "saver": "none", "engine": "weftwork", "ratio": ratio}));
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    // Names of cases; none: all of them.
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|n| n == name);
+    let mut rows: Vec<Value> = Vec::new();
+    println!(
+        "{:<10} {:>8} {:>10} {:>10} {:>10} {:>7}",
+        "case", "saver", "cpu us", "wall us", "bound us", "ratio"
+    );
+    runtime.block_on(async {
+        for work in [Work::Seq10, Work::Fan100, Work::React50, Work::Wide100] {
+            let case = Case::new(work);
+            if wanted(case.name) {
+                measure(&case, &mut rows).await;
+            }
+        }
+        if !named.is_empty() {
+            return;
+        }
+        assert_eq!(TURNS, 50, "the case is named for it");
+        flat(&mut rows).await;
+        long_list(&mut rows).await;
+        waits(&mut rows).await;
+    });
+    if !named.is_empty() {
+        return;
     }
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     let dir = std::path::Path::new(&target).join("bench");

@@ -37,26 +37,30 @@ impl Path {
 
 impl Machine {
     /// Closes a superstep: applies what its tasks left behind, in task order, and decides what is
-    /// due next. Returns the channels that were written.
+    /// due next. Leaves the channels that were written in `written`.
     ///
     /// # Errors
     /// [`EngineError`] when a write cannot be applied or a target is not there.
-    pub fn apply(&mut self, done: &mut [Done<'_>]) -> Result<Vec<ChannelIdx>, EngineError> {
+    pub fn apply(
+        &mut self,
+        done: &mut [Done<'_>],
+        written: &mut Vec<ChannelIdx>,
+    ) -> Result<(), EngineError> {
         let plan = Arc::clone(&self.plan);
         if done.len() > 1 {
             done.sort_by_key(|d| d.task.path.order(&plan, d.task.node));
         }
         let next = self.control.version + 1;
         self.begin(&plan, done.iter().map(|d| d.task), next);
-        let written = plan.fold_all(&mut self.slots, done)?;
-        self.note_state(&written);
+        plan.fold_all(&mut self.slots, done, written)?;
+        self.note_state(written);
         let mut sends = Vec::new();
         for d in done.iter() {
             self.follow_edges(&plan, d, next);
             self.follow(&plan, d.task.node, &d.output.goto, &mut sends, next)?;
         }
-        self.end(&plan, &written, sends, next);
-        Ok(written)
+        self.end(&plan, written, sends, next);
+        Ok(())
     }
 
     /// Takes new input: what was due before is dropped. The hidden first node is due afterwards.
@@ -76,7 +80,7 @@ impl Machine {
     /// Takes input as a change from outside: what was due stays due.
     pub fn add_input(&mut self, input: StartInput) {
         let next = self.control.version + 1;
-        self.control.updated = known();
+        self.control.begin_updated();
         self.set_start(input, next);
         self.control.version = next;
         self.forget_updated();
@@ -103,7 +107,8 @@ impl Machine {
         let next = self.control.version + 1;
         let task = Task { node: NodeIdx::START, path: Path::Outside(0), arg: None };
         let done = [Done { task: &task, output, edges: false }];
-        let written = plan.fold_all(&mut self.slots, &done)?;
+        let mut written = Vec::new();
+        plan.fold_all(&mut self.slots, &done, &mut written)?;
         let mut sends = Vec::new();
         self.follow(&plan, NodeIdx::START, &output.goto, &mut sends, next)?;
         if let (false, Updated::Known { any, .. }) = (written.is_empty(), &mut self.control.updated)
@@ -119,7 +124,7 @@ impl Machine {
 
     /// The tasks have read their triggers.
     fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
-        self.control.updated = known();
+        self.control.begin_updated();
         let pulled = tasks.filter(|task| task.path == Path::Pull);
         let pulled = pulled.map(|task| if plan.single { NodeIdx::START } else { task.node });
         for node in pulled.clone() {
@@ -208,10 +213,6 @@ impl Machine {
     }
 }
 
-fn known() -> Updated {
-    Updated::Known { any: false, start: false, triggers: Vec::new() }
-}
-
 impl Plan {
     fn target(&self, name: &str, from: NodeIdx) -> Result<Option<NodeIdx>, EngineError> {
         let found = self.node_idx(name);
@@ -226,37 +227,42 @@ impl Plan {
     }
 
     /// Applies the writes of a superstep to its channels, each channel's together and in task
-    /// order. Returns the channels.
+    /// order. Leaves the channels in `written`.
     pub(super) fn fold_all(
         &self,
         slots: &mut Slots,
         done: &[Done<'_>],
-    ) -> Result<Vec<ChannelIdx>, EngineError> {
+        written: &mut Vec<ChannelIdx>,
+    ) -> Result<(), EngineError> {
+        written.clear();
         let name_of = |task: usize| {
             let node = done.get(task).map_or(NodeIdx::START, |d| d.task.node);
             self.node_name(node).to_owned()
         };
         if let [only] = done
-            && let [(index, write)] = only.output.writes.as_slice()
+            && only.output.writes.is_sorted_by(|a, b| a.0 < b.0)
         {
-            self.fold_writes(slots, index.0, std::slice::from_ref(write), &[0], &name_of)?;
-            return Ok(vec![*index]);
+            for (index, write) in &only.output.writes {
+                self.fold_writes(slots, index.0, std::slice::from_ref(write), &[0], &name_of)?;
+                written.push(*index);
+            }
+            return Ok(());
         }
         let mut all: Vec<(ChannelIdx, usize, &Write)> = Vec::new();
         for (task, d) in done.iter().enumerate() {
             all.extend(d.output.writes.iter().map(|(index, write)| (*index, task, write)));
         }
         all.sort_by_key(|(index, task, _)| (*index, *task));
-        let mut written = Vec::new();
+        let mut batch = Batch::default();
         for same in all.chunk_by(|a, b| a.0 == b.0) {
             let [(index, ..), ..] = same else { continue };
-            let batch = Batch {
-                writes: same.iter().map(|(_, _, write)| (*write).clone()).collect(),
-                by: same.iter().map(|(_, task, _)| *task).collect(),
-            };
+            batch.writes.clear();
+            batch.by.clear();
+            batch.writes.extend(same.iter().map(|(_, _, write)| (*write).clone()));
+            batch.by.extend(same.iter().map(|(_, task, _)| *task));
             self.fold_writes(slots, index.0, &batch.writes, &batch.by, &name_of)?;
             written.push(*index);
         }
-        Ok(written)
+        Ok(())
     }
 }

@@ -7,7 +7,11 @@
 use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
 use crate::task::Arg;
 use std::collections::{BTreeMap, BTreeSet};
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// Mostly one or two.
+pub(crate) type Few<T> = SmallVec<[T; 2]>;
 
 /// New input, as it came.
 #[derive(Debug, Clone)]
@@ -53,7 +57,7 @@ pub(crate) enum Updated {
         /// Whether the input was.
         start: bool,
         /// The triggers that became available.
-        triggers: Vec<TriggerIdx>,
+        triggers: Few<TriggerIdx>,
     },
 }
 
@@ -64,7 +68,7 @@ pub(crate) struct Control {
     /// The sources that arrived at joins.
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
     /// The triggers of nodes that hold something.
-    pub(crate) written: Vec<TriggerIdx>,
+    pub(crate) written: Few<TriggerIdx>,
     pub(crate) sends: Vec<Sent>,
     pub(crate) start: Option<StartInput>,
     pub(crate) start_version: u32,
@@ -119,8 +123,8 @@ impl Control {
 
     /// The nodes that are due. When it is known what the last step made available only that
     /// counts, by name; else all nodes, in the order in which they were added.
-    pub(crate) fn due(&self, plan: &Plan) -> Vec<NodeIdx> {
-        let mut candidates = Vec::new();
+    pub(crate) fn due(&self, plan: &Plan) -> Few<NodeIdx> {
+        let mut candidates = Few::new();
         match &self.updated {
             Updated::Known { any: true, start, triggers } => {
                 if *start {
@@ -139,13 +143,13 @@ impl Control {
     }
 
     /// The nodes that are due, in the order in which they were added.
-    pub(crate) fn due_in_order(&self, plan: &Plan) -> Vec<NodeIdx> {
-        let mut candidates = Vec::new();
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Few<NodeIdx> {
+        let mut candidates = Few::new();
         if self.start.is_some() {
             candidates.push(NodeIdx::START);
         }
         let joins = self.arrived.keys().copied();
-        let mut nodes: Vec<_> =
+        let mut nodes: Few<_> =
             self.targets(plan, self.written.iter().copied().chain(joins)).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -183,7 +187,7 @@ impl Control {
                 continue;
             }
             self.arrived.remove(index);
-            self.written.retain(|written| written != index);
+            self.written.retain(|written| *written != *index);
             if let Some(trigger) = self.triggers.get_mut(index.0) {
                 *trigger = Trigger { version: next, seen: trigger.seen, ..Trigger::default() };
             }
@@ -217,6 +221,20 @@ impl Control {
         self.version = next;
         if self.is_available(plan, join) {
             self.note(join);
+        }
+    }
+
+    /// Nothing is updated yet.
+    pub(crate) fn begin_updated(&mut self) {
+        match &mut self.updated {
+            Updated::Known { any, start, triggers } => {
+                (*any, *start) = (false, false);
+                triggers.clear();
+            }
+            Updated::Unknown => {
+                self.updated =
+                    Updated::Known { any: false, start: false, triggers: Few::new() };
+            }
         }
     }
 

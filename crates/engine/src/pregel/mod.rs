@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::plan::{ChannelIdx, NodeIdx, Plan};
 use crate::task::{Arg, TaskOutput};
 use crate::value::{Slots, Write};
-use control::{Control, Updated};
+use control::{Control, Few, Updated};
 use std::sync::Arc;
 
 /// A thread's state, and what is due next.
@@ -88,6 +88,17 @@ impl Machine {
     /// The tasks of the next superstep in the order in which they start: what was sent first.
     #[must_use]
     pub fn due(&self) -> Vec<Task> {
+        self.with_sends(self.control.due(&self.plan)).collect()
+    }
+
+    /// Whether nothing is due.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.due_iter().next().is_none()
+    }
+
+    /// The same, one after the other.
+    pub fn due_iter(&self) -> impl Iterator<Item = Task> {
         self.with_sends(self.control.due(&self.plan))
     }
 
@@ -95,21 +106,17 @@ impl Machine {
     /// checkpoint.
     #[must_use]
     pub fn due_in_order(&self) -> Vec<Task> {
-        self.with_sends(self.control.due_in_order(&self.plan))
+        self.with_sends(self.control.due_in_order(&self.plan)).collect()
     }
 
-    fn with_sends(&self, nodes: Vec<NodeIdx>) -> Vec<Task> {
-        let mut tasks = Vec::with_capacity(self.control.sends.len() + nodes.len());
-        for (sent, index) in self.control.sends.iter().zip(0u32..) {
-            if let Some(node) = sent.node {
-                let arg = Some(sent.arg.clone());
-                tasks.push(Task { node, path: Path::Push(index), arg });
-            }
-        }
+    fn with_sends(&self, nodes: Few<NodeIdx>) -> impl Iterator<Item = Task> {
+        let sends = self.control.sends.iter().zip(0u32..).filter_map(|(sent, index)| {
+            let arg = Some(sent.arg.clone());
+            Some(Task { node: sent.node?, path: Path::Push(index), arg })
+        });
         let single = self.plan.single;
-        let nodes = nodes.into_iter().map(|node| if single { NodeIdx(0) } else { node });
-        tasks.extend(nodes.map(|node| Task { node, path: Path::Pull, arg: None }));
-        tasks
+        let nodes = nodes.into_iter().map(move |node| if single { NodeIdx(0) } else { node });
+        sends.chain(nodes.map(|node| Task { node, path: Path::Pull, arg: None }))
     }
 
     /// The input that waits for the hidden first node.
@@ -191,7 +198,9 @@ impl Plan {
     ) -> Result<Slots, EngineError> {
         let mut slots = slots.clone();
         let task = Task { node: by, path: Path::Pull, arg: None };
-        let written = self.fold_all(&mut slots, &[Done { task: &task, output, edges: false }])?;
+        let mut written = Vec::new();
+        let done = [Done { task: &task, output, edges: false }];
+        self.fold_all(&mut slots, &done, &mut written)?;
         for index in &self.lapsing {
             if !written.contains(&ChannelIdx(*index)) {
                 slots.set(*index, None);

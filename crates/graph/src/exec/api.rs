@@ -1,6 +1,7 @@
 //! How a run in this process is asked for, and how it ends.
 
 use crate::error::RuntimeError;
+use crate::node::{IntoOutput, NodeResult};
 use crate::route::Next;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -22,6 +23,16 @@ pub enum Start {
     /// New input that is typed already.
     #[doc(hidden)]
     Typed(TaskOutput),
+}
+
+impl Start {
+    /// New input that is typed already: an update of the state.
+    ///
+    /// # Errors
+    /// The update's own.
+    pub fn typed(update: impl IntoOutput) -> NodeResult<Self> {
+        update.into_output().map(Self::Typed)
+    }
 }
 
 impl From<Json> for Start {

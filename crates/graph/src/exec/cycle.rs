@@ -67,6 +67,13 @@ pub(crate) struct Slot {
     pub(super) cache: Option<super::host::CacheKey>,
 }
 
+/// Whether the superstep is still open when records are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Still {
+    Open,
+    Closed,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotState {
     Open,
@@ -198,6 +205,12 @@ impl Cycle {
         }
     }
 
+    /// The graph and the state at the end.
+    pub(super) fn into_state(self) -> (crate::CompiledGraph, Slots) {
+        let slots = self.machine.slots().clone();
+        (self.scope.graph.clone(), slots)
+    }
+
     /// The superstep at which managed values and the limit say that it is over.
     fn set_stop(&mut self, limit: Option<u32>) {
         let limit = limit.unwrap_or(self.scope.graph.step_limit());
@@ -221,7 +234,7 @@ impl Cycle {
     pub(super) async fn checkpoint(&mut self, source: Source, machine: Machine) -> Going<()> {
         let keep = self.keeps() && !self.on_exit();
         let of = self.id;
-        let tasks = if keep { self.unkept() } else { Vec::new() };
+        let tasks = if keep { self.unkept(Still::Closed) } else { Vec::new() };
         self.advance(source, keep);
         if keep {
             self.keep(machine, of, tasks).await?;
@@ -237,7 +250,11 @@ impl Cycle {
     fn advance(&mut self, source: Source, keep: bool) {
         let parents = self.scope.around.clone();
         let delta = self.counts(keep);
-        self.meta = Arc::new(Metadata { source, step: self.step, parents, delta });
+        let meta = Metadata { source, step: self.step, parents, delta };
+        match Arc::get_mut(&mut self.meta) {
+            Some(own) => *own = meta,
+            None => self.meta = Arc::new(meta),
+        }
         self.id = self.scope.shared.next_id();
         self.step += 1;
     }
@@ -278,20 +295,26 @@ impl Cycle {
     }
 
     /// What became of tasks and is not kept yet.
-    pub(super) fn unkept(&mut self) -> Vec<(TaskKey, TaskRecord)> {
+    pub(super) fn unkept(&mut self, still: Still) -> Vec<(TaskKey, TaskRecord)> {
         if !self.keeps() {
             return Vec::new();
         }
-        let fresh = self
-            .tasks
-            .iter_mut()
-            .filter(|slot| slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank());
-        fresh
-            .map(|slot| {
-                slot.kept = true;
-                (slot.key.clone(), slot.record.clone())
-            })
-            .collect()
+        let fresh = |slot: &Slot| {
+            slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank()
+        };
+        let mut records = Vec::new();
+        if still == Still::Closed {
+            records.reserve_exact(self.tasks.len());
+        }
+        for slot in self.tasks.iter_mut().filter(|slot| fresh(slot)) {
+            slot.kept = true;
+            let record = match still {
+                Still::Closed => std::mem::take(&mut slot.record),
+                Still::Open => slot.record.clone(),
+            };
+            records.push((slot.key.clone(), record));
+        }
+        records
     }
 
     /// Keeps what became of tasks while their superstep is open.
@@ -299,7 +322,7 @@ impl Cycle {
         if self.on_exit() {
             return Ok(());
         }
-        let tasks = self.unkept();
+        let tasks = self.unkept(Still::Open);
         match &self.scope.keep.saver {
             Some(saver) if !tasks.is_empty() => {
                 Ok(saver.put_tasks(&self.scope.place, self.id, tasks).await?)
@@ -328,7 +351,7 @@ impl Cycle {
             let machine = self.machine.clone();
             self.keep(machine, CheckpointId(0), Vec::new()).await?;
         }
-        let tasks = self.unkept();
+        let tasks = self.unkept(Still::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
@@ -349,7 +372,8 @@ impl Cycle {
         if finished {
             let mut ahead = self.machine.clone();
             let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
-            let written = ahead.apply(&mut done).map_err(RuntimeError::Engine)?;
+            let mut written = Vec::new();
+            ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
             let plan = scope.graph.plan();
             if written.iter().any(|index| plan.is_output(*index)) {
                 scope.tell_values(ahead.slots(), None);

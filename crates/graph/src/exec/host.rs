@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use weftwork_engine::TaskOutput;
+use crate::state::{State, StateSpec};
+use weftwork_engine::{NodeIdx, Slots, TaskOutput};
 use weftwork_engine::pregel::StartInput;
 use weftwork_store::items::ItemStore;
 use weftwork_types::canonical::Hash;
@@ -38,6 +39,8 @@ struct Inner {
     items: Option<Arc<dyn ItemStore>>,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<BTreeMap<CacheKey, Cached>>>,
+    /// The last checkpoint id that was given.
+    ids: Arc<Mutex<u128>>,
 }
 
 /// Under which key a node's result is cached.
@@ -70,6 +73,7 @@ impl Host {
             items: None,
             clock: Arc::new(SystemClock::new()),
             cache: Arc::default(),
+            ids: Arc::default(),
         }))
     }
 
@@ -79,6 +83,7 @@ impl Host {
             items: self.0.items.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
+            ids: Arc::clone(&self.0.ids),
         };
         change(&mut inner);
         Self(Arc::new(inner))
@@ -114,6 +119,26 @@ impl Host {
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
+    }
+
+    /// An id for a checkpoint: greater than all that were given or seen. The first is of the
+    /// clock's time, the others count on from it.
+    pub(crate) fn next_id(&self) -> CheckpointId {
+        let mut last = lock(&self.0.ids);
+        if *last == 0 {
+            *last = self.0.clock.unique();
+        }
+        *last += 1;
+        CheckpointId(*last)
+    }
+
+    /// A checkpoint that is kept: ids that are given from now on are greater.
+    pub(crate) fn seen_id(&self, id: CheckpointId) {
+        let mut last = lock(&self.0.ids);
+        if *last == 0 {
+            *last = self.0.clock.unique();
+        }
+        *last = (*last).max(id.0);
     }
 
     pub(crate) fn cache_key(
@@ -302,19 +327,31 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future drops the run; what is kept stays.
     pub async fn outcome(self) -> Result<Outcome, RuntimeError> {
-        let sink = None;
-        self.drive(sink).await
+        Ok(self.finish().await?.outcome())
+    }
+
+    /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
+    ///
+    /// # Errors
+    /// As [`outcome`](Self::outcome).
+    ///
+    /// # Cancel safety
+    /// As [`outcome`](Self::outcome).
+    pub async fn finish(self) -> Result<Finished, RuntimeError> {
+        self.drive(None).await
     }
 
     /// Runs as the stream is read: nothing goes on while nobody reads.
     pub fn stream(self) -> RunStream {
         let sink = Sink::new(self.modes);
         let queue = Arc::clone(&sink.queue);
-        let run: BoxFuture<'static, _> = Box::pin(self.drive(Some(sink)));
+        let ended = self.drive(Some(sink));
+        let run: BoxFuture<'static, _> =
+            Box::pin(async move { ended.await.map(|finished| finished.outcome()) });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
-    async fn drive(self, sink: Option<Sink>) -> Result<Outcome, RuntimeError> {
+    async fn drive(self, sink: Option<Sink>) -> Result<Finished, RuntimeError> {
         let Self { host, graph, start, around, modes: _, options } = self;
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
@@ -333,17 +370,45 @@ impl Run {
             },
         };
         let (ended, cycle) = ended.map_err(RuntimeError::from)?;
-        Ok(match ended {
+        let limit = options.step_limit.unwrap_or(cycle.scope.graph.step_limit());
+        let (graph, slots) = cycle.into_state();
+        Ok(Finished { ended, limit, graph, slots })
+    }
+}
+
+/// A run that ended, with the state at its end.
+#[derive(Debug)]
+pub struct Finished {
+    ended: Ended,
+    limit: u32,
+    graph: CompiledGraph,
+    slots: Slots,
+}
+
+impl Finished {
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        matches!(self.ended, Ended::Done)
+    }
+
+    /// The state, when it is that of the graph.
+    #[must_use]
+    pub fn state<S: StateSpec>(&self) -> State<S> {
+        State::over(self.slots.clone(), self.graph.plan(), NodeIdx::START)
+    }
+
+    /// How the run ended, with its output as JSON.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self.ended {
             Ended::Done => {
-                let output = tell::output_json(cycle.scope.graph.plan(), cycle.machine.slots());
-                Outcome::Completed { output }
+                Outcome::Completed { output: tell::output_json(self.graph.plan(), &self.slots) }
             }
             Ended::Interrupted(interrupts) => Outcome::Interrupted { interrupts },
             Ended::Drained(reason) => Outcome::Drained { reason },
-            Ended::OutOfSteps => Outcome::LimitReached {
-                step_limit: options.step_limit.unwrap_or(cycle.scope.graph.step_limit()),
-            },
-        })
+            Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
+        }
     }
 }
 

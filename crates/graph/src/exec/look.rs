@@ -226,7 +226,7 @@ impl Look<'_> {
             .map(|(task, record, output)| Done { task, output, edges: record.edges })
             .collect();
         if !done.is_empty() {
-            machine.apply(&mut done)?;
+            machine.apply(&mut done, &mut Vec::new())?;
         }
         Ok(())
     }

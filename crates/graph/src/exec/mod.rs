@@ -30,7 +30,8 @@ pub use event::{
     Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
-pub use host::{Host, Run, RunStream};
+pub use host::{Finished, Host, Run, RunStream};
+pub use weftwork_engine::pregel::Path;
 pub use look::{At, HistoryFilter, last_writes};
 pub use saver::{Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
 pub(crate) use tell::read_json;

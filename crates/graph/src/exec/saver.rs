@@ -208,13 +208,44 @@ pub struct Put {
 #[derive(Debug, Default)]
 pub struct MemorySaver(Mutex<BTreeMap<Place, Graph>>);
 
-type Graph = BTreeMap<CheckpointId, Entry>;
+/// The checkpoints of one graph of one thread, by age.
+#[derive(Debug, Default)]
+struct Graph(Vec<Entry>);
+
+impl Graph {
+    fn find(&self, id: CheckpointId) -> Result<usize, usize> {
+        match self.0.last() {
+            Some(last) if last.checkpoint.id < id => Err(self.0.len()),
+            Some(last) if last.checkpoint.id == id => Ok(self.0.len() - 1),
+            _ => self.0.binary_search_by_key(&id, |entry| entry.checkpoint.id),
+        }
+    }
+
+    fn get(&self, id: CheckpointId) -> Option<&Entry> {
+        self.find(id).ok().and_then(|index| self.0.get(index))
+    }
+
+    fn get_mut(&mut self, id: CheckpointId) -> Option<&mut Entry> {
+        self.find(id).ok().and_then(|index| self.0.get_mut(index))
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match self.find(entry.checkpoint.id) {
+            Ok(index) => {
+                if let Some(known) = self.0.get_mut(index) {
+                    *known = entry;
+                }
+            }
+            Err(index) => self.0.insert(index, entry),
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
     checkpoint: Checkpoint,
     tasks: Vec<(TaskKey, TaskRecord)>,
-    outside: Outside,
+    outside: Option<Box<Outside>>,
 }
 
 impl MemorySaver {
@@ -227,7 +258,7 @@ impl MemorySaver {
     /// How many checkpoints there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().values().map(BTreeMap::len).sum()
+        self.lock().values().map(|graph| graph.0.len()).sum()
     }
 
     /// Whether there are none.
@@ -242,7 +273,7 @@ impl MemorySaver {
 
     fn add(&self, at: &Place, of: CheckpointId, tasks: Vec<(TaskKey, TaskRecord)>) {
         let mut places = self.lock();
-        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(&of)) {
+        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(of)) {
             entry.add(tasks);
         }
     }
@@ -266,7 +297,7 @@ impl Entry {
         Saved {
             checkpoint: self.checkpoint.clone(),
             tasks: self.tasks.clone(),
-            outside: self.outside.clone(),
+            outside: self.outside.as_deref().cloned().unwrap_or_default(),
         }
     }
 }
@@ -283,8 +314,8 @@ impl Saver for MemorySaver {
     ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
         let places = self.lock();
         let found = places.get(at).and_then(|graph| match id {
-            Some(id) => graph.get(&id),
-            None => graph.last_key_value().map(|(_, entry)| entry),
+            Some(id) => graph.get(id),
+            None => graph.0.last(),
         });
         ready(found.map(Entry::saved))
     }
@@ -296,26 +327,24 @@ impl Saver for MemorySaver {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
         let places = self.lock();
-        let all = places.get(at).into_iter().flat_map(|graph| graph.iter().rev());
-        let older = all.filter(|(id, _)| before.is_none_or(|before| **id < before));
-        ready(older.take(limit).map(|(_, entry)| entry.saved()).collect())
+        let all = places.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
+        let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
+        ready(older.take(limit).map(Entry::saved).collect())
     }
 
     fn put<'a>(&'a self, at: &'a Place, put: Put) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut places = self.lock();
-        if !places.contains_key(at) {
-            places.insert(at.clone(), BTreeMap::new());
-        }
-        if let Some(graph) = places.get_mut(at) {
-            if let Some(entry) = graph.get_mut(&put.of) {
-                entry.add(put.tasks);
+        let entry = Entry { checkpoint: put.checkpoint, tasks: Vec::new(), outside: None };
+        match places.get_mut(at) {
+            Some(graph) => {
+                if let Some(entry) = graph.get_mut(put.of) {
+                    entry.add(put.tasks);
+                }
+                graph.insert(entry);
             }
-            let entry = Entry {
-                checkpoint: put.checkpoint,
-                tasks: Vec::new(),
-                outside: Outside::default(),
-            };
-            graph.insert(entry.checkpoint.id, entry);
+            None => {
+                places.insert(at.clone(), Graph(vec![entry]));
+            }
         }
         ready(())
     }
@@ -337,8 +366,8 @@ impl Saver for MemorySaver {
         outside: Outside,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut places = self.lock();
-        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(&of)) {
-            entry.outside = outside;
+        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(of)) {
+            entry.outside = Some(Box::new(outside));
         }
         ready(())
     }
@@ -357,11 +386,11 @@ impl Saver for MemorySaver {
             .filter(|(place, _)| &*place.thread == from)
             .map(|(place, graph)| {
                 let place = Place { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
-                let entries = graph.iter().map(|(id, entry)| {
+                let entries = graph.0.iter().map(|entry| {
                     let Saved { checkpoint, tasks, outside } = entry.saved();
-                    (*id, Entry { checkpoint, tasks, outside })
+                    Entry { checkpoint, tasks, outside: Some(Box::new(outside)) }
                 });
-                (place, entries.collect())
+                (place, Graph(entries.collect()))
             })
             .collect();
         places.extend(copies);
@@ -371,9 +400,8 @@ impl Saver for MemorySaver {
     fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut places = self.lock();
         for (_, graph) in places.iter_mut().filter(|(place, _)| &*place.thread == thread) {
-            while graph.len() > keep {
-                graph.pop_first();
-            }
+            let older = graph.0.len().saturating_sub(keep);
+            graph.0.drain(..older);
         }
         ready(())
     }

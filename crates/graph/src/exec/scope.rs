@@ -27,8 +27,6 @@ pub(crate) struct Shared {
     pub(crate) drain: Mutex<Option<String>>,
     /// Answers by the ids of their questions.
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
-    /// The last checkpoint id that was given.
-    ids: Mutex<u128>,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -43,28 +41,18 @@ impl Shared {
             durability: options.durability,
             drain: Mutex::default(),
             answers: OnceLock::new(),
-            ids: Mutex::new(0),
             messages: Mutex::default(),
         }
     }
 
     /// An id for a checkpoint: greater than all that were given or seen.
     pub(crate) fn next_id(&self) -> CheckpointId {
-        let mut last = lock(&self.ids);
-        if *last == 0 {
-            *last = self.host.clock().unique();
-        }
-        *last += 1;
-        CheckpointId(*last)
+        self.host.next_id()
     }
 
     /// A checkpoint of the thread: ids that are given from now on are greater.
     pub(crate) fn seen_id(&self, id: CheckpointId) {
-        let mut last = lock(&self.ids);
-        if *last == 0 {
-            *last = self.host.clock().unique();
-        }
-        *last = (*last).max(id.0);
+        self.host.seen_id(id);
     }
 
     pub(crate) fn answer(&self, id: InterruptId) -> Option<&Json> {

@@ -1,6 +1,6 @@
 //! One superstep: plan, start, settle, close.
 
-use super::api::{Ended, Going, Limits, Unanswered};
+use super::api::{Ended, Fail, Going, Limits, Unanswered};
 use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed};
@@ -84,7 +84,8 @@ impl Cycle {
             let key = TaskKey::Node { node: plan.shared_name(task.node), path: task.path };
             Slot::new(task, key, at)
         };
-        self.tasks = self.machine.due().into_iter().map(slot).collect();
+        self.tasks.clear();
+        self.tasks.extend(self.machine.due_iter().map(slot));
     }
 
     /// Gives tasks what they left behind before this loop, and starts the error handlers of those
@@ -184,23 +185,47 @@ impl Cycle {
     /// Runs the tasks that have not finished, each polled once in order, and settles each as it
     /// ends. Returns the open questions when there are any.
     async fn settle_all(&mut self) -> Going<Option<Vec<Interrupt>>> {
-        let most = self.scope.graph.concurrency().unwrap_or(usize::MAX);
-        let mut running = Running::new();
-        let mut next = 0;
         let mut ends = None;
+        let mut next = 0;
+        // Most supersteps are over when each task was polled once.
+        while next < self.tasks.len() {
+            let index = next;
+            next += 1;
+            if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
+                match self.start(index).await {
+                    Started::Ended(end) => self.settle(index, end, &mut ends),
+                    Started::Running(future) => {
+                        let running = Running::from_iter([future]);
+                        self.wait_for(running, next, &mut ends).await?;
+                        break;
+                    }
+                }
+            }
+        }
+        self.stopped(ends).await
+    }
+
+    /// Goes on with tasks of which some wait.
+    async fn wait_for(
+        &mut self,
+        mut running: Running,
+        mut next: usize,
+        ends: &mut Option<Fail>,
+    ) -> Going<()> {
+        let most = self.scope.graph.concurrency().unwrap_or(usize::MAX);
         loop {
             while next < self.tasks.len() && running.len() < most {
                 let index = next;
                 next += 1;
                 if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
                     match self.start(index).await {
-                        Started::Ended(end) => self.settle(index, end, &mut ends),
+                        Started::Ended(end) => self.settle(index, end, ends),
                         Started::Running(future) => running.push(future),
                     }
                 }
             }
             while let Some(Some((index, end))) = running.next().now_or_never() {
-                self.settle(index, end, &mut ends);
+                self.settle(index, end, ends);
             }
             if self.failed() || (running.is_empty() && next >= self.tasks.len()) {
                 break;
@@ -210,12 +235,12 @@ impl Cycle {
             }
             self.flush().await?;
             if let Some((index, end)) = running.next().await {
-                self.settle(index, end, &mut ends);
+                self.settle(index, end, ends);
             }
         }
         // Dropping what still runs cuts it off at its await point.
         drop(running);
-        self.stopped(ends).await
+        Ok(())
     }
 
     /// Starts a task and polls it once.
@@ -396,16 +421,19 @@ impl Cycle {
         if plan.counted().next().is_some() {
             self.recount_overwritten();
         }
-        let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
-        let applied = self.machine.apply(&mut done);
-        drop(done);
-        self.written = match applied {
-            Ok(written) => written,
-            Err(error) => {
-                self.flush().await?;
-                return Err(RuntimeError::Engine(error).into());
+        let mut written = std::mem::take(&mut self.written);
+        let applied = match self.tasks.as_slice() {
+            [only] => self.machine.apply(&mut [only.done(&nothing)], &mut written),
+            tasks => {
+                let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
+                self.machine.apply(&mut done, &mut written)
             }
         };
+        if let Err(error) = applied {
+            self.flush().await?;
+            return Err(RuntimeError::Engine(error).into());
+        }
+        self.written = written;
         self.written.retain(|index| self.machine.slots().get(index.0).is_some());
         if self.written.iter().any(|index| plan.is_output(*index)) {
             self.tell_output();

@@ -182,7 +182,7 @@ impl Change<'_> {
                 })
                 .collect();
             if !done.is_empty() {
-                written = from.machine.apply(&mut done)?;
+                from.machine.apply(&mut done, &mut written)?;
             }
         }
         self.put(from, Source::Update, &written, Vec::new()).await
@@ -248,7 +248,8 @@ impl Change<'_> {
         }
         let mut done: Vec<_> =
             tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
-        let written = from.machine.apply(&mut done)?;
+        let mut written = Vec::new();
+        from.machine.apply(&mut done, &mut written)?;
         let records = if self.first && from.superseded { Vec::new() } else { records };
         self.put(from, Source::Update, &written, records).await
     }
@@ -313,8 +314,8 @@ impl Change<'_> {
 
     async fn next_id(&self, after: Option<CheckpointId>) -> Result<CheckpointId, RuntimeError> {
         let newest = self.saver.load(self.place, None).await?.map(|saved| saved.checkpoint.id);
-        let after = after.into_iter().chain(newest).map(|id| id.0.saturating_add(1)).max();
-        Ok(CheckpointId(self.host.clock().unique().max(after.unwrap_or_default())))
+        after.into_iter().chain(newest).for_each(|id| self.host.seen_id(id));
+        Ok(self.host.next_id())
     }
 
     async fn put(

@@ -1,0 +1,268 @@
+//! The work as graphs.
+
+mod wide;
+
+use crate::inline::{self, DONE, Work};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weftwork_graph::{
+    Arg, At, CompiledGraph, Ctx, Graph, Host, List, MemorySaver, Next, Outcome, Routes, START,
+    Send, Start, State,
+};
+
+/// Calls of the tool before the agent answers.
+pub(crate) const TURNS: usize = 50;
+const BRANCHES: u64 = 100;
+/// Runs after which a new saver takes the checkpoints, so that the memory they take stays small.
+const RUNS_PER_SAVER: u64 = 64;
+
+/// A message of the scripted conversation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Said {
+    role: String,
+    content: String,
+}
+
+#[derive(State)]
+struct Bench {
+    #[channel(default)]
+    n: u64,
+    #[channel(append)]
+    items: List<u64>,
+    #[channel(append)]
+    messages: List<Said>,
+}
+
+#[derive(Routes)]
+enum Turn {
+    Tool,
+    End,
+}
+
+fn chain() -> CompiledGraph {
+    let mut graph = Graph::<Bench>::new("chain").edge(START, "n0");
+    for i in 0..10 {
+        graph = graph
+            .node(format!("n{i}"), async |state: State<Bench>| BenchUpdate::new().n(state.n() + 1));
+        if i > 0 {
+            graph = graph.edge(format!("n{}", i - 1), format!("n{i}"));
+        }
+    }
+    graph.build().expect("sound")
+}
+
+fn fan() -> CompiledGraph {
+    Graph::<Bench>::new("fan")
+        .node("start", async |_: State<Bench>| BenchUpdate::new().n(1))
+        .node("work", async |Arg(i): Arg<u64>| BenchUpdate::new().items([i]))
+        .node("join", async |state: State<Bench>| BenchUpdate::new().n(state.items().len() as u64))
+        .edge(START, "start")
+        .route_to("start", ["work"], |_: State<Bench>| {
+            (0..BRANCHES).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
+        })
+        .edge("work", "join")
+        .build()
+        .expect("sound")
+}
+
+/// Who speaks after `len` messages, and what it says, in a conversation of so many turns.
+fn said(len: usize, turns: usize) -> Said {
+    if turns == TURNS {
+        let (role, content) = inline::message(len);
+        return Said { role: role.to_owned(), content };
+    }
+    let (role, content) = if len >= 2 * turns {
+        ("assistant", DONE.to_owned())
+    } else if len.is_multiple_of(2) {
+        ("assistant", format!("call {len}"))
+    } else {
+        ("tool", format!("result {len}"))
+    };
+    Said { role: role.to_owned(), content }
+}
+
+fn react(turns: usize) -> CompiledGraph {
+    let speak = move |state: State<Bench>| async move {
+        BenchUpdate::new().messages([said(state.messages().len(), turns)])
+    };
+    Graph::<Bench>::new("react")
+        .node("agent", speak)
+        .node("tool", speak)
+        .edge(START, "agent")
+        .route("agent", |state: State<Bench>| {
+            let done = state.messages().last().is_some_and(|said| said.content == DONE);
+            if done { Turn::End } else { Turn::Tool }
+        })
+        .edge("tool", "agent")
+        .build()
+        .expect("sound")
+}
+
+/// One kind of work as a graph.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) work: Work,
+    pub(crate) tasks: u32,
+    graph: CompiledGraph,
+    start: Box<dyn Fn() -> Start>,
+    check: fn(&serde_json::Value) -> bool,
+    host: Host,
+    kept: std::sync::Mutex<(Host, Arc<MemorySaver>)>,
+    threads: AtomicU64,
+}
+
+fn kept() -> (Host, Arc<MemorySaver>) {
+    let saver = MemorySaver::new();
+    (Host::new().with_saver(Arc::clone(&saver) as _), saver)
+}
+
+impl Case {
+    pub(crate) fn new(work: Work) -> Self {
+        let fresh = || Start::typed(BenchUpdate::new()).expect("an update");
+        let (name, graph, check): (_, _, fn(&serde_json::Value) -> bool) = match work {
+            Work::Seq10 => ("seq10", chain(), |out| out["n"] == 10),
+            Work::Fan100 => ("fan100", fan(), |out| out["n"] == 100),
+            Work::React50 => {
+                ("react50", react(TURNS), |out| out["messages"].as_array().expect("a list").len() == 101)
+            }
+            Work::Wide100 => ("wide100", wide::chain(), |out| out["n"] == 10),
+        };
+        let start: Box<dyn Fn() -> Start> = match work {
+            Work::Wide100 => wide::start(),
+            _ => Box::new(fresh),
+        };
+        Self::over(name, work, work.tasks(), graph, start, check)
+    }
+
+    /// The agent's loop with so many turns.
+    pub(crate) fn react(turns: usize) -> Self {
+        let tasks = u32::try_from(turns * 2 + 1).expect("a few");
+        let fresh = || Start::typed(BenchUpdate::new()).expect("an update");
+        Self::over("react", Work::React50, tasks, react(turns), Box::new(fresh), |_| true)
+    }
+
+    fn over(
+        name: &'static str,
+        work: Work,
+        tasks: u32,
+        graph: CompiledGraph,
+        start: Box<dyn Fn() -> Start>,
+        check: fn(&serde_json::Value) -> bool,
+    ) -> Self {
+        let (host, kept) = (Host::new(), std::sync::Mutex::new(kept()));
+        Self { name, work, tasks, graph, start, check, host, kept, threads: AtomicU64::new(0) }
+    }
+
+    /// One run, without a saver.
+    pub(crate) async fn run(&self) {
+        let run = self.graph.run(&self.host, (self.start)());
+        let ended = run.finish().await.expect("it runs");
+        assert!(ended.is_completed(), "it ran to its end");
+    }
+
+    /// One run on a thread of its own whose checkpoints are kept in memory.
+    pub(crate) async fn run_kept(&self) {
+        let thread = self.threads.fetch_add(1, Ordering::Relaxed);
+        let host = {
+            let mut current = self.kept.lock().expect("one thread");
+            if thread.is_multiple_of(RUNS_PER_SAVER) {
+                *current = kept();
+            }
+            current.0.clone()
+        };
+        let thread: Arc<str> = format!("t{thread}").into();
+        let run = self.graph.run(&host, (self.start)()).thread(thread);
+        let ended = run.finish().await.expect("it runs");
+        assert!(ended.is_completed(), "it ran to its end");
+    }
+
+    /// The result is right, and every superstep left a checkpoint that can be read back.
+    pub(crate) async fn verify(&self) {
+        let outcome = self.graph.run(&self.host, (self.start)()).outcome().await.expect("it runs");
+        let output = match outcome {
+            Outcome::Completed { output } => output,
+            other => panic!("{}: {other:?}", self.name),
+        };
+        assert!((self.check)(&output), "{}: {output}", self.name);
+        let (host, saver) = kept();
+        let run = self.graph.run(&host, (self.start)()).thread("check");
+        run.outcome().await.expect("it runs");
+        let history = self.graph.history(&host, &At::thread("check")).await.expect("it is kept");
+        assert_eq!(history.len(), saver.len());
+        let supersteps = if self.work == Work::Fan100 { 3 } else { self.tasks as usize };
+        // The input and the hidden first superstep leave one each.
+        assert_eq!(history.len(), supersteps + 2, "{}", self.name);
+        assert_eq!(history[0].values, output, "{}", self.name);
+    }
+}
+
+/// A chain of ten on a thread whose list has so many items; each node appends one.
+pub(crate) struct Listed {
+    graph: CompiledGraph,
+    host: Host,
+}
+
+#[derive(State)]
+struct Listing {
+    #[channel(append)]
+    items: List<u64>,
+}
+
+/// The thread has its list from the start; each run goes on from it and adds its checkpoints.
+pub(crate) async fn with_list(items: u64) -> Listed {
+    let mut graph = Graph::<Listing>::new("listing").edge(START, "n0");
+    for i in 0..10 {
+        graph = graph.node(format!("n{i}"), async |state: State<Listing>| {
+            ListingUpdate::new().items([state.items().len() as u64])
+        });
+        if i > 0 {
+            graph = graph.edge(format!("n{}", i - 1), format!("n{i}"));
+        }
+    }
+    let listed = Listed { graph: graph.build().expect("sound"), host: kept().0 };
+    listed.turn((0..items).collect()).await;
+    listed
+}
+
+impl Listed {
+    pub(crate) async fn run(&self) {
+        self.turn(Vec::new()).await;
+    }
+
+    async fn turn(&self, items: Vec<u64>) {
+        let start = Start::typed(ListingUpdate::new().items(items)).expect("an update");
+        let ended = self.graph.run(&self.host, start).thread("list").finish().await;
+        assert!(ended.expect("it runs").is_completed(), "it ran to its end");
+    }
+}
+
+/// Ten thousand tasks of one superstep that wait for 100 ms each, a thousand at a time.
+pub(crate) struct Waits {
+    graph: CompiledGraph,
+    host: Host,
+}
+
+impl Waits {
+    pub(crate) fn new() -> Self {
+        let graph = Graph::<Bench>::new("waits")
+            .node("start", async |_: State<Bench>| BenchUpdate::new().n(1))
+            .node("work", async |Arg(i): Arg<u64>, ctx: Ctx| {
+                ctx.clock().sleep(std::time::Duration::from_millis(100)).await;
+                BenchUpdate::new().items([i])
+            })
+            .edge(START, "start")
+            .route_to("start", ["work"], |_: State<Bench>| {
+                (0..10_000u64).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
+            })
+            .build()
+            .expect("sound");
+        Self { graph, host: Host::new() }
+    }
+
+    pub(crate) async fn run(&self) {
+        let start = Start::typed(BenchUpdate::new()).expect("an update");
+        let ended = self.graph.run(&self.host, start).finish().await.expect("it runs");
+        assert!(ended.is_completed(), "it ran to its end");
+    }
+}
