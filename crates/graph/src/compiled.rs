@@ -91,6 +91,11 @@ pub(crate) enum Thread {
 }
 
 impl NodeOptions {
+    /// The graph that the node runs and that keeps checkpoints.
+    pub(crate) fn kept_graph(&self) -> Option<&(CompiledGraph, Keep)> {
+        self.graph.as_ref().filter(|(_, keep)| *keep != Keep::Never)
+    }
+
     /// Whether one call on the run's own thread is all there is to an attempt.
     pub(crate) fn is_plain(&self) -> bool {
         let limits = self.timeout.run.is_some() || self.timeout.idle.is_some();

@@ -49,7 +49,8 @@ pub use route::{IntoRoute, Next, RouteHandler, Routes};
 pub use runtime::{JournalMode, Runtime, RuntimeBuilder};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
-pub use weftwork_engine::{List, channel};
+pub use weftwork_engine::pregel::Path as TaskPath;
+pub use weftwork_engine::{List, Value, Write, channel};
 pub use weftwork_macros::{Routes, State};
 
 /// What the derive macros expand to. Not part of the promise of this crate.

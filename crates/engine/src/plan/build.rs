@@ -4,7 +4,7 @@ use super::{
     ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, START, TriggerIdx, TriggerKind,
     TriggerPlan, Unknown, fingerprint,
 };
-use crate::channel::Channel;
+use crate::channel::{Channel, Persist};
 use crate::error::PlanProblem;
 use crate::ids::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,11 +115,15 @@ impl PlanBuilder {
         let fingerprint = fingerprint(&draft.nodes, &self.channels);
         let lapsing = self.channels.iter().enumerate().filter(|(_, c)| c.channel.lapses());
         let state = self.channels.iter().enumerate().filter(|(_, c)| c.channel.managed().is_none());
+        let untracked = self.channels.iter().enumerate().filter(|(_, c)| {
+            c.channel.managed().is_none() && c.channel.persist() == Persist::Never
+        });
         let deferred = draft.triggers.iter().enumerate().filter(|(_, t)| t.kind.is_deferred());
         Ok(Plan {
             lapsing: lapsing.map(|(i, _)| i).collect(),
             deferred: deferred.map(|(i, _)| TriggerIdx(i)).collect(),
             rank: ranks(&draft.nodes),
+            untracked: untracked.map(|(i, _)| i).collect(),
             state_keys: state.map(|(i, _)| i).collect(),
             input,
             output,

@@ -39,6 +39,8 @@ pub struct Plan {
     pub(crate) deferred: Vec<TriggerIdx>,
     /// The place of each node among the nodes by name.
     pub(crate) rank: Vec<usize>,
+    /// The channels whose values are not stored.
+    pub(crate) untracked: Vec<usize>,
     /// The channels that hold a state: all but the managed ones.
     pub(crate) state_keys: Vec<usize>,
     /// The channels that input may write; none: all.
@@ -140,6 +142,7 @@ impl Default for Plan {
             lapsing: Vec::new(),
             deferred: Vec::new(),
             rank: Vec::new(),
+            untracked: Vec::new(),
             state_keys: Vec::new(),
             input: None,
             output: None,
@@ -207,6 +210,24 @@ impl Plan {
     #[must_use]
     pub fn is_output(&self, channel: ChannelIdx) -> bool {
         self.output.as_ref().unwrap_or(&self.state_keys).contains(&channel.0)
+    }
+
+    /// Whether a channel holds state: single graphs have one value only.
+    #[must_use]
+    pub fn is_state(&self, channel: ChannelIdx) -> bool {
+        if self.single { channel.0 == 0 } else { self.state_keys.contains(&channel.0) }
+    }
+
+    /// Whether a channel's values are not stored.
+    #[must_use]
+    pub fn is_untracked(&self, channel: ChannelIdx) -> bool {
+        self.untracked.contains(&channel.0)
+    }
+
+    /// Whether there are channels whose values are not stored.
+    #[must_use]
+    pub fn has_untracked(&self) -> bool {
+        !self.untracked.is_empty()
     }
 
     /// Whether input may write a channel.

@@ -6,8 +6,8 @@
 
 use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
 use crate::task::Arg;
-use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Mostly one or two.
@@ -232,8 +232,7 @@ impl Control {
                 triggers.clear();
             }
             Updated::Unknown => {
-                self.updated =
-                    Updated::Known { any: false, start: false, triggers: Few::new() };
+                self.updated = Updated::Known { any: false, start: false, triggers: Few::new() };
             }
         }
     }

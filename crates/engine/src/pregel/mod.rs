@@ -142,6 +142,34 @@ impl Machine {
         self.control.passed = self.control.version;
     }
 
+    /// The machine as it is stored: without values that are not, in the state and in what was sent.
+    #[must_use]
+    pub fn stored(&self) -> Self {
+        let mut stored = self.clone();
+        for index in &self.plan.untracked {
+            stored.slots.set(*index, None);
+        }
+        if self.plan.has_untracked() {
+            for sent in &mut stored.control.sends {
+                if let serde_json::Value::Object(members) = &mut sent.arg.json {
+                    let kept = |name: &str| {
+                        !self.plan.channel_idx(name).is_some_and(|i| self.plan.is_untracked(i))
+                    };
+                    members.retain(|name, _| kept(name));
+                    sent.arg.typed = None;
+                }
+            }
+        }
+        stored
+    }
+
+    /// Clears the channels that last one superstep.
+    pub fn clear_lapsing(&mut self) {
+        for index in &self.plan.lapsing {
+            self.slots.set(*index, None);
+        }
+    }
+
     /// Forgets what the last superstep made available: all nodes are asked again.
     pub fn forget_updated(&mut self) {
         self.control.updated = Updated::Unknown;

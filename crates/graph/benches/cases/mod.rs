@@ -123,9 +123,9 @@ impl Case {
         let (name, graph, check): (_, _, fn(&serde_json::Value) -> bool) = match work {
             Work::Seq10 => ("seq10", chain(), |out| out["n"] == 10),
             Work::Fan100 => ("fan100", fan(), |out| out["n"] == 100),
-            Work::React50 => {
-                ("react50", react(TURNS), |out| out["messages"].as_array().expect("a list").len() == 101)
-            }
+            Work::React50 => ("react50", react(TURNS), |out| {
+                out["messages"].as_array().expect("a list").len() == 101
+            }),
             Work::Wide100 => ("wide100", wide::chain(), |out| out["n"] == 10),
         };
         let start: Box<dyn Fn() -> Start> = match work {

@@ -1,6 +1,6 @@
 //! What a run does first: takes its input, or goes on where the thread stands.
 
-use super::api::{Fail, Going, Resume, StartCommand};
+use super::api::{Fail, Going, Resume, StartCommand, Unanswered};
 use super::cycle::Cycle;
 use super::event::Source;
 use super::saver::TaskRecord;
@@ -33,7 +33,8 @@ impl Cycle {
         let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
         let travels = self.addressed && (here || !(begin.answers() || flag == Some(true)));
         self.replaying = travels || self.superseded;
-        if travels {
+        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
+        if travels || self.superseded && waits {
             self.known.iter_mut().for_each(|(_, record)| record.resume = None);
             self.outside.resume = None;
         }
@@ -60,7 +61,7 @@ impl Cycle {
             self.machine.take_input(input);
             self.forget_known();
             self.written.clear();
-            self.checkpoint(Source::Input, self.machine.clone()).await?;
+            self.checkpoint(Source::Input, self.machine.stored()).await?;
         } else if flag.is_none() && !command {
             return Err(RuntimeError::EmptyInput.into());
         }
@@ -84,7 +85,7 @@ impl Cycle {
                 bound = self.prev;
             }
             self.known.iter_mut().for_each(|(_, record)| record.interrupts.clear());
-            let mut machine = self.machine.clone();
+            let mut machine = self.machine.stored();
             machine.forget_updated();
             self.written.clear();
             self.checkpoint(Source::Fork, machine).await?;

@@ -44,6 +44,8 @@ pub(crate) struct Cycle {
     pub(super) written: Vec<ChannelIdx>,
     /// Counted channels whose counts start over with the next checkpoint.
     pub(super) recount: BTreeSet<ChannelIdx>,
+    /// Counted channels that were written in this run.
+    counted_written: BTreeSet<ChannelIdx>,
     pub(super) before: Stops,
     pub(super) after: Stops,
     /// The state when the output was last told.
@@ -180,7 +182,11 @@ impl Cycle {
         }
         let step = meta.step + 1;
         let stop = step.saturating_add(limit).saturating_add(1);
-        let loaded = id.unwrap_or(CheckpointId(0));
+        let fresh = || match scope.shared.durability {
+            Durability::Exit => scope.shared.next_id(),
+            Durability::Sync | Durability::Async => CheckpointId(0),
+        };
+        let loaded = id.unwrap_or_else(fresh);
         Self {
             machine,
             step,
@@ -198,6 +204,7 @@ impl Cycle {
             addressed: false,
             written: Vec::new(),
             recount: BTreeSet::new(),
+            counted_written: BTreeSet::new(),
             before,
             after,
             told: None,
@@ -282,6 +289,9 @@ impl Cycle {
             let name = plan.channel_name(index);
             let (updates, steps) = self.meta.delta.get(name).copied().unwrap_or_default();
             let updated = u64::from(self.written.contains(&index));
+            if updated > 0 {
+                self.counted_written.insert(index);
+            }
             let (updates, steps) = (updates + updated, steps + 1);
             let full = updates >= every || steps >= COUNTED_STEPS_MAX;
             let over = keep && (full || self.recount.contains(&index));
@@ -299,19 +309,22 @@ impl Cycle {
         if !self.keeps() {
             return Vec::new();
         }
-        let fresh = |slot: &Slot| {
-            slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank()
-        };
+        let fresh =
+            |slot: &Slot| slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank();
+        let plan = self.scope.graph.plan();
         let mut records = Vec::new();
         if still == Still::Closed {
             records.reserve_exact(self.tasks.len());
         }
         for slot in self.tasks.iter_mut().filter(|slot| fresh(slot)) {
             slot.kept = true;
-            let record = match still {
+            let mut record = match still {
                 Still::Closed => std::mem::take(&mut slot.record),
                 Still::Open => slot.record.clone(),
             };
+            if plan.has_untracked() {
+                record.untrack(plan, slot.task.node);
+            }
             records.push((slot.key.clone(), record));
         }
         records
@@ -348,7 +361,8 @@ impl Cycle {
 
     async fn keep_at_exit(&mut self) -> Going<()> {
         if self.id != self.loaded {
-            let machine = self.machine.clone();
+            self.keep_stub().await?;
+            let machine = self.machine.stored();
             self.keep(machine, CheckpointId(0), Vec::new()).await?;
         }
         let tasks = self.unkept(Still::Open);
@@ -364,6 +378,46 @@ impl Cycle {
         Ok(())
     }
 
+    /// The counts of the last checkpoint, kept at the end. When a counted channel does not start
+    /// over there and nothing was kept before, an empty checkpoint comes first.
+    async fn keep_stub(&mut self) -> Going<()> {
+        let plan = Arc::clone(self.scope.graph.plan());
+        let Some(saver) = self.scope.keep.saver.clone() else { return Ok(()) };
+        let counted: BTreeMap<ChannelIdx, u64> = plan.counted().collect();
+        if counted.is_empty() {
+            return Ok(());
+        }
+        if self.saved.is_some() && self.addressed {
+            self.recount.extend(&self.counted_written);
+        }
+        let mut meta = (*self.meta).clone();
+        let mut open = false;
+        for (index, every) in counted {
+            let name = plan.channel_name(index);
+            let (updates, steps) = meta.delta.get(name).copied().unwrap_or_default();
+            let over = updates >= every || steps >= COUNTED_STEPS_MAX;
+            if over || self.recount.contains(&index) {
+                meta.delta.remove(name);
+            } else {
+                open |= self.counted_written.contains(&index);
+            }
+        }
+        self.meta = Arc::new(meta);
+        if open && self.saved.is_none() {
+            let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
+            let checkpoint = Checkpoint {
+                id: self.loaded,
+                parent: None,
+                metadata: Arc::new(stub),
+                machine: Machine::new(plan),
+            };
+            let of = CheckpointId(0);
+            saver.put(&self.scope.place, Put { checkpoint, of, tasks: Vec::new() }).await?;
+            self.saved = Some(self.loaded);
+        }
+        Ok(())
+    }
+
     /// When the outermost graph stops: the output with what finished tasks wrote.
     fn tell_stop(&mut self, plain: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
@@ -374,8 +428,7 @@ impl Cycle {
             let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
             let mut written = Vec::new();
             ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
-            let plan = scope.graph.plan();
-            if written.iter().any(|index| plan.is_output(*index)) {
+            if written.iter().any(|index| scope.tells(*index)) {
                 scope.tell_values(ahead.slots(), None);
             }
             self.machine = ahead;

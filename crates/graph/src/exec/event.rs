@@ -226,6 +226,8 @@ pub enum Source {
     Update,
     /// Running again what was due at an older checkpoint.
     Fork,
+    /// Nothing: it stands for a thread before its first checkpoint.
+    Nothing,
 }
 
 /// A task that was due at a checkpoint.

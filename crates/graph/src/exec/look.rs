@@ -227,6 +227,8 @@ impl Look<'_> {
             .collect();
         if !done.is_empty() {
             machine.apply(&mut done, &mut Vec::new())?;
+            // What lasts one superstep is not shown beyond the one it was written in.
+            machine.clear_lapsing();
         }
         Ok(())
     }
@@ -238,8 +240,7 @@ impl Look<'_> {
         key: &TaskKey,
         id: weftwork_types::TaskId,
     ) -> Result<Option<SubState>, RuntimeError> {
-        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.graph.as_ref())
-        else {
+        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.kept_graph()) else {
             return Ok(None);
         };
         let ns = task_ns(&place.ns, key.name(), id);

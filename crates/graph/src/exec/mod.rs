@@ -31,8 +31,8 @@ pub use event::{
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::{Finished, Host, Run, RunStream};
-pub use weftwork_engine::pregel::Path;
 pub use look::{At, HistoryFilter, last_writes};
 pub use saver::{Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
+pub use weftwork_engine::pregel::Path;

@@ -3,8 +3,8 @@
 use super::event::Metadata;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::{Machine, Path};
+use weftwork_engine::{NodeIdx, Plan, TaskOutput};
 use weftwork_store::StoreError;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -85,6 +85,19 @@ impl TaskRecord {
     /// Whether nothing is known.
     pub(super) fn is_blank(&self) -> bool {
         !self.is_finished() && self.error.is_none() && self.interrupts.is_empty()
+    }
+
+    /// Leaves out what is not stored. A task that left nothing else behind has not finished then.
+    pub(super) fn untrack(&mut self, plan: &Plan, node: NodeIdx) {
+        let Some(output) = &mut self.output else { return };
+        if !output.writes.iter().any(|(index, _)| plan.is_untracked(*index)) {
+            return;
+        }
+        Arc::make_mut(output).writes.retain(|(index, _)| !plan.is_untracked(*index));
+        let edges = self.edges && plan.has_edges(node);
+        if output.writes.is_empty() && output.goto.is_empty() && !edges {
+            self.output = None;
+        }
     }
 
     /// Adds what is newly known. An output that is on record stays.

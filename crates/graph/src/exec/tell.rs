@@ -93,9 +93,18 @@ impl Scope {
         }
     }
 
+    /// Whether a channel is told: of the outermost graph the whole state is, of graphs within
+    /// their output.
+    pub(super) fn tells(&self, channel: ChannelIdx) -> bool {
+        let plan = self.graph.plan();
+        if self.is_nested() { plan.is_output(channel) } else { plan.is_state(channel) }
+    }
+
     pub(super) fn tell_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
         if self.shared.wants(Modes::VALUES) {
-            let values = output_json(self.graph.plan(), slots);
+            let plan = self.graph.plan();
+            let nested = self.is_nested();
+            let values = if nested { output_json(plan, slots) } else { state_json(plan, slots) };
             self.tell(StreamEvent::Values { values, interrupts });
         }
     }
@@ -111,7 +120,7 @@ impl Scope {
         } else if let Some(output) = &record.output
             && self.shared.wants(Modes::UPDATES)
         {
-            let writes = written(plan, output, |index| plan.is_output(index));
+            let writes = written(plan, output, |index| self.tells(index));
             let returned = returned(plan, output);
             let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
             let node = slot.key.name().to_string();
@@ -180,8 +189,8 @@ impl Cycle {
 
     /// What a task gets, as JSON.
     pub(super) fn input_json(&self, slot: &Slot) -> Json {
-        match &slot.task.arg {
-            Some(arg) => arg.json.clone(),
+        match self.arg_of(slot) {
+            Some(arg) => arg.json,
             None => read_json(self.scope.graph.plan(), self.machine.slots(), slot.task.node),
         }
     }
@@ -195,7 +204,8 @@ impl Cycle {
         let graph = &self.scope.graph;
         let ns = &self.scope.place.ns;
         let tasks = self.tasks.iter().map(|slot| {
-            let within = graph.node(slot.task.node).is_some_and(|n| n.options.graph.is_some());
+            let within =
+                graph.node(slot.task.node).is_some_and(|n| n.options.kept_graph().is_some());
             let state = within.then(|| {
                 let ns = task_ns(ns, slot.key.name(), slot.id(ns));
                 SubState::Config(Config { ns, ..Config::default() })

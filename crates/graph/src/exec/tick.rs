@@ -63,7 +63,9 @@ impl Cycle {
         if limits == Limits::Exact && self.step >= self.stop {
             return Ok(Some(Ended::OutOfSteps));
         }
-        if !self.replaying {
+        if self.replaying {
+            self.take_answers();
+        } else {
             self.take_known();
         }
         let stops = !self.before.is_none() && self.machine.changed_since_passed();
@@ -86,6 +88,15 @@ impl Cycle {
         };
         self.tasks.clear();
         self.tasks.extend(self.machine.due_iter().map(slot));
+    }
+
+    /// Gives tasks the answers they had got, though they run again.
+    fn take_answers(&mut self) {
+        for (key, record) in &self.known {
+            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) {
+                slot.record.resume.clone_from(&record.resume);
+            }
+        }
     }
 
     /// Gives tasks what they left behind before this loop, and starts the error handlers of those
@@ -394,7 +405,7 @@ impl Cycle {
     }
 
     /// What was sent to a task; the node of a flow gets the input like that.
-    fn arg_of(&self, slot: &Slot) -> Option<weftwork_engine::task::Arg> {
+    pub(super) fn arg_of(&self, slot: &Slot) -> Option<weftwork_engine::task::Arg> {
         if !self.scope.graph.plan().is_single() {
             return slot.task.arg.clone();
         }
@@ -435,7 +446,7 @@ impl Cycle {
         }
         self.written = written;
         self.written.retain(|index| self.machine.slots().get(index.0).is_some());
-        if self.written.iter().any(|index| plan.is_output(*index)) {
+        if self.written.iter().any(|index| self.scope.tells(*index)) {
             self.tell_output();
         }
         self.known.clear();
@@ -466,7 +477,7 @@ impl Cycle {
 
     async fn checkpoint_step(&mut self) -> Going<()> {
         if self.keeps() && !self.on_exit() {
-            let machine = self.machine.clone();
+            let machine = self.machine.stored();
             return self.checkpoint(Source::Loop, machine).await;
         }
         self.checkpoint_unkept(Source::Loop);
