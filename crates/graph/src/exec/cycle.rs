@@ -403,6 +403,7 @@ impl Cycle {
             }
         }
         self.meta = Arc::new(meta);
+        self.scope.retell(self.id, &self.meta);
         if open && self.saved.is_none() {
             let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
             let checkpoint = Checkpoint {

@@ -93,6 +93,23 @@ impl Scope {
         }
     }
 
+    /// A checkpoint that was told and is kept only now is told as it is kept, as far as nobody has
+    /// read it yet.
+    pub(super) fn retell(&self, id: weftwork_types::CheckpointId, metadata: &super::Metadata) {
+        let Some(sink) = &self.shared.sink else { return };
+        for item in super::scope::lock(&sink.queue).iter_mut() {
+            let event = match &mut item.event {
+                StreamEvent::Debug { event, .. } => event,
+                event => event,
+            };
+            if let StreamEvent::Checkpoint(snapshot) = event
+                && snapshot.config.as_ref().is_some_and(|config| config.id == Some(id))
+            {
+                snapshot.metadata = Some(metadata.clone());
+            }
+        }
+    }
+
     /// Whether a channel is told: of the outermost graph the whole state is, of graphs within
     /// their output.
     pub(super) fn tells(&self, channel: ChannelIdx) -> bool {
@@ -189,8 +206,8 @@ impl Cycle {
 
     /// What a task gets, as JSON.
     pub(super) fn input_json(&self, slot: &Slot) -> Json {
-        match self.arg_of(slot) {
-            Some(arg) => arg.json,
+        match &slot.task.arg {
+            Some(arg) => arg.json.clone(),
             None => read_json(self.scope.graph.plan(), self.machine.slots(), slot.task.node),
         }
     }

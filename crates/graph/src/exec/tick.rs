@@ -82,7 +82,9 @@ impl Cycle {
         self.machine.set_managed(self.step, self.stop);
         let at = (self.id, self.step);
         let plan = self.scope.graph.plan();
-        let slot = |task: Task| {
+        let single = self.single_arg();
+        let slot = |mut task: Task| {
+            task.arg = task.arg.or_else(|| single.clone());
             let key = TaskKey::Node { node: plan.shared_name(task.node), path: task.path };
             Slot::new(task, key, at)
         };
@@ -400,14 +402,14 @@ impl Cycle {
             }
             _ => (node.clone(), None, Follows::Routes),
         };
-        let arg = self.arg_of(slot);
+        let arg = slot.task.arg.clone();
         Some(Job { at, index: slot.task.node, node, arg, failure, follows })
     }
 
-    /// What was sent to a task; the node of a flow gets the input like that.
-    pub(super) fn arg_of(&self, slot: &Slot) -> Option<weftwork_engine::task::Arg> {
+    /// The node of a flow gets the input as if it had been sent to it.
+    fn single_arg(&self) -> Option<weftwork_engine::task::Arg> {
         if !self.scope.graph.plan().is_single() {
-            return slot.task.arg.clone();
+            return None;
         }
         let json = match self.machine.start_input()? {
             weftwork_engine::pregel::StartInput::Json(json) => Json::clone(json),
