@@ -5,10 +5,10 @@ use crate::extract::{BuildInfo, DepMap, TaskInput};
 use crate::node::{Handler, NodeResult};
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
-use crate::state::StateSpec;
+use crate::state::{Seen, StateSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::{Goto, NodeIdx, Plan, Slots, TaskOutput};
+use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
 
 /// A graph that can run. Cloning shares it.
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
 type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Vec<(String, String)> + Send + Sync;
-type ErasedRoute = dyn Fn(Slots, &Arc<Plan>, NodeIdx) -> NodeResult<Vec<Goto>> + Send + Sync;
+type ErasedRoute = dyn Fn(Seen<'_>) -> NodeResult<Vec<Goto>> + Send + Sync;
 
 /// A node with its types erased.
 #[derive(Clone)]
@@ -137,16 +137,11 @@ impl RouteFn {
     pub(crate) fn new<S: StateSpec, R: IntoRoute + 'static>(
         route: impl RouteHandler<S, R>,
     ) -> Self {
-        Self(Arc::new(move |slots, plan, node| route.choose(slots, plan, node)))
+        Self(Arc::new(move |seen| route.choose(seen)))
     }
 
-    pub(crate) fn choose(
-        &self,
-        slots: Slots,
-        plan: &Arc<Plan>,
-        node: NodeIdx,
-    ) -> NodeResult<Vec<Goto>> {
-        (self.0)(slots, plan, node)
+    pub(crate) fn choose(&self, seen: Seen<'_>) -> NodeResult<Vec<Goto>> {
+        (self.0)(seen)
     }
 }
 

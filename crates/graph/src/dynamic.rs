@@ -2,7 +2,7 @@
 
 use crate::builder::Graph;
 use crate::node::{IntoOutput, NodeResult};
-use crate::state::{ChannelDef, StateSpec};
+use crate::state::{ChannelDef, Members, Seen, StateSpec};
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork_engine::{NodeIdx, Plan, Slots, TaskOutput, Write};
@@ -51,11 +51,16 @@ impl StateSpec for Dynamic {
     }
 
     fn view(slots: Slots, plan: &Arc<Plan>) -> DynView {
-        DynView { slots, plan: Arc::clone(plan), node: NodeIdx::START }
+        DynView { slots, plan: Arc::clone(plan), node: NodeIdx::START, returned: None }
     }
 
-    fn view_of(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> DynView {
-        DynView { slots, plan: Arc::clone(plan), node }
+    fn view_of(seen: Seen<'_>) -> DynView {
+        DynView {
+            slots: seen.slots,
+            plan: Arc::clone(seen.plan),
+            node: seen.node,
+            returned: seen.returned.cloned(),
+        }
     }
 
     fn into_update(self) -> DynUpdate {
@@ -69,6 +74,8 @@ pub struct DynView {
     slots: Slots,
     plan: Arc<Plan>,
     node: NodeIdx,
+    /// For a route: what its node returned.
+    returned: Option<Arc<Members>>,
 }
 
 impl DynView {
@@ -78,10 +85,19 @@ impl DynView {
         self.plan.channel_json(&self.slots, channel)
     }
 
-    /// The channels the node may read and that have a value, as an object.
+    /// The channels the node may read and that have a value, as an object. A route also finds what
+    /// its node returned beside them, as it was returned.
     #[must_use]
     pub fn object(&self) -> Value {
-        crate::exec::read_json(&self.plan, &self.slots, self.node)
+        let read = crate::exec::read_json(&self.plan, &self.slots, self.node);
+        match (&self.returned, read) {
+            (Some(returned), Value::Object(read)) => {
+                let mut all = Members::clone(returned);
+                all.extend(read);
+                Value::Object(all)
+            }
+            (_, read) => read,
+        }
     }
 
     /// The names of the channels, in order.

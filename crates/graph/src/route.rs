@@ -2,10 +2,9 @@
 
 use crate::error::NodeError;
 use crate::node::{NodeResult, Send};
-use crate::state::{State, StateSpec};
-use std::sync::Arc;
+use crate::state::{Seen, State, StateSpec};
+use weftwork_engine::Goto;
 use weftwork_engine::plan::END;
-use weftwork_engine::{Goto, NodeIdx, Plan, Slots};
 
 /// Where a route leads, with names only known when it runs.
 #[derive(Debug)]
@@ -119,7 +118,7 @@ pub trait RouteHandler<S: StateSpec, R>: std::marker::Send + Sync + 'static {
     ///
     /// # Errors
     /// The route's own error.
-    fn choose(&self, slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> NodeResult<Vec<Goto>>;
+    fn choose(&self, seen: Seen<'_>) -> NodeResult<Vec<Goto>>;
 }
 
 impl<S, R, F> RouteHandler<S, R> for F
@@ -128,7 +127,7 @@ where
     R: IntoRoute,
     F: Fn(State<S>) -> R + std::marker::Send + Sync + 'static,
 {
-    fn choose(&self, slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> NodeResult<Vec<Goto>> {
-        self(State::over(slots, plan, node)).into_route()
+    fn choose(&self, seen: Seen<'_>) -> NodeResult<Vec<Goto>> {
+        self(State::over(seen)).into_route()
     }
 }

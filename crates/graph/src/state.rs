@@ -28,14 +28,26 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
     fn view(slots: Slots, plan: &Arc<Plan>) -> Self::View;
 
     /// The view that a node, or one of its routes, has.
-    fn view_of(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> Self::View {
-        let _ = node;
-        Self::view(slots, plan)
+    fn view_of(seen: Seen<'_>) -> Self::View {
+        Self::view(seen.slots, seen.plan)
     }
 
     /// An update that writes every field once.
     fn into_update(self) -> Self::Update;
 }
+
+/// What a node, or one of its routes, sees.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    pub(crate) slots: Slots,
+    pub(crate) plan: &'a Arc<Plan>,
+    pub(crate) node: NodeIdx,
+    /// For a route: what its node returned, when that was an object.
+    pub(crate) returned: Option<&'a Arc<Members>>,
+}
+
+/// The members of an object.
+pub(crate) type Members = serde_json::Map<String, serde_json::Value>;
 
 /// A channel of a state.
 #[derive(Debug, Clone)]
@@ -63,8 +75,8 @@ pub struct State<S: StateSpec>(S::View);
 impl<S: StateSpec> State<S> {
     /// The state in these slots, which must be those of a graph over `S`.
     #[must_use]
-    pub(crate) fn over(slots: Slots, plan: &Arc<Plan>, node: NodeIdx) -> Self {
-        Self(S::view_of(slots, plan, node))
+    pub(crate) fn over(seen: Seen<'_>) -> Self {
+        Self(S::view_of(seen))
     }
 }
 
@@ -83,7 +95,8 @@ impl<S: StateSpec> Deref for State<S> {
 
 impl<S: StateSpec> FromTask for State<S> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(Self::over(input.slots.clone(), input.plan, input.node))
+        let (slots, plan, node) = (input.slots.clone(), input.plan, input.node);
+        Ok(Self::over(Seen { slots, plan, node, returned: None }))
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {

@@ -101,7 +101,7 @@ impl PlanBuilder {
         self.reads.iter().for_each(|(node, channels)| draft.reads(node, channels));
         let input = self.input.as_ref().map(|names| draft.keys("the input", names));
         let output = self.output.as_ref().map(|names| draft.keys("the output", names));
-        let entered = !draft.entry.is_empty() || self.single;
+        let entered = draft.entered || self.single;
         if !entered && !self.routes.iter().any(|(from, _)| from == START) {
             draft.problems.push(PlanProblem::NoEntry);
         }
@@ -145,6 +145,8 @@ struct Draft {
     nodes: Vec<NodePlan>,
     triggers: Vec<TriggerPlan>,
     entry: Vec<NodeIdx>,
+    /// Whether an edge leads from the start, be it to the end.
+    entered: bool,
     start_routes: Vec<NodeIdx>,
     by_name: BTreeMap<String, NodeIdx>,
     channel_by_name: BTreeMap<String, ChannelIdx>,
@@ -187,6 +189,7 @@ impl Draft {
             nodes: nodes.collect(),
             triggers: triggers.collect(),
             entry: Vec::new(),
+            entered: false,
             start_routes: Vec::new(),
             by_name,
             channel_by_name,
@@ -246,6 +249,7 @@ impl Draft {
         let what = format!("edge `{from}` -> `{to}`");
         let source = if from == START { None } else { Some(self.find(&what, from)) };
         let target = if to == END { None } else { self.find(&what, to) };
+        self.entered |= from == START;
         match (source, target) {
             (None, Some(target)) => self.entry.push(target),
             (Some(Some(source)), Some(target)) => {
@@ -260,6 +264,9 @@ impl Draft {
     fn join(&mut self, from: &[String], to: &str) {
         let what = format!("join [{}] -> `{to}`", from.join(", "));
         let sources: Vec<_> = from.iter().filter_map(|f| self.find(&what, f)).collect();
+        if to == END {
+            return;
+        }
         let Some(target) = self.find(&what, to) else { return };
         let index = TriggerIdx(self.triggers.len());
         for source in &sources {

@@ -47,22 +47,26 @@ impl Cycle {
             Begin::Command(command) => (Begin::Nothing, Some(command)),
             other => (other, None),
         };
-        let command = given.is_some();
-        if let Some(given) = given {
-            self.take_command(given, forks).await?;
-        }
+        let command = match given {
+            Some(given) => Some(self.take_command(given, forks).await?),
+            None => None,
+        };
         let beside = self.outside.output.clone();
         self.machine.apply_beside(&beside).map_err(RuntimeError::Engine)?;
         *lock(&scope.answer) = self.outside.resume.clone();
         let mut bound = None;
         if resuming {
             bound = self.go_on(forks).await?;
-        } else if let Begin::Input(input) = begin {
+        } else if let Some(input) = match begin {
+            Begin::Input(input) => Some(input),
+            // Where nothing is to be gone on with, a command is input too.
+            _ => command.map(|output| StartInput::Writes(Arc::new(output))),
+        } {
             self.machine.take_input(input);
             self.forget_known();
             self.written.clear();
             self.checkpoint(Source::Input, self.machine.stored()).await?;
-        } else if flag.is_none() && !command {
+        } else if flag.is_none() {
             return Err(RuntimeError::EmptyInput.into());
         }
         if !scope.is_nested() {
@@ -102,7 +106,8 @@ impl Cycle {
         lock(&self.scope.calls).clear();
     }
 
-    async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<()> {
+    /// Returns what the command writes and where it leads.
+    async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<TaskOutput> {
         let StartCommand { goto, update, resume } = command;
         let mut by_id = false;
         let mut one = None;
@@ -140,8 +145,9 @@ impl Cycle {
         if forks {
             self.recount.extend(counted(plan, &output));
         }
-        self.outside.output.writes.append(&mut output.writes);
-        self.outside.output.goto.append(&mut output.goto);
+        self.outside.output.writes.extend_from_slice(&output.writes);
+        self.outside.output.goto.extend_from_slice(&output.goto);
+        output.writes.retain(|(index, _)| plan.is_input(*index));
         self.outside.resume = one;
         if !nothing
             && !forks
@@ -150,7 +156,7 @@ impl Cycle {
         {
             saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
         }
-        Ok(())
+        Ok(output)
     }
 
     /// How many questions wait for an answer.

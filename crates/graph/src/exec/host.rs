@@ -11,7 +11,7 @@ use crate::clock::SystemClock;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::policy::Cache;
-use crate::state::{State, StateSpec};
+use crate::state::{Seen, State, StateSpec};
 use futures_util::future::{Either, select};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -395,7 +395,12 @@ impl Finished {
     /// The state, when it is that of the graph.
     #[must_use]
     pub fn state<S: StateSpec>(&self) -> State<S> {
-        State::over(self.slots.clone(), self.graph.plan(), NodeIdx::START)
+        State::over(Seen {
+            slots: self.slots.clone(),
+            plan: self.graph.plan(),
+            node: NodeIdx::START,
+            returned: None,
+        })
     }
 
     /// How the run ended, with its output as JSON.

@@ -8,6 +8,7 @@ use crate::error::{NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::{DepMap, TaskInput};
 use crate::node::NodeResult;
 use crate::run::{choose, millis, panicked};
+use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use serde_json::Value as Json;
@@ -18,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use weftwork_engine::task::Arg;
-use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -222,11 +223,24 @@ pub(super) fn routed(
     slots: &weftwork_engine::Slots,
     output: TaskOutput,
 ) -> What {
+    let none = graph.routes(node).is_empty();
+    let returned = if none { None } else { returned_object(graph, &output) };
+    routed_after(graph, node, slots, output, returned)
+}
+
+/// The same after a node that returned this object.
+pub(super) fn routed_after(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    slots: &weftwork_engine::Slots,
+    output: TaskOutput,
+    returned: Option<Arc<Members>>,
+) -> What {
+    let routes = graph.routes(node);
     let mut output = match found(graph, output) {
         Ok(output) => output,
         Err(fault) => return What::Failed { fault, partial: None },
     };
-    let routes = graph.routes(node);
     if routes.is_empty() {
         return What::Done(output);
     }
@@ -235,7 +249,10 @@ pub(super) fn routed(
     let view = plan.preview(slots, node, &output);
     for route in routes {
         let chosen = match &view {
-            Ok(view) => choose(route, view.clone(), plan, node),
+            Ok(view) => {
+                let (slots, returned) = (view.clone(), returned.as_ref());
+                choose(route, Seen { slots, plan, node, returned })
+            }
             Err(error) => Err(error.fault()),
         };
         match chosen {
@@ -244,6 +261,23 @@ pub(super) fn routed(
         }
     }
     What::Done(output)
+}
+
+/// What a node returned, when it returned an object and the graph leaves names it does not know to
+/// the routes.
+fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Members>> {
+    let lenient = graph.semantics().unknown == Unknown::Ignore && output.goto.is_empty();
+    if !lenient || output.named.is_empty() {
+        return None;
+    }
+    let mut members = Members::new();
+    for (name, write) in &output.named {
+        let Write::Json(json) = write else { return None };
+        if members.insert(name.clone(), json.clone()).is_some() {
+            return None;
+        }
+    }
+    Some(Arc::new(members))
 }
 
 /// The future on the thread its node asks for.

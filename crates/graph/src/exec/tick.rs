@@ -3,7 +3,7 @@
 use super::api::{Ended, Fail, Going, Limits, Unanswered};
 use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
-use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed};
+use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
 use super::saver::TaskKey;
 use super::scope::{Called, Scratch, TaskAt, lock};
 use crate::error::RuntimeError;
@@ -15,8 +15,8 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
-use weftwork_engine::pregel::{Path, Task};
-use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_engine::pregel::{Path, StartInput, Task};
+use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
 use weftwork_types::BoxFuture;
 use weftwork_types::interrupt::Interrupt;
 
@@ -363,7 +363,15 @@ impl Cycle {
     /// What the hidden first node does.
     fn start_input(&self) -> End {
         let what = match self.machine.start_output() {
-            Ok(output) => routed(&self.scope.graph, NodeIdx::START, self.machine.slots(), output),
+            Ok(output) => {
+                let (graph, slots) = (&self.scope.graph, self.machine.slots());
+                let lenient = graph.semantics().unknown == Unknown::Ignore;
+                let returned = match self.machine.start_input() {
+                    Some(StartInput::Json(json)) if lenient => json.as_object().cloned(),
+                    _ => None,
+                };
+                routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
+            }
             Err(error) => What::Failed { fault: error.fault(), partial: None },
         };
         End { what, answers: None }
@@ -412,8 +420,8 @@ impl Cycle {
             return None;
         }
         let json = match self.machine.start_input()? {
-            weftwork_engine::pregel::StartInput::Json(json) => Json::clone(json),
-            weftwork_engine::pregel::StartInput::Writes(_) => Json::Null,
+            StartInput::Json(json) => Json::clone(json),
+            StartInput::Writes(_) => Json::Null,
         };
         Some(weftwork_engine::task::Arg { typed: None, json })
     }

@@ -3,7 +3,7 @@
 use super::begin::counted;
 use super::event::{Config, Metadata, Source};
 use super::host::Host;
-use super::job::{What, routed};
+use super::job::{What, routed_after};
 use super::look::{At, key_of};
 use super::saver::{Checkpoint, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
 use super::scope::lock;
@@ -299,13 +299,15 @@ impl Change<'_> {
         values: Vec<(String, Json)>,
     ) -> Result<TaskOutput, RuntimeError> {
         let plan = self.graph.plan();
+        let lenient = self.graph.semantics().unknown == weftwork_engine::Unknown::Ignore;
+        let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
         let named = values.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
         let mut output = TaskOutput { named, ..TaskOutput::default() };
         plan.find_named(&mut output)?;
         if node == NodeIdx::START {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }
-        match routed(self.graph, node, from.machine.slots(), output) {
+        match routed_after(self.graph, node, from.machine.slots(), output, returned) {
             What::Done(output) => Ok(output),
             What::Failed { fault, .. } => Err(RuntimeError::Node(fault)),
             What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),

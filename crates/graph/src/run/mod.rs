@@ -13,6 +13,7 @@ pub(crate) use step::choose;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::hub::Hub;
+use crate::state::Seen;
 pub(crate) use attempt::millis;
 pub(crate) use commit::Unrecorded;
 use futures_util::FutureExt;
@@ -191,8 +192,8 @@ impl Going {
         for route in self.run.graph.routes(NodeIdx::START) {
             let slots = self.machine.preview("the input", input)?;
             let plan = self.machine.plan();
-            let chosen =
-                step::choose(route, slots, plan, NodeIdx::START).map_err(RuntimeError::Node)?;
+            let seen = Seen { slots, plan, node: NodeIdx::START, returned: None };
+            let chosen = step::choose(route, seen).map_err(RuntimeError::Node)?;
             goto.extend(chosen);
         }
         Ok(goto)

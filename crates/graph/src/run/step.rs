@@ -4,13 +4,14 @@ use super::attempt::{Attempts, TaskEnd};
 use super::{Going, panicked};
 use crate::compiled::RouteFn;
 use crate::error::{NodeError, RuntimeError, Stop};
+use crate::state::Seen;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use weftwork_engine::task::TaskPath;
-use weftwork_engine::{Closed, Goto, NodeIdx, Plan, Slots, Task, TaskOutput};
+use weftwork_engine::{Closed, Goto, NodeIdx, Task, TaskOutput};
 use weftwork_store::Commit;
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
@@ -155,7 +156,8 @@ impl Going {
             let name = self.machine.plan().node_name(node);
             let slots = self.machine.preview(name, output)?;
             let plan = self.machine.plan();
-            goto.extend(choose(route, slots, plan, node).map_err(RuntimeError::Node)?);
+            let seen = Seen { slots, plan, node, returned: None };
+            goto.extend(choose(route, seen).map_err(RuntimeError::Node)?);
         }
         Ok(goto)
     }
@@ -218,13 +220,8 @@ impl Going {
 }
 
 /// Asks a route, with its panics caught.
-pub(crate) fn choose(
-    route: &RouteFn,
-    slots: Slots,
-    plan: &Arc<Plan>,
-    node: NodeIdx,
-) -> Result<Vec<Goto>, Fault> {
-    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(slots, plan, node)));
+pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault> {
+    let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(seen)));
     match chosen {
         Ok(Ok(goto)) => Ok(goto),
         Ok(Err(NodeError(Stop::Failed(fault)))) => Err(fault),
