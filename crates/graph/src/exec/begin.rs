@@ -34,6 +34,10 @@ impl Cycle {
         let travels = self.addressed && (here || !(begin.answers() || flag == Some(true)));
         self.replaying = travels || self.superseded;
         let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
+        if waits {
+            // An answer counts once.
+            self.outside.resume = None;
+        }
         if travels || self.superseded && waits {
             self.known.iter_mut().for_each(|(_, record)| record.resume = None);
             self.outside.resume = None;
@@ -148,7 +152,9 @@ impl Cycle {
         self.outside.output.writes.extend_from_slice(&output.writes);
         self.outside.output.goto.extend_from_slice(&output.goto);
         output.writes.retain(|(index, _)| plan.is_input(*index));
-        self.outside.resume = one;
+        if !nothing {
+            self.outside.resume = one;
+        }
         if !nothing
             && !forks
             && !self.on_exit()

@@ -176,7 +176,8 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
         tasks: Vec<(TaskKey, TaskRecord)>,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Keeps what came from outside.
+    /// Keeps what came from outside, in place of what was kept before; an answer stays until
+    /// another one comes.
     ///
     /// # Errors
     /// What the store said; nothing was kept then.
@@ -380,7 +381,9 @@ impl Saver for MemorySaver {
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut places = self.lock();
         if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(of)) {
-            entry.outside = Some(Box::new(outside));
+            let before = entry.outside.take().and_then(|before| before.resume);
+            let resume = outside.resume.or(before);
+            entry.outside = Some(Box::new(Outside { resume, ..outside }));
         }
         ready(())
     }
