@@ -4,10 +4,12 @@
 //! separate last leaf. The index of ids is a hash trie as of Bagwell.
 
 mod index;
+mod leaf;
 #[cfg(test)]
 mod tests;
 
 use index::{Index, hash};
+use leaf::Leaf;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,33 +28,35 @@ pub trait Keyed {
     fn id(&self) -> &Self::Id;
 }
 
-#[derive(Debug)]
 enum Node<T> {
-    Branch(Vec<Arc<Node<T>>>),
-    Leaf(Vec<T>),
+    Branch(Arc<Vec<Node<T>>>),
+    Leaf(Arc<Leaf<T>>),
 }
 
-impl<T: Clone> Clone for Node<T> {
+impl<T> Clone for Node<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::Branch(children) => Self::Branch(children.clone()),
-            Self::Leaf(items) => Self::Leaf(items.clone()),
+            Self::Branch(children) => Self::Branch(Arc::clone(children)),
+            Self::Leaf(leaf) => Self::Leaf(Arc::clone(leaf)),
         }
     }
 }
 
 /// A persistent list. Cloning shares it; a change to one clone is not seen by the others.
 ///
-/// `len`, `clone`: constant. `get`, `push`, `set`: logarithmic with base 32, constant while nobody
-/// shares the last leaf. `remove`, `retain`: linear. Of items with an id, `put` and `position_of`:
+/// `len`, `clone`: constant. `get`, `push`, `set`: logarithmic with base 32. A push clones no item
+/// but up to 31 of them where another clone has pushed after the same item; a set clones up to 32
+/// while others share them. `remove`, `retain`: linear. Of items with an id, `put` and `position_of`:
 /// logarithmic with base 32, by an index that comes into being with the first `put` into a list
 /// that is not small; after a `set` or a removal the next `put` makes it anew.
 pub struct List<T> {
     len: usize,
-    /// Height of the tree above its leaves; the tree holds `len - tail.len()` items.
+    /// Height of the tree above its leaves.
     shift: usize,
-    root: Option<Arc<Node<T>>>,
-    tail: Arc<Vec<T>>,
+    /// All but the items of the last leaf.
+    root: Option<Node<T>>,
+    /// The last leaf; clones may see fewer of its items, or have added more.
+    tail: Arc<Leaf<T>>,
     /// Where the ids of the first items are.
     ids: Option<Index>,
 }
@@ -77,7 +81,7 @@ impl<T> Clone for List<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { len: 0, shift: 0, root: None, tail: Arc::new(Vec::new()), ids: None }
+        Self { len: 0, shift: 0, root: None, tail: Arc::new(Leaf::new()), ids: None }
     }
 }
 
@@ -103,11 +107,18 @@ impl<T> List<T> {
     /// The item at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
-        let in_tree = self.len - self.tail.len();
-        if index >= in_tree {
-            return self.tail.get(index - in_tree);
+        if index >= self.len {
+            return None;
         }
-        let mut node = self.root.as_deref()?;
+        self.leaf(index)?.get(index & (WIDTH - 1))
+    }
+
+    /// The leaf with the item at an index.
+    fn leaf(&self, index: usize) -> Option<&Leaf<T>> {
+        if index >= self.in_tree() {
+            return Some(&self.tail);
+        }
+        let mut node = self.root.as_ref()?;
         let mut shift = self.shift;
         loop {
             match node {
@@ -115,7 +126,7 @@ impl<T> List<T> {
                     node = children.get((index >> (shift * BITS)) & (WIDTH - 1))?;
                     shift = shift.saturating_sub(1);
                 }
-                Node::Leaf(items) => return items.get(index & (WIDTH - 1)),
+                Node::Leaf(leaf) => return Some(leaf),
             }
         }
     }
@@ -129,18 +140,32 @@ impl<T> List<T> {
     /// The items in order; can be walked from both ends.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { list: self, from: 0, to: self.len }
+        Iter { list: self, from: 0, to: self.len, leaf: None }
+    }
+
+    /// How many items are not in the last leaf, which is empty only if the list is.
+    fn in_tree(&self) -> usize {
+        self.len.saturating_sub(1) & !(WIDTH - 1)
     }
 }
 
 impl<T: Clone> List<T> {
     /// Adds an item at the end.
     pub fn push(&mut self, item: T) {
-        if self.tail.len() == WIDTH {
-            let full = std::mem::replace(&mut self.tail, Arc::new(Vec::with_capacity(WIDTH)));
-            self.push_leaf(Arc::new(Node::Leaf(Arc::unwrap_or_clone(full))));
+        let mut seen = self.len - self.in_tree();
+        if seen == WIDTH {
+            let next = Arc::new(Leaf::after(&self.tail));
+            let full = std::mem::replace(&mut self.tail, next);
+            self.push_leaf(Node::Leaf(full));
+            seen = 0;
         }
-        Arc::make_mut(&mut self.tail).push(item);
+        if let Some(tail) = Arc::get_mut(&mut self.tail) {
+            tail.push(seen, item);
+        } else if let Err(item) = self.tail.push_shared(seen, item) {
+            let mut tail = self.tail.first(seen);
+            tail.push(seen, item);
+            self.tail = Arc::new(tail);
+        }
         self.len += 1;
     }
 
@@ -155,31 +180,30 @@ impl<T: Clone> List<T> {
         if index >= self.len {
             return false;
         }
-        let in_tree = self.len - self.tail.len();
+        let Some((leaf, seen)) = self.leaf_mut(index) else { return false };
+        match Leaf::unshared(leaf, seen).get_mut(index & (WIDTH - 1)) {
+            Some(place) => *place = item,
+            None => return false,
+        }
+        true
+    }
+
+    /// The leaf with the item at an index, and how many of its items the list sees.
+    fn leaf_mut(&mut self, index: usize) -> Option<(&mut Arc<Leaf<T>>, usize)> {
+        let in_tree = self.in_tree();
         if index >= in_tree {
-            if let Some(slot) = Arc::make_mut(&mut self.tail).get_mut(index - in_tree) {
-                *slot = item;
-            }
-            return true;
+            return Some((&mut self.tail, self.len - in_tree));
         }
         let mut shift = self.shift;
-        let Some(mut node) = self.root.as_mut() else { return false };
+        let mut node = self.root.as_mut()?;
         loop {
-            match Arc::make_mut(node) {
+            match node {
                 Node::Branch(children) => {
-                    let Some(child) = children.get_mut((index >> (shift * BITS)) & (WIDTH - 1))
-                    else {
-                        return false;
-                    };
-                    node = child;
+                    let slot = (index >> (shift * BITS)) & (WIDTH - 1);
+                    node = Arc::make_mut(children).get_mut(slot)?;
                     shift = shift.saturating_sub(1);
                 }
-                Node::Leaf(items) => {
-                    if let Some(slot) = items.get_mut(index & (WIDTH - 1)) {
-                        *slot = item;
-                    }
-                    return true;
-                }
+                Node::Leaf(leaf) => return Some((leaf, WIDTH)),
             }
         }
     }
@@ -198,23 +222,20 @@ impl<T: Clone> List<T> {
         *self = self.iter().filter(|item| keep(item)).cloned().collect();
     }
 
-    fn push_leaf(&mut self, leaf: Arc<Node<T>>) {
+    fn push_leaf(&mut self, leaf: Node<T>) {
         // Called with `len` items of which the leaf's are the last: the tree held `len - WIDTH`.
         let before = self.len - WIDTH;
-        let Some(root) = self.root.take() else {
+        let Some(root) = &mut self.root else {
             self.root = Some(leaf);
             return;
         };
-        let capacity = WIDTH << (self.shift * BITS);
-        if before == capacity {
+        if before == WIDTH << (self.shift * BITS) {
+            let path = path_to(self.shift, leaf);
             self.shift += 1;
-            let path = path_to(self.shift - 1, leaf);
-            self.root = Some(Arc::new(Node::Branch(vec![root, path])));
+            *root = Node::Branch(Arc::new(vec![root.clone(), path]));
             return;
         }
-        let mut root = root;
-        insert_leaf(&mut root, self.shift, before, leaf);
-        self.root = Some(root);
+        insert_leaf(root, self.shift, before, leaf);
     }
 }
 
@@ -266,12 +287,13 @@ impl<T: Keyed + Clone> List<T> {
     }
 }
 
-fn path_to<T>(height: usize, leaf: Arc<Node<T>>) -> Arc<Node<T>> {
-    (0..height).fold(leaf, |node, _| Arc::new(Node::Branch(vec![node])))
+fn path_to<T>(height: usize, leaf: Node<T>) -> Node<T> {
+    (0..height).fold(leaf, |node, _| Node::Branch(Arc::new(vec![node])))
 }
 
-fn insert_leaf<T: Clone>(node: &mut Arc<Node<T>>, shift: usize, at: usize, leaf: Arc<Node<T>>) {
-    if let Node::Branch(children) = Arc::make_mut(node) {
+fn insert_leaf<T>(node: &mut Node<T>, shift: usize, at: usize, leaf: Node<T>) {
+    if let Node::Branch(children) = node {
+        let children = Arc::make_mut(children);
         let slot = (at >> (shift * BITS)) & (WIDTH - 1);
         match children.get_mut(slot) {
             Some(child) => insert_leaf(child, shift - 1, at, leaf),
@@ -281,11 +303,19 @@ fn insert_leaf<T: Clone>(node: &mut Arc<Node<T>>, shift: usize, at: usize, leaf:
 }
 
 /// Walks a [`List`].
-#[derive(Debug)]
 pub struct Iter<'a, T> {
     list: &'a List<T>,
     from: usize,
     to: usize,
+    /// The leaf with the item before `from`, once there is one.
+    leaf: Option<&'a Leaf<T>>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Iter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = (self.from..self.to).filter_map(|at| self.list.get(at));
+        f.debug_list().entries(left).finish()
+    }
 }
 
 impl<'a, T> Iterator for Iter<'a, T> {
@@ -295,8 +325,12 @@ impl<'a, T> Iterator for Iter<'a, T> {
         if self.from == self.to {
             return None;
         }
+        let at = self.from & (WIDTH - 1);
+        if at == 0 {
+            self.leaf = self.list.leaf(self.from);
+        }
         self.from += 1;
-        self.list.get(self.from - 1)
+        self.leaf?.get(at)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

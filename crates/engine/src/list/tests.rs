@@ -1,3 +1,5 @@
+mod siblings;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -179,7 +181,14 @@ fn what_nobody_shares_is_changed_in_place() {
     assert_eq!([place(&list, 0), place(&list, 99)], places);
     let held = list.clone();
     list.push(101);
-    assert_eq!([place(&list, 0), place(&held, 99)], places, "all but the last leaf is shared");
+    assert_eq!(
+        [place(&list, 0), place(&list, 99)],
+        places,
+        "a push leaves the items where they are"
+    );
+    assert_eq!(place(&held, 99), places[1]);
+    list.set(101, 102);
     assert_ne!(place(&list, 99), place(&held, 99));
+    assert_eq!((place(&list, 0), place(&held, 99)), (places[0], places[1]));
     assert_eq!((held.len(), list.len()), (101, 102));
 }
