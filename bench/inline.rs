@@ -6,7 +6,7 @@
 //! values replaced, lists appended to. Included by `crates/graph/benches` and by `bench/peers`, so
 //! that both compare with the same loop.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -74,13 +74,13 @@ impl Inline {
     }
 
     /// What a run starts from.
-    pub(crate) fn input(&self) -> Map<String, Value> {
-        if self.work == Work::Wide100 { wide().collect() } else { Map::new() }
+    pub(crate) fn input(&self) -> State {
+        if self.work == Work::Wide100 { wide().collect() } else { State::new() }
     }
 
     /// One run from its start to its end.
-    pub(crate) async fn run(&self, input: Map<String, Value>) -> State {
-        let mut state = Arc::new(input.into_iter().collect());
+    pub(crate) async fn run(&self, input: State) -> State {
+        let mut state = Arc::new(input);
         match (self.work, self.nodes.as_slice()) {
             (Work::Fan100, [start, join]) => {
                 step(&mut state, start).await;
@@ -149,6 +149,7 @@ fn update(key: &str, value: Value) -> Update {
 }
 
 /// Merges what one node wrote.
+#[expect(clippy::iter_over_hash_type, reason = "each key is merged by itself")]
 fn apply(state: &mut Arc<State>, update: Update) {
     let state = Arc::make_mut(state);
     for (key, value) in update {

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Rounds that count; one before them warms up.
 const ROUNDS: usize = 9;
 /// Tasks per round and side.
-const TASKS: u32 = 60_000;
+const TASKS: u32 = 20_000;
 
 /// CPU time of all threads of this process, in nanoseconds.
 fn cpu_ns() -> u64 {
@@ -38,11 +38,13 @@ struct Cost {
     wall: f64,
 }
 
-async fn cost(tasks: u32, mut run: impl AsyncFnMut()) -> Cost {
+/// The cost of `run`, whose inputs are made before the time is taken.
+async fn cost<T>(tasks: u32, input: impl Fn() -> T, mut run: impl AsyncFnMut(T)) -> Cost {
     let runs = (TASKS / tasks).max(1);
+    let inputs: Vec<T> = (0..runs).map(|_| input()).collect();
     let (cpu, wall) = (cpu_ns(), Instant::now());
-    for _ in 0..runs {
-        run().await;
+    for input in inputs {
+        run(input).await;
     }
     let all = f64::from(runs * tasks);
     let wall = wall.elapsed().as_nanos() as f64 / all / 1e3;
@@ -67,12 +69,18 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
     let by_hand = Inline::new(case.work);
     let (mut none, mut memory, mut hand) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let cost_none = cost(case.tasks, async || case.run().await).await;
-        let cost_hand = cost(case.tasks, async || {
-            std::hint::black_box(by_hand.run(by_hand.input()).await);
-        })
+        let cost_none =
+            cost(case.tasks, || case.input(), async |input| case.run(input).await).await;
+        let cost_hand = cost(
+            case.tasks,
+            || by_hand.input(),
+            async |input| {
+                std::hint::black_box(by_hand.run(input).await);
+            },
+        )
         .await;
-        let cost_memory = cost(case.tasks, async || case.run_kept().await).await;
+        let cost_memory =
+            cost(case.tasks, || case.input(), async |input| case.run_kept(input).await).await;
         if round > 0 {
             none.push(cost_none);
             hand.push(cost_hand);
@@ -101,8 +109,10 @@ async fn flat(rows: &mut Vec<Value>) {
     let (short, long) = (Case::react(50), Case::react(500));
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
-        let short_cost = cost(short.tasks, async || short.run().await).await;
-        let long_cost = cost(long.tasks, async || long.run().await).await;
+        let short_cost =
+            cost(short.tasks, || short.input(), async |input| short.run(input).await).await;
+        let long_cost =
+            cost(long.tasks, || long.input(), async |input| long.run(input).await).await;
         if round > 0 {
             // What turns 51 to 500 cost each, against one of the first 50.
             let all = long_cost.cpu * f64::from(long.tasks);
@@ -121,8 +131,8 @@ async fn long_list(rows: &mut Vec<Value>) {
     let mut ratios = Vec::new();
     for round in 0..=ROUNDS {
         let (empty, full) = (cases::with_list(0).await, cases::with_list(100_000).await);
-        let empty = cost(10, async || empty.run().await).await;
-        let full = cost(10, async || full.run().await).await;
+        let empty = cost(10, || (), async |()| empty.run().await).await;
+        let full = cost(10, || (), async |()| full.run().await).await;
         if round > 0 {
             ratios.push(full.cpu / empty.cpu);
         }

@@ -154,15 +154,19 @@ impl Case {
         Self { name, work, tasks, graph, start, check, host, kept, threads: AtomicU64::new(0) }
     }
 
+    pub(crate) fn input(&self) -> Start {
+        (self.start)()
+    }
+
     /// One run, without a saver.
-    pub(crate) async fn run(&self) {
-        let run = self.graph.run(&self.host, (self.start)());
+    pub(crate) async fn run(&self, input: Start) {
+        let run = self.graph.run(&self.host, input);
         let ended = run.finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
     }
 
     /// One run on a thread of its own whose checkpoints are kept in memory.
-    pub(crate) async fn run_kept(&self) {
+    pub(crate) async fn run_kept(&self, input: Start) {
         let thread = self.threads.fetch_add(1, Ordering::Relaxed);
         let host = {
             let mut current = self.kept.lock().expect("one thread");
@@ -172,7 +176,7 @@ impl Case {
             current.0.clone()
         };
         let thread: Arc<str> = format!("t{thread}").into();
-        let run = self.graph.run(&host, (self.start)()).thread(thread);
+        let run = self.graph.run(&host, input).thread(thread);
         let ended = run.finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
     }

@@ -44,7 +44,7 @@ impl Cycle {
         }
         let forked = matches!(self.meta.source, Source::Update | Source::Fork);
         let forks = resuming && travels && (!forked || self.superseded);
-        if !(resuming && !self.replaying) {
+        if !resuming || self.replaying {
             self.recount = self.counted_in_known();
         }
         let (begin, given) = match begin {

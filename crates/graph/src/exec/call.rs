@@ -72,8 +72,8 @@ impl Ctx {
         if let Some(returned) = call.known() {
             return Ok(returned);
         }
-        let cached = task.cache().map(|cache| call.cache_key(&arg, cache));
-        if let Some(returned) = cached.as_ref().and_then(|key| call.from_cache(key)) {
+        let key = task.cache().map(|cache| call.cache_key(&arg, cache));
+        if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
             call.tell_update(&returned, true);
             call.record(TaskRecord { returned: Some(returned.clone()), ..TaskRecord::default() })
                 .await?;
@@ -82,7 +82,7 @@ impl Ctx {
         // Tasks that are called together start together.
         tokio::task::yield_now().await;
         let end = call.job(arg).attempts().await;
-        call.settle(end.what, end.answers, self, cached).await
+        call.settle(end.what, end.answers, self, key).await
     }
 
     /// What the last turn of the flow on this thread saved; none in its first.
@@ -243,7 +243,7 @@ impl Call<'_> {
         scope.shared.host.cache_key(scope.graph.name(), self.key.name(), arg, cache)
     }
 
-    fn from_cache(&self, key: &super::host::CacheKey) -> Option<Json> {
+    fn cached(&self, key: &super::host::CacheKey) -> Option<Json> {
         let output = self.at.scope.shared.host.cached(key)?;
         returned_of(&output)
     }

@@ -207,6 +207,12 @@ impl Scope {
         lock(&self.answer).take()
     }
 
+    /// Whether there is an answer that belongs to no task yet, here or around.
+    pub(crate) fn offers_answer(&self) -> bool {
+        let around = || self.outer.as_ref().is_some_and(|outer| outer.scope.offers_answer());
+        lock(&self.answer).is_some() || around()
+    }
+
     pub(crate) fn tell(&self, event: StreamEvent) {
         if let Some(sink) = &self.shared.sink {
             sink.push(&self.place.ns, event);

@@ -132,12 +132,12 @@ impl Cycle {
                 handlers.push(slot.task.clone());
             }
             let waits = !record.is_finished() && !record.interrupts.is_empty();
-            let answered = lock(&self.scope.answer).is_some()
+            let answered = self.scope.offers_answer()
                 || record.interrupts.iter().any(|i| self.scope.shared.answer(i.id).is_some());
             if waits
                 && !answered
                 && unanswered == Unanswered::Wait
-                && self.scope.resuming().is_some()
+                && self.scope.resuming() == Some(true)
             {
                 slot.record.interrupts.clone_from(&record.interrupts);
                 slot.state = SlotState::Ended;

@@ -6,6 +6,7 @@ mod depth;
 mod ends;
 mod faults;
 mod faulty;
+mod local;
 mod pause;
 mod peers;
 mod supersteps;

@@ -1,0 +1,76 @@
+//! Runs in this process.
+
+mod ends;
+mod errors;
+mod within;
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weftwork_graph::channel::{Append, LastValue};
+use weftwork_graph::{
+    ChannelDef, DynUpdate, Dynamic, Graph, Host, MemorySaver, Outcome, Resume, START, Start,
+    StartCommand,
+};
+
+/// An empty graph with a list `log` and a value `s`.
+fn graph(name: &str) -> Graph<Dynamic> {
+    let channels = vec![
+        ChannelDef::new("log", Append::<Value>::new()),
+        ChannelDef::new("s", LastValue::<Value>::new()),
+    ];
+    Graph::dynamic(name, channels)
+}
+
+/// A node that notes its name.
+fn note(name: &'static str) -> impl Fn(weftwork_graph::Input) -> std::future::Ready<DynUpdate> {
+    move |_| std::future::ready(log(name))
+}
+
+fn log(what: &str) -> DynUpdate {
+    DynUpdate::new().write("log", json!([what]))
+}
+
+/// A chain of nodes that note their names.
+fn chain(names: &[&'static str]) -> Graph<Dynamic> {
+    let mut built = graph("chain").edge(START, names[0]);
+    for name in names {
+        built = built.node(*name, note(name));
+    }
+    for pair in names.windows(2) {
+        built = built.edge(pair[0], pair[1]);
+    }
+    built
+}
+
+fn kept() -> Host {
+    Host::new().with_saver(MemorySaver::new())
+}
+
+fn empty() -> Start {
+    Start::Input(json!({}))
+}
+
+fn answer(value: Value) -> Start {
+    let resume = Some(Resume::One(value));
+    Start::Command(StartCommand { resume, ..StartCommand::default() })
+}
+
+fn logged(outcome: Outcome) -> Vec<String> {
+    let Outcome::Completed { output } = outcome else { panic!("{outcome:?}") };
+    let log = output["log"].as_array().expect("a list");
+    log.iter().map(|item| item.as_str().expect("a text").to_owned()).collect()
+}
+
+/// Counts how often something happened.
+#[derive(Clone, Default)]
+struct Count(Arc<std::sync::atomic::AtomicU32>);
+
+impl Count {
+    fn up(&self) -> u32 {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
