@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Write completions for a shell
     Completions(Completions),
+    /// Play a graph and a script from standard input, and print the trace
+    Conformance(Conformance),
 }
 
 #[derive(Debug, Args)]
@@ -215,4 +217,20 @@ pub(crate) struct Explain {
 pub(crate) struct Completions {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// Answer each line of standard input with a line
+    #[arg(long)]
+    pub(crate) batch: bool,
+    /// How graphs behave where the reference and we differ
+    #[arg(long, default_value = "langgraph")]
+    pub(crate) profile: ProfileName,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ProfileName {
+    Langgraph,
+    Weft,
 }

@@ -4,6 +4,7 @@
 mod arrows;
 mod errors;
 mod manifests;
+mod outside;
 mod sizes;
 mod sources;
 mod texts;
@@ -98,6 +99,7 @@ const RULES: &[Rule] = &[
     Rule { name: "machine", check: texts::machine },
     Rule { name: "manifests", check: manifests::manifests },
     Rule { name: "modules", check: sources::modules },
+    Rule { name: "outside", check: outside::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "test-names", check: sources::test_names },

@@ -3,6 +3,7 @@
 mod agents;
 mod chat;
 mod completions;
+mod conformance;
 mod demo;
 mod doctor;
 mod explain;
@@ -31,6 +32,7 @@ pub(crate) fn without_settings(command: Command, screen: &Screen) -> Result<Next
     match command {
         Command::Explain(args) => explain::explain(&args, screen).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, screen).map(Next::Done),
+        Command::Conformance(args) => conformance::conformance(&args).map(Next::Done),
         other => Ok(Next::NeedsSettings(other)),
     }
 }
@@ -48,5 +50,6 @@ pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliErro
         Command::Demo(args) => Box::pin(demo::demo(&args, house)).await,
         Command::Explain(args) => explain::explain(&args, &house.screen),
         Command::Completions(args) => completions::completions(&args, &house.screen),
+        Command::Conformance(args) => conformance::conformance(&args),
     }
 }

@@ -114,6 +114,35 @@ fn a_thread_goes_on_with_the_model_it_had() {
 }
 
 #[test]
+fn specs_from_standard_input_are_played() {
+    let spec = r#"{"state": {"log": "append"}, "nodes": {"a": {"do": [["set", "log", ["a"]]]}},
+        "edges": [["START", "a"]], "checkpointer": false, "script": [{"input": {}}]}"#;
+    let line = spec.replace('\n', " ");
+    let home = Home::new();
+    let answers = |args: &[&str], input: String| -> Vec<serde_json::Value> {
+        let mut child = home.command(args).stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(input.as_bytes()).expect("written");
+        drop(pipe);
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let one = answers(&["conformance"], spec.to_owned());
+    assert_eq!(one.len(), 1);
+    assert_eq!(one[0]["trace"][0]["events"][0][1], "tasks");
+    let many = answers(&["conformance", "--batch"], format!("{line}\nno spec\n{line}\n"));
+    assert_eq!(many.len(), 3);
+    let updates = |answer: &serde_json::Value| answer["trace"][0]["events"][1].to_string();
+    assert_eq!(updates(&many[0]), r#"[[],"updates",{"a":{"log":["a"]}}]"#);
+    assert_eq!(updates(&many[2]), updates(&many[0]));
+    let refused = many[1]["harness_error"].as_str().expect("a refusal");
+    assert!(refused.starts_with("W0714: "), "{refused}");
+    assert!(!home.path(".local").exists(), "nothing is kept");
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let home = Home::new();
     let mut child = home.command(&["explain"]).spawn().expect("it starts");

@@ -1,0 +1,96 @@
+//! The reference's names for what fails.
+
+use serde_json::{Value as Json, json};
+use weftwork_types::code::Fault;
+
+/// Exceptions that reducers raise; they come through the channel as the start of a reason.
+const RAISED: [&str; 3] = ["TypeError", "ValueError", "NotImplementedError"];
+
+/// The class of a failure.
+pub(crate) fn of(fault: &Fault) -> String {
+    if let Some(kind) = &fault.kind {
+        return match kind.as_str() {
+            "LimitReached" => "GraphRecursionError".to_owned(),
+            "Drained" => "GraphDrained".to_owned(),
+            kind => kind.to_owned(),
+        };
+    }
+    let raised = RAISED.iter().find(|class| fault.message.contains(&format!("{class}: ")));
+    match (fault.code.as_str(), raised) {
+        ("W0103", Some(class)) => class,
+        ("W0102" | "W0103" | "W0104" | "W0105" | "W0115" | "W0116" | "W0122", _) => {
+            "InvalidUpdateError"
+        }
+        ("W0117", _) => "NodeTimeoutError",
+        ("W0118", _) => "EmptyInputError",
+        ("W0119" | "W0120", _) => "RuntimeError",
+        ("W0101" | "W0121", _) => "ValueError",
+        ("W0123", _) => "ParentCommand",
+        ("W0110", _) => "Panic",
+        _ => "Exception",
+    }
+    .to_owned()
+}
+
+/// Whether a class is another one or below it.
+pub(crate) fn is_a(class: &str, other: &str) -> bool {
+    let above = match class {
+        "GraphRecursionError" | "NotImplementedError" => "RuntimeError",
+        "InvalidNamespaceError" => "ValueError",
+        _ => "",
+    };
+    class == other || above == other
+}
+
+/// Whether the reference tries again when nothing else is said.
+pub(crate) fn is_retried(class: &str) -> bool {
+    const NEVER: [&str; 11] = [
+        "ValueError",
+        "TypeError",
+        "RuntimeError",
+        "KeyError",
+        "IndexError",
+        "GraphRecursionError",
+        "NotImplementedError",
+        "InvalidNamespaceError",
+        "ParentCommand",
+        "GraphDrained",
+        "CancelledError",
+    ];
+    !NEVER.contains(&class)
+}
+
+/// A class and the first line of a message.
+pub(crate) fn shown(class: &str, message: &str) -> Json {
+    json!([class, message.lines().next().unwrap_or_default()])
+}
+
+/// A failure as a trace shows it.
+pub(crate) fn error(fault: &Fault) -> Json {
+    shown(&of(fault), &fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{error, is_a, is_retried, of};
+    use serde_json::json;
+    use weftwork_types::ErrorCode;
+    use weftwork_types::code::Fault;
+
+    #[test]
+    fn classes_come_from_the_kind_or_the_code() {
+        let own = Fault::new(ErrorCode("W0109"), "boom 1\nmore").of_kind("KeyError");
+        assert_eq!(error(&own), json!(["KeyError", "boom 1"]));
+        let conflict = Fault::new(ErrorCode("W0102"), "two writes");
+        assert_eq!(of(&conflict), "InvalidUpdateError");
+        let reducer = Fault::new(ErrorCode("W0103"), "channel `n`: TypeError: no sum");
+        assert_eq!(of(&reducer), "TypeError");
+    }
+
+    #[test]
+    fn what_is_tried_again_is_what_the_reference_tries_again() {
+        assert!(is_retried("ConnectionError") && is_retried("NodeTimeoutError"));
+        assert!(!is_retried("KeyError") && !is_retried("ValueError"));
+        assert!(is_a("GraphRecursionError", "RuntimeError") && !is_a("KeyError", "ValueError"));
+    }
+}

@@ -1,0 +1,436 @@
+//! Playing a script.
+
+use crate::build::{Maker, into_next, into_stops};
+use crate::class;
+use crate::node::{Counts, Goto, Shared, goto_of};
+use crate::python::{self, Raised};
+use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Update, Which};
+use crate::trace;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
+use weftwork_graph::{
+    AsNode, At, CompiledGraph, Durability, Host, MemorySaver, Modes, Next, Outcome, Resume,
+    RuntimeError, Semantics, Start, StartCommand, StateUpdate, SystemClock,
+};
+use weftwork_store::items::MemoryItems;
+use weftwork_types::InterruptId;
+
+/// Supersteps a run may take when the spec says nothing.
+const LIMIT: u32 = 10_007;
+/// The thread that a history is kept of.
+const THREAD: &str = "t";
+/// What runs tell when an entry says nothing; checkpoints only where they are kept.
+const MODES: [&str; 5] = ["values", "updates", "tasks", "checkpoints", "custom"];
+
+/// How graphs behave where the reference and we differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Like the reference, LangGraph 1.2.22.
+    #[default]
+    LangGraph,
+    /// Like the product by default.
+    Weft,
+}
+
+impl Profile {
+    fn semantics(self) -> Semantics {
+        match self {
+            Self::LangGraph => Semantics::langgraph(),
+            Self::Weft => Semantics::weft(),
+        }
+    }
+}
+
+/// Plays a spec and returns its trace.
+///
+/// Errors of the graph and of its nodes are part of the trace.
+pub async fn play(spec: &Spec, profile: Profile) -> Json {
+    let shared = Arc::new(Shared::default());
+    let maker = Maker::new(Arc::clone(&shared), profile.semantics());
+    let graph = match maker.make(&spec.body) {
+        Ok(graph) => graph,
+        Err(raised) => {
+            return json!({ "compile_error": class::shown(&raised.class, &raised.message) });
+        }
+    };
+    play_on(graph, spec, &shared.counts).await
+}
+
+/// Plays the script of a spec on another graph than its own, and returns the trace.
+///
+/// A graph of typed nodes that counts its side effects in `counts` gives the trace of the spec
+/// when it behaves like the spec's own graph.
+pub async fn play_on(graph: CompiledGraph, spec: &Spec, counts: &Counts) -> Json {
+    let clock = Arc::new(SystemClock::new());
+    let mut host = Host::new().with_items(Arc::new(MemoryItems::new(clock)));
+    if spec.checkpointer {
+        host = host.with_saver(MemorySaver::new());
+    }
+    let mut play = Play { graph, host, spec, saved: BTreeMap::new() };
+    let mut entries = Vec::with_capacity(spec.script.len());
+    for entry in &spec.script {
+        let mut shown = play.entry(entry).await;
+        let counts = counts.so_far();
+        if !counts.is_empty() {
+            shown.insert("counts".to_owned(), Json::Object(counts));
+        }
+        entries.push(Json::Object(shown));
+    }
+    let mut whole = json!({ "trace": entries });
+    if spec.checkpointer {
+        whole["history"] = play.history().await;
+    }
+    whole
+}
+
+/// A graph between the entries of its script.
+struct Play<'a> {
+    graph: CompiledGraph,
+    host: Host,
+    spec: &'a Spec,
+    /// Checkpoints that were saved under a name.
+    saved: BTreeMap<String, Config>,
+}
+
+type Played<T> = Result<T, Raised>;
+
+impl Play<'_> {
+    async fn entry(&mut self, entry: &Entry) -> Map<String, Json> {
+        let mut shown = Map::new();
+        if let Err(raised) = self.act(entry, &mut shown).await {
+            shown.insert("error".to_owned(), class::shown(&raised.class, &raised.message));
+        }
+        if self.spec.checkpointer {
+            let at = At::thread(entry.thread.as_str());
+            let state = match self.graph.state(&self.host, &at, entry.with_subgraphs).await {
+                Ok(snapshot) => trace::snapshot(&snapshot),
+                Err(error) => {
+                    let raised = raised(&error);
+                    json!({ "error": class::shown(&raised.class, &raised.message) })
+                }
+            };
+            shown.insert("state".to_owned(), state);
+        }
+        shown
+    }
+
+    async fn act(&mut self, entry: &Entry, shown: &mut Map<String, Json>) -> Played<()> {
+        let target = self.target(entry).await?;
+        match &entry.act {
+            Act::Update { values, as_node: name, save } => {
+                let update = StateUpdate {
+                    values: update_values(values)?,
+                    as_node: as_node(name.as_deref()),
+                };
+                let config = self.change(entry, &target, vec![vec![update]]).await?;
+                shown.insert("config".to_owned(), trace::config(Some(&config)));
+                if let Some(name) = save {
+                    self.saved.insert(name.clone(), config);
+                }
+            }
+            Act::Bulk(steps) => {
+                let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
+                let steps = steps.collect::<Played<_>>()?;
+                let config = self.change(entry, &target, steps).await?;
+                shown.insert("config".to_owned(), trace::config(Some(&config)));
+            }
+            Act::Look if entry.inside.is_some() || entry.at.is_some() => {
+                let at = At::config(entry.thread.as_str(), &target);
+                let state = self.graph.state(&self.host, &at, entry.with_subgraphs).await;
+                let state = state.map_err(|error| raised(&error))?;
+                shown.insert("at".to_owned(), trace::snapshot(&state));
+            }
+            Act::Look => {}
+            Act::Run(run) => self.run(entry, run, &target, shown).await?,
+        }
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        entry: &Entry,
+        target: &Config,
+        steps: Vec<Vec<StateUpdate>>,
+    ) -> Played<Config> {
+        if !self.spec.checkpointer {
+            return Err(Raised::new("ValueError", "there are no checkpoints to change"));
+        }
+        let at = At::config(entry.thread.as_str(), target);
+        self.graph.update(&self.host, &at, steps).await.map_err(|error| raised(&error))
+    }
+
+    /// Runs, and shows each event; what ends the run early is an error of the entry.
+    async fn run(
+        &self,
+        entry: &Entry,
+        run: &RunEntry,
+        target: &Config,
+        shown: &mut Map<String, Json>,
+    ) -> Played<()> {
+        let start = match self.start(entry, run).await? {
+            Ok(start) => start,
+            Err(raised) => {
+                shown.insert("events".to_owned(), json!([]));
+                return Err(raised);
+            }
+        };
+        if self.limit(run) == 0 {
+            shown.insert("events".to_owned(), json!([]));
+            return Err(Raised::new("ValueError", "the limit must be at least 1"));
+        }
+        let mut stream = self.prepared(entry, run, target, start).stream();
+        let mut events = Vec::new();
+        while let Some(item) = stream.next().await {
+            events.push(trace::event(&item));
+        }
+        shown.insert("events".to_owned(), Json::Array(events));
+        match stream.outcome() {
+            Some(Ok(Outcome::LimitReached { step_limit })) => Err(Raised::new(
+                "GraphRecursionError",
+                format!("the run reached its limit of {step_limit} supersteps"),
+            )),
+            Some(Ok(Outcome::Drained { reason })) => {
+                Err(Raised::new("GraphDrained", format!("Graph drained: {reason}")))
+            }
+            Some(Err(error)) => Err(raised(error)),
+            Some(Ok(_)) => Ok(()),
+            None => Err(Raised::new("Exception", "the run has no outcome")),
+        }
+    }
+
+    fn prepared(&self, entry: &Entry, run: &RunEntry, target: &Config, start: Start) -> Run {
+        let mut prepared = self
+            .graph
+            .run(&self.host, start)
+            .thread(entry.thread.as_str())
+            .step_limit(self.limit(run))
+            .modes(self.modes(run))
+            .context(run.context.clone().unwrap_or_default())
+            .durability(match run.durability {
+                How::Sync => Durability::Sync,
+                How::Async => Durability::Async,
+                How::Exit => Durability::Exit,
+            });
+        if target.id.is_some() || !target.ns.is_empty() {
+            prepared = prepared.from(target);
+        }
+        // An empty list of stops is none, and then those of the graph hold.
+        let given = |stops: &Option<StopsSpec>| stops.clone().filter(|stops| !stops.is_empty());
+        if let Some(stops) = given(&run.interrupt_before) {
+            prepared = prepared.interrupt_before(into_stops(stops));
+        }
+        if let Some(stops) = given(&run.interrupt_after) {
+            prepared = prepared.interrupt_after(into_stops(stops));
+        }
+        prepared
+    }
+
+    fn limit(&self, run: &RunEntry) -> u32 {
+        run.limit.or(self.spec.recursion_limit).unwrap_or(LIMIT)
+    }
+
+    /// What a run tells. Names that are no mode tell nothing, as in the reference.
+    fn modes(&self, run: &RunEntry) -> Modes {
+        let default: Vec<String> = MODES
+            .iter()
+            .filter(|mode| self.spec.checkpointer || **mode != "checkpoints")
+            .map(|mode| (*mode).to_owned())
+            .collect();
+        let names = run.modes.as_ref().unwrap_or(&default).iter();
+        names.filter_map(|name| Modes::parse(name)).fold(Modes::NONE, |all, mode| all | mode)
+    }
+
+    /// What a run starts from. The inner result is what starting it raises.
+    async fn start(&self, entry: &Entry, run: &RunEntry) -> Played<Played<Start>> {
+        let start = match &run.begin {
+            Begin::Input(input) => Start::from(input.alone()?),
+            Begin::Resume(answer) => {
+                let resume = resume(answer);
+                Start::Command(StartCommand { resume, ..StartCommand::default() })
+            }
+            Begin::ResumeByValue(answers) => {
+                let resume = Some(Resume::ById(self.answers(entry, answers).await?));
+                Start::Command(StartCommand { resume, ..StartCommand::default() })
+            }
+            Begin::Command { goto, update, resume } => {
+                let goto = match targets(&goto.alone()?) {
+                    Ok(goto) => goto,
+                    Err(raised) => return Ok(Err(raised)),
+                };
+                let members = update.as_object().cloned().unwrap_or_default();
+                let resume = self::resume(resume);
+                let update = members.into_iter().collect();
+                Start::Command(StartCommand { goto, update, resume })
+            }
+        };
+        Ok(Ok(start))
+    }
+
+    /// The ids of the open questions with these texts, each with its answer.
+    async fn answers(
+        &self,
+        entry: &Entry,
+        answers: &[(String, Json)],
+    ) -> Played<BTreeMap<InterruptId, Json>> {
+        let at = At::thread(entry.thread.as_str());
+        let state = self.graph.state(&self.host, &at, true).await;
+        let state = state.map_err(|error| raised(&error))?;
+        let open = state.interrupts.iter().filter_map(|open| {
+            let text = python::text(&trace::question(open));
+            let (_, answer) = answers.iter().find(|(question, _)| *question == text)?;
+            Some((open.id, answer.clone()))
+        });
+        Ok(open.collect())
+    }
+
+    /// Where an entry starts from.
+    async fn target(&self, entry: &Entry) -> Played<Config> {
+        let inner = match &entry.inside {
+            Some(path) => self.inner(entry, path).await?,
+            None => Config::default(),
+        };
+        match &entry.at {
+            None => Ok(inner),
+            Some(Which::Saved(name)) => {
+                let found = self.saved.get(name).cloned();
+                found.ok_or_else(|| Raised::new("KeyError", name.as_str()))
+            }
+            Some(Which::Match { wanted, pick }) => {
+                let history = self.snapshots(entry, &inner.ns).await?;
+                let mut found = history.into_iter().filter(|snapshot| {
+                    let (source, step) = trace::made_by(snapshot);
+                    let next = json!(snapshot.next);
+                    wanted.iter().all(|(name, value)| {
+                        let have = match name.as_str() {
+                            "step" => &step,
+                            "source" => &source,
+                            _ => &next,
+                        };
+                        python::equal(have, value)
+                    })
+                });
+                let found = found.nth(*pick);
+                let found =
+                    found.ok_or_else(|| Raised::new("IndexError", "list index out of range"))?;
+                Ok(found.config.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The graph reached by names of nodes: through the newest checkpoint that has such a task,
+    /// level by level.
+    async fn inner(&self, entry: &Entry, path: &[String]) -> Played<Config> {
+        let mut ns = String::new();
+        for name in path {
+            let history = self.snapshots(entry, &ns).await?;
+            let mut tasks = history
+                .iter()
+                .filter_map(|snapshot| snapshot.tasks.iter().rfind(|task| task.name == *name));
+            let task = tasks.next();
+            let task = task.ok_or_else(|| Raised::new("ValueError", format!("no task {name}")))?;
+            ns = match &task.state {
+                Some(SubState::Config(config)) => config.ns.clone(),
+                _ if ns.is_empty() => format!("{name}:{}", task.id),
+                _ => format!("{ns}|{name}:{}", task.id),
+            };
+        }
+        Ok(Config { ns, ..Config::default() })
+    }
+
+    async fn snapshots(&self, entry: &Entry, ns: &str) -> Played<Vec<Snapshot>> {
+        if !self.spec.checkpointer {
+            return Err(Raised::new("ValueError", "No checkpointer set"));
+        }
+        let at = At::thread(entry.thread.as_str()).within(ns);
+        self.graph.history(&self.host, &at).await.map_err(|error| raised(&error))
+    }
+
+    async fn history(&self) -> Json {
+        match self.graph.history(&self.host, &At::thread(THREAD)).await {
+            Ok(all) => all.iter().map(trace::snapshot).collect(),
+            Err(error) => {
+                let raised = raised(&error);
+                json!({ "error": class::shown(&raised.class, &raised.message) })
+            }
+        }
+    }
+}
+
+/// An answer, or answers by the ids of the questions when nothing else can be meant.
+fn resume(answer: &Json) -> Option<Resume> {
+    let by_id = answer.as_object().and_then(|members| {
+        let answers = members.iter().map(|(id, answer)| {
+            let is_id =
+                id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            Some((id.parse().ok().filter(|_| is_id)?, answer.clone()))
+        });
+        answers.collect::<Option<BTreeMap<InterruptId, Json>>>()
+    });
+    match by_id {
+        Some(answers) => Some(Resume::ById(answers)),
+        None => (!answer.is_null()).then(|| Resume::One(answer.clone())),
+    }
+}
+
+fn update_values(update: &Update) -> Played<Option<Vec<(String, Json)>>> {
+    match update {
+        Update::Object(expr) => members(&expr.alone()?),
+        Update::Plain(value) => members(value),
+    }
+}
+
+fn bulk_update((values, name): &(Json, Option<String>)) -> Played<StateUpdate> {
+    Ok(StateUpdate { values: members(values)?, as_node: as_node(name.as_deref()) })
+}
+
+fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {
+    match values {
+        Json::Null => Ok(None),
+        Json::Object(members) => {
+            Ok(Some(members.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+        }
+        other => Err(Raised::new(
+            "InvalidUpdateError",
+            format!("a change must be an object of channel values, found {other}"),
+        )),
+    }
+}
+
+fn as_node(name: Option<&str>) -> AsNode {
+    match name {
+        None => AsNode::Infer,
+        Some("START" | "__start__") => AsNode::Start,
+        Some("END" | "__end__") => AsNode::End,
+        Some("__input__") => AsNode::Input,
+        Some("__copy__") => AsNode::Copy,
+        Some(node) => AsNode::Node(node.to_owned()),
+    }
+}
+
+/// The targets of a command from outside, where nothing but names and sends may stand.
+fn targets(value: &Json) -> Played<Vec<Next>> {
+    let all = match value {
+        Json::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let targets = all.iter().filter(|_| python::truth(value)).map(|one| {
+        let found: Vec<Goto> = if one.is_array() { Vec::new() } else { goto_of(one) };
+        found.into_iter().next().map(into_next).ok_or_else(|| {
+            let found = python::type_name(one);
+            let message = format!("In Command.goto, expected Send/str, got {found}");
+            Raised::new("TypeError", message)
+        })
+    });
+    targets.collect()
+}
+
+fn raised(error: &RuntimeError) -> Raised {
+    let fault = error.fault();
+    let class = match error {
+        RuntimeError::NoUpdates => "ValueError".to_owned(),
+        _ => class::of(&fault),
+    };
+    Raised { class, message: fault.message }
+}

@@ -1,0 +1,99 @@
+//! Specs in, traces out.
+
+use crate::{Profile, Spec, SpecError, play};
+use serde_json::{Value as Json, json};
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How long a spec may take.
+pub const GUARD: Duration = Duration::from_secs(20);
+/// The stack of the thread a spec is played on. Graphs within graphs within graphs need some.
+const STACK_BYTES: usize = 32 << 20;
+
+/// Plays the spec in a text. What keeps it from being played is told in place of its trace, as
+/// `harness_error`: text that is no spec, a panic, and [`GUARD`].
+#[must_use]
+pub fn answer(text: &str, profile: Profile) -> Json {
+    match Spec::parse(text) {
+        Ok(spec) => guarded(move || on_own_runtime(&spec, profile), GUARD),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Answers each line with one line, until there are no more.
+///
+/// Empty lines are passed over. Each answer is written out before the next line is read.
+///
+/// # Errors
+/// Those of reading and writing.
+pub fn batch(mut input: impl BufRead, mut output: impl Write, profile: Profile) -> io::Result<()> {
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        if !text.trim().is_empty() {
+            writeln!(output, "{}", answer(&text, profile))?;
+            output.flush()?;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+fn refused(error: &SpecError) -> Json {
+    json!({ "harness_error": format!("{}: {error}", error.code()) })
+}
+
+fn on_own_runtime(spec: &Spec, profile: Profile) -> Json {
+    match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        Ok(runtime) => runtime.block_on(play(spec, profile)),
+        Err(error) => json!({ "harness_error": format!("no runtime: {error}") }),
+    }
+}
+
+/// Does a piece of work on a thread of its own, and gives up on it when it panics or takes too
+/// long. A thread that was given up goes on until its work is done; nobody waits for it.
+fn guarded(work: impl FnOnce() -> Json + Send + 'static, limit: Duration) -> Json {
+    let (told, heard) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("spec".to_owned()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || {
+        // Nobody hears it any more when the limit has passed.
+        told.send(work()).unwrap_or_default();
+    });
+    if let Err(error) = started {
+        return json!({ "harness_error": format!("no thread: {error}") });
+    }
+    match heard.recv_timeout(limit) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => {
+            json!({ "harness_error": format!("no result within {} s", limit.as_secs()) })
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            json!({ "harness_error": "playing the spec panicked" })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+    use serde_json::json;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn panics_and_endless_work_are_told() {
+        assert_eq!(guarded(|| json!(1), LONG), json!(1));
+        let panicked = guarded(|| panic!("in a spec"), LONG);
+        assert_eq!(panicked, json!({"harness_error": "playing the spec panicked"}));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let endless = move || {
+            held.recv().unwrap_or_default();
+            json!(1)
+        };
+        let late = guarded(endless, Duration::from_millis(1));
+        assert_eq!(late, json!({"harness_error": "no result within 0 s"}));
+        drop(release);
+    }
+}

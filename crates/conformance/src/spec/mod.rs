@@ -1,0 +1,67 @@
+//! Specs: a graph and a script. Members that the format does not name are remarks.
+
+mod cursor;
+mod graph;
+mod op;
+mod script;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cursor::Cursor;
+pub(crate) use graph::{
+    BranchMap, BranchSpec, CacheSpec, FlowSpec, GraphSpec, NodeSpec, Persist, Policies, Reducer,
+    RetrySpec, Source, StopsSpec, TimeoutSpec,
+};
+pub(crate) use op::{Fail, ListNamespaces, Op, Part, StoreOp};
+pub(crate) use script::{Act, Begin, Durability, Entry, RunEntry, Update, Which};
+
+use crate::SpecError;
+use serde_json::Value as Json;
+
+/// A graph and what is done with it, read and understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    pub(crate) body: Body,
+    pub(crate) checkpointer: bool,
+    pub(crate) recursion_limit: Option<u32>,
+    pub(crate) script: Vec<Entry>,
+}
+
+/// What a spec runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    Graph(GraphSpec),
+    Flow(FlowSpec),
+}
+
+impl Spec {
+    /// Reads a spec from its text.
+    ///
+    /// # Errors
+    /// [`SpecError`], with the place.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let json: Json = serde_json::from_str(text)
+            .map_err(|error| SpecError::NotJson { reason: error.to_string() })?;
+        Self::from_json(&json)
+    }
+
+    /// Reads a spec from JSON.
+    ///
+    /// # Errors
+    /// [`SpecError`], with the place.
+    pub fn from_json(json: &Json) -> Result<Self, SpecError> {
+        let at = Cursor::root(json);
+        at.object()?;
+        let body = if at.get("entry").is_some() {
+            Body::Flow(graph::flow(at)?)
+        } else {
+            Body::Graph(graph::graph(at)?)
+        };
+        Ok(Self {
+            body,
+            checkpointer: json.get("checkpointer").is_none_or(crate::python::truth),
+            recursion_limit: at.maybe("recursion_limit", |limit| limit.small())?,
+            script: at.member("script")?.each(script::entry)?,
+        })
+    }
+}

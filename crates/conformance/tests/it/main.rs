@@ -1,0 +1,6 @@
+//! The kit against the engine, and the decoder of specs under fuzz.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it relies on")]
+
+mod decoder;
+mod kit;
+mod serve;

@@ -1,0 +1,34 @@
+//! What must stand outside the house, and see no more of it than a user does.
+
+use super::{House, Offence};
+use crate::workspace::Kind;
+
+/// The crate that plays graphs through the public builder, and the crates it may use for that:
+/// the builder, the ports of its stores, and the records. The table of arrows cannot widen this.
+const PLAYER: (&str, [&str; 3]) = ("conformance", ["graph", "store", "types"]);
+/// Names that are public for the compiler only.
+const HIDDEN: [&str; 2] = ["__private", "weftwork_engine"];
+
+pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
+    let (name, doors) = PLAYER;
+    let mut offences = Vec::new();
+    for one in house.crates.all.iter().filter(|one| one.name == name) {
+        let used = one.ours(Kind::Normal);
+        let used = used.iter().filter(|used| !doors.contains(&used.as_str()));
+        offences.extend(used.map(|used| {
+            let message = format!("`{name}` plays graphs as a user does; it may not use `{used}`");
+            Offence::of(&one.manifest_path, message)
+        }));
+    }
+    let folder = format!("crates/{name}/");
+    for (path, text) in house.tree.rust_files().filter(|(path, _)| path.starts_with(&folder)) {
+        for (index, line) in text.lines().enumerate() {
+            let hidden = HIDDEN.iter().filter(|hidden| line.contains(**hidden));
+            offences.extend(hidden.map(|hidden| {
+                let message = format!("`{hidden}` is no public item; go through `weftwork_graph`");
+                Offence::at(path, index + 1, message)
+            }));
+        }
+    }
+    offences
+}
