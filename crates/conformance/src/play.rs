@@ -91,7 +91,20 @@ struct Play<'a> {
     host: Host,
     spec: &'a Spec,
     /// Checkpoints that were saved under a name.
-    saved: BTreeMap<String, Config>,
+    saved: BTreeMap<String, Target>,
+}
+
+/// A place that an entry starts from or looks at.
+#[derive(Debug, Clone)]
+struct Target {
+    thread: String,
+    config: Config,
+}
+
+impl Target {
+    fn at(&self) -> At {
+        At::config(self.thread.as_str(), &self.config)
+    }
 }
 
 type Played<T> = Result<T, Raised>;
@@ -124,21 +137,20 @@ impl Play<'_> {
                     values: update_values(values)?,
                     as_node: as_node(name.as_deref()),
                 };
-                let config = self.change(entry, &target, vec![vec![update]]).await?;
+                let config = self.change(&target, vec![vec![update]]).await?;
                 shown.insert("config".to_owned(), trace::config(Some(&config)));
                 if let Some(name) = save {
-                    self.saved.insert(name.clone(), config);
+                    self.saved.insert(name.clone(), Target { config, ..target });
                 }
             }
             Act::Bulk(steps) => {
                 let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
                 let steps = steps.collect::<Played<_>>()?;
-                let config = self.change(entry, &target, steps).await?;
+                let config = self.change(&target, steps).await?;
                 shown.insert("config".to_owned(), trace::config(Some(&config)));
             }
             Act::Look if entry.inside.is_some() || entry.at.is_some() => {
-                let at = At::config(entry.thread.as_str(), &target);
-                let state = self.graph.state(&self.host, &at, entry.with_subgraphs).await;
+                let state = self.graph.state(&self.host, &target.at(), entry.with_subgraphs).await;
                 let state = state.map_err(|error| raised(&error))?;
                 shown.insert("at".to_owned(), trace::snapshot(&state));
             }
@@ -148,17 +160,11 @@ impl Play<'_> {
         Ok(())
     }
 
-    async fn change(
-        &self,
-        entry: &Entry,
-        target: &Config,
-        steps: Vec<Vec<StateUpdate>>,
-    ) -> Played<Config> {
+    async fn change(&self, target: &Target, steps: Vec<Vec<StateUpdate>>) -> Played<Config> {
         if !self.spec.checkpointer {
             return Err(Raised::new("ValueError", "there are no checkpoints to change"));
         }
-        let at = At::config(entry.thread.as_str(), target);
-        self.graph.update(&self.host, &at, steps).await.map_err(|error| raised(&error))
+        self.graph.update(&self.host, &target.at(), steps).await.map_err(|error| raised(&error))
     }
 
     /// Runs, and shows each event; what ends the run early is an error of the entry.
@@ -166,7 +172,7 @@ impl Play<'_> {
         &self,
         entry: &Entry,
         run: &RunEntry,
-        target: &Config,
+        target: &Target,
         shown: &mut Map<String, Json>,
     ) -> Played<()> {
         let start = match self.start(entry, run).await? {
@@ -180,7 +186,7 @@ impl Play<'_> {
             shown.insert("events".to_owned(), json!([]));
             return Err(Raised::new("ValueError", "the limit must be at least 1"));
         }
-        let mut stream = self.prepared(entry, run, target, start).stream();
+        let mut stream = self.prepared(run, target, start).stream();
         let mut events = Vec::new();
         while let Some(item) = stream.next().await {
             events.push(trace::event(&item));
@@ -200,11 +206,11 @@ impl Play<'_> {
         }
     }
 
-    fn prepared(&self, entry: &Entry, run: &RunEntry, target: &Config, start: Start) -> Run {
+    fn prepared(&self, run: &RunEntry, target: &Target, start: Start) -> Run {
         let mut prepared = self
             .graph
             .run(&self.host, start)
-            .thread(entry.thread.as_str())
+            .thread(target.thread.as_str())
             .step_limit(self.limit(run))
             .modes(self.modes(run))
             .context(run.context.clone().unwrap_or_default())
@@ -213,8 +219,8 @@ impl Play<'_> {
                 How::Async => Durability::Async,
                 How::Exit => Durability::Exit,
             });
-        if target.id.is_some() || !target.ns.is_empty() {
-            prepared = prepared.from(target);
+        if target.config.id.is_some() || !target.config.ns.is_empty() {
+            prepared = prepared.from(&target.config);
         }
         // An empty list of stops is none, and then those of the graph hold.
         let given = |stops: &Option<StopsSpec>| stops.clone().filter(|stops| !stops.is_empty());
@@ -274,6 +280,9 @@ impl Play<'_> {
         entry: &Entry,
         answers: &[(String, Json)],
     ) -> Played<BTreeMap<InterruptId, Json>> {
+        if !self.spec.checkpointer {
+            return Err(Raised::new("ValueError", "No checkpointer set"));
+        }
         let at = At::thread(entry.thread.as_str());
         let state = self.graph.state(&self.host, &at, true).await;
         let state = state.map_err(|error| raised(&error))?;
@@ -285,14 +294,15 @@ impl Play<'_> {
         Ok(open.collect())
     }
 
-    /// Where an entry starts from.
-    async fn target(&self, entry: &Entry) -> Played<Config> {
+    /// Where an entry starts from. What was saved is on the thread it was saved on.
+    async fn target(&self, entry: &Entry) -> Played<Target> {
+        let here = |config| Target { thread: entry.thread.clone(), config };
         let inner = match &entry.inside {
             Some(path) => self.inner(entry, path).await?,
             None => Config::default(),
         };
         match &entry.at {
-            None => Ok(inner),
+            None => Ok(here(inner)),
             Some(Which::Saved(name)) => {
                 let found = self.saved.get(name).cloned();
                 found.ok_or_else(|| Raised::new("KeyError", name.as_str()))
@@ -314,7 +324,7 @@ impl Play<'_> {
                 let found = found.nth(*pick);
                 let found =
                     found.ok_or_else(|| Raised::new("IndexError", "list index out of range"))?;
-                Ok(found.config.unwrap_or_default())
+                Ok(here(found.config.unwrap_or_default()))
             }
         }
     }

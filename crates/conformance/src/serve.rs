@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// How long a spec may take.
 pub const GUARD: Duration = Duration::from_secs(20);
+/// How much longer a spec may take that does not let itself be cut off: one that never waits.
+const GRACE: Duration = Duration::from_secs(2);
 /// The stack of the thread a spec is played on. Graphs within graphs within graphs need some.
 const STACK_BYTES: usize = 32 << 20;
 
@@ -16,7 +18,7 @@ const STACK_BYTES: usize = 32 << 20;
 #[must_use]
 pub fn answer(text: &str, profile: Profile) -> Json {
     match Spec::parse(text) {
-        Ok(spec) => guarded(move || on_own_runtime(&spec, profile), GUARD),
+        Ok(spec) => guarded(move || on_own_runtime(&spec, profile), GUARD + GRACE),
         Err(error) => refused(&error),
     }
 }
@@ -46,9 +48,16 @@ fn refused(error: &SpecError) -> Json {
 
 fn on_own_runtime(spec: &Spec, profile: Profile) -> Json {
     match tokio::runtime::Builder::new_current_thread().enable_time().build() {
-        Ok(runtime) => runtime.block_on(play(spec, profile)),
+        Ok(runtime) => runtime.block_on(async {
+            let played = tokio::time::timeout(GUARD, play(spec, profile)).await;
+            played.unwrap_or_else(|_| late(GUARD))
+        }),
         Err(error) => json!({ "harness_error": format!("no runtime: {error}") }),
     }
+}
+
+fn late(limit: Duration) -> Json {
+    json!({ "harness_error": format!("no result within {} s", limit.as_secs()) })
 }
 
 /// Does a piece of work on a thread of its own, and gives up on it when it panics or takes too
@@ -65,9 +74,7 @@ fn guarded(work: impl FnOnce() -> Json + Send + 'static, limit: Duration) -> Jso
     }
     match heard.recv_timeout(limit) {
         Ok(answer) => answer,
-        Err(RecvTimeoutError::Timeout) => {
-            json!({ "harness_error": format!("no result within {} s", limit.as_secs()) })
-        }
+        Err(RecvTimeoutError::Timeout) => late(limit),
         Err(RecvTimeoutError::Disconnected) => {
             json!({ "harness_error": "playing the spec panicked" })
         }
