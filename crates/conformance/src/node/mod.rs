@@ -15,6 +15,11 @@ use std::task::Poll;
 use weftwork_graph::{CompiledGraph, Ctx, Keep, NodeError, NodeResult, TaskDef};
 use weftwork_types::BoxFuture;
 
+/// By how many turns a node finishes later for each of its branches.
+const BRANCH_TURNS: usize = 2;
+/// And for each call of a model.
+const MODEL_TURNS: usize = 4;
+
 /// Counters of side effects, in order of their first use. Cloning shares them.
 #[derive(Debug, Clone, Default)]
 pub struct Counts(Arc<Mutex<Map<String, Json>>>);
@@ -95,7 +100,7 @@ impl Turns {
     }
 
     async fn pass_after(self) {
-        for _ in 0..self.branches.saturating_mul(2) {
+        for _ in 0..self.branches.saturating_mul(BRANCH_TURNS) {
             turn().await;
         }
     }
@@ -170,8 +175,10 @@ impl<'a> Execution<'a> {
                 tokens.iter().for_each(|token| self.ctx.token(id, token));
                 let message = expr::message("ai", tokens.concat().into(), id.clone().into());
                 self.bind(var, message);
-                // A model is something to wait for.
-                turn().await;
+                // A model is something to wait for, longer than for a branch.
+                for _ in 0..MODEL_TURNS {
+                    turn().await;
+                }
                 Ok(())
             }
             Op::Call(input, var) => {
