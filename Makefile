@@ -39,6 +39,10 @@ eval: ## twenty prompts on the embedded model: valid calls, right tools, right a
 bench: ## benchmarks of every crate
 	$(CARGO) bench --locked --workspace
 
+.PHONY: bench-peers
+bench-peers: ## the same work on other engines, side by side; the first time builds them (15 minutes)
+	python3 bench/peers/run.py
+
 .PHONY: lint
 lint: ## formatting, house rules and lints, without the tests
 	$(CARGO) xtask suite --only format,tidy,clippy

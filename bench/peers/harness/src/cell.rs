@@ -1,0 +1,173 @@
+//! One cell of the table: a case, a saver, and how to run it.
+
+use crate::Failure;
+use crate::inline::Work;
+use crate::work::Found;
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use tokio::runtime::{Builder, Runtime};
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// Ten nodes in a chain, each reads `n` and writes `n + 1`.
+    Seq10,
+    /// A start, a hundred branches that append one item each, a join that counts them.
+    Fan100,
+    /// An agent that calls a tool fifty times and then answers: a message at each step.
+    React50,
+    /// `Seq10` with a hundred further keys of a hundred bytes.
+    Wide100,
+}
+
+impl Case {
+    /// How many nodes are run.
+    #[must_use]
+    pub fn tasks(self) -> u32 {
+        Work::from(self).tasks()
+    }
+
+    /// What is in the state at the end.
+    #[must_use]
+    pub fn expected(self) -> Found {
+        match self {
+            Self::Seq10 => Found { n: 10, ..Found::default() },
+            Self::Fan100 => Found { n: 100, items: 100, ..Found::default() },
+            Self::React50 => Found { messages: 101, ..Found::default() },
+            Self::Wide100 => Found { n: 10, keys: 100, ..Found::default() },
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Seq10 => "seq10",
+            Self::Fan100 => "fan100",
+            Self::React50 => "react50",
+            Self::Wide100 => "wide100",
+        })
+    }
+}
+
+/// Where the state goes at each superstep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Saver {
+    /// Nowhere.
+    None,
+    /// Into this process.
+    Memory,
+    /// Into an SQLite file.
+    Sqlite,
+}
+
+/// Which tokio runtime the engine gets; the driver finds out which one suits it better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    /// One thread.
+    Current,
+    /// A pool of two.
+    Pool,
+}
+
+impl Threads {
+    pub(crate) fn build(self) -> std::io::Result<Runtime> {
+        match self {
+            Self::Current => Builder::new_current_thread().enable_all().build(),
+            Self::Pool => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The work.
+    pub case: Case,
+    /// The durability.
+    pub saver: Saver,
+    /// The runtime.
+    pub runtime: Threads,
+    /// How long to measure, in seconds.
+    pub seconds: f64,
+    /// The file of the SQLite saver, which is there and uses a write-ahead log.
+    pub file: PathBuf,
+}
+
+impl Cell {
+    /// The cell that the program's arguments name.
+    ///
+    /// # Errors
+    /// When one is missing, or is not a word that is known.
+    pub fn from_args() -> Result<Self, Failure> {
+        let mut args = std::env::args().skip(1);
+        let mut next = || args.next().unwrap_or_default();
+        Ok(Self {
+            case: next().parse()?,
+            saver: next().parse()?,
+            runtime: next().parse()?,
+            seconds: next().parse()?,
+            file: next().into(),
+        })
+    }
+
+    /// The error for a saver that the engine does not have.
+    #[must_use]
+    pub fn no_such_saver(&self) -> Failure {
+        UnknownWord { what: "saver of this engine", word: format!("{:?}", self.saver) }.into()
+    }
+}
+
+/// An argument that means nothing here.
+#[derive(Debug)]
+pub struct UnknownWord {
+    what: &'static str,
+    word: String,
+}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no {}; arguments: CASE SAVER RUNTIME SECONDS FILE", self.word, self.what)
+    }
+}
+
+impl Error for UnknownWord {}
+
+fn find<T: Copy>(
+    what: &'static str,
+    word: &str,
+    known: &[(&'static str, T)],
+) -> Result<T, UnknownWord> {
+    let found = known.iter().find(|(name, _)| *name == word);
+    found.map(|(_, value)| *value).ok_or_else(|| UnknownWord { what, word: word.to_owned() })
+}
+
+impl FromStr for Case {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        use Case::{Fan100, React50, Seq10, Wide100};
+        let known =
+            [("seq10", Seq10), ("fan100", Fan100), ("react50", React50), ("wide100", Wide100)];
+        find("case", word, &known)
+    }
+}
+
+impl FromStr for Saver {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        let known = [("none", Self::None), ("memory", Self::Memory), ("sqlite", Self::Sqlite)];
+        find("saver", word, &known)
+    }
+}
+
+impl FromStr for Threads {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        find("runtime", word, &[("current", Self::Current), ("pool", Self::Pool)])
+    }
+}

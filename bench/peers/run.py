@@ -1,0 +1,330 @@
+"""Measures our engine against its peers: builds one program for each, starts them in turns, checks
+their results and what they stored, prints one table and writes `peers.json`.
+
+    python3 bench/peers/run.py [--rounds N] [--seconds S] [--engines A,B] [--cases C,D] [--savers E]
+
+Needs Python 3.11, cargo and, on the first run, the package registries. An engine that cannot be
+built is left out and named. See docs/benchmarks.md.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
+PLACE = TARGET / "peers"
+BIN = PLACE / "release"
+PYTHON = PLACE / "venv" / "bin" / "python"
+
+# Supersteps of a run: a saver that keeps fewer states does less than what is asked for.
+CASES = {"seq10": 10, "fan100": 3, "react50": 101, "wide100": 10}
+SAVERS = ["none", "memory", "sqlite"]
+RUNTIMES = ["current", "pool"]
+OURS, BOUND = "weftwork", "inline"
+PROBE_SECONDS = 0.1
+NOTES = """\
+`no rows`: no state was kept for each superstep, so the figures in brackets are not of the same work.
+`invoke` of juncture hands no saver to its loop; in the column before it the loop is driven by hand,
+which keeps each superstep. `-`: there is no such saver.
+(*) graph-flow has no supersteps and no reducers, and its memory storage copies no state: it is not a
+superstep peer.
+"""
+TIMEOUT_SECONDS = 180
+
+
+class Engine:
+    """A program, the savers it has, and how it is made."""
+
+    def __init__(self, name, label, command, savers, build, words=()):
+        self.name, self.label, self.command = name, label, command
+        self.savers, self.build, self.words = savers, build, words
+
+
+def peer(name, label, package, savers, *words):
+    build = lambda: cargo(HERE, "--locked", "-p", package)
+    return Engine(name, label, [BIN / package], savers, build, words)
+
+
+def build_ours():
+    """Our own programs, with the versions of the root's lock file."""
+    folder = HERE / "weft"
+    shutil.copyfile(ROOT / "Cargo.lock", folder / "Cargo.lock")
+    cargo(folder)
+
+
+def build_python():
+    """The virtual environment with Python's langgraph, made once for each list of requirements."""
+    wanted = HERE / "python" / "requirements.txt"
+    done = PLACE / "venv" / "requirements.txt"
+    if done.exists() and done.read_text() == wanted.read_text():
+        return
+    shutil.rmtree(PLACE / "venv", ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", PLACE / "venv"], check=True)
+    subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", "-r", wanted], check=True)
+    shutil.copyfile(wanted, done)
+
+
+ENGINES = [
+    Engine(OURS, "weftwork", [BIN / "weft"], SAVERS, build_ours),
+    Engine(BOUND, "inline", [BIN / "inline"], ["none"], build_ours),
+    peer("juncture", "juncture 0.4.0", "peer-juncture", SAVERS),
+    peer("juncture-invoke", "juncture, invoke", "peer-juncture", ["memory", "sqlite"], "invoke"),
+    peer("adk-graph", "adk-graph 2.3.0", "peer-adk-graph", SAVERS),
+    peer("langgraph", "langgraph 0.2.5 (crate)", "peer-langgraph", SAVERS),
+    peer("rusty-agent-runtime", "rusty-agent-runtime 0.12.0", "peer-rusty", ["none", "memory"]),
+    peer("graph-flow", "graph-flow 0.8.1 (*)", "peer-graph-flow", ["none", "memory"]),
+    Engine(
+        "langgraph-python",
+        "langgraph 1.2.22 (Python)",
+        [PYTHON, HERE / "python" / "peer.py"],
+        SAVERS,
+        build_python,
+    ),
+]
+
+
+def cargo(folder, *words):
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(PLACE)}
+    command = [os.environ.get("CARGO", "cargo"), "build", "--release", "--quiet", *words]
+    subprocess.run(command, cwd=folder, env=environment, check=True)
+
+
+def built(engines):
+    """The engines that could be built; says which could not."""
+    ready, known = [], {}
+    for engine in engines:
+        say(f"building {engine.label}")
+        # Two engines may share a program, and two programs a build.
+        key = "ours" if engine.build is build_ours else engine.command[0]
+        if key not in known:
+            try:
+                engine.build()
+                known[key] = True
+            except (subprocess.CalledProcessError, OSError) as error:
+                known[key] = False
+                say(f"left out: {engine.label} could not be built: {error}")
+        if known[key]:
+            ready.append(engine)
+    return ready
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Refused(Exception):
+    """A program that did not measure what it should."""
+
+
+def measure(engine, case, saver, runtime, seconds):
+    """What one start of a program found, with the rows it left in its file."""
+    file = PLACE / "data" / "bench.db"
+    for path in file.parent.glob("bench.db*"):
+        path.unlink()
+    if saver == "sqlite":
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            database.execute("PRAGMA journal_mode = WAL").fetchall()
+    command = [*engine.command, case, saver, runtime, str(seconds), file, *engine.words]
+    environment = {**os.environ, "LANGSMITH_TRACING": "false", "RUST_BACKTRACE": "0"}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"took more than {TIMEOUT_SECONDS} s") from error
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Refused(last[:200])
+    found = json.loads(done.stdout)
+    if saver == "sqlite":
+        found["stored_per_run"] = rows(file) / found["runs"]
+    return found
+
+
+def rows(file):
+    """How many rows there are in all tables of a file."""
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        count = lambda name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+        return sum(count(name) for (name,) in tables)
+
+
+class Cell:
+    """All that was measured of one engine in one case with one saver."""
+
+    def __init__(self, engine, case, saver):
+        self.engine, self.case, self.saver = engine, case, saver
+        self.runtime, self.refused, self.found = None, None, []
+
+    def probe(self):
+        """Finds the runtime that suits the engine."""
+        best = {}
+        for runtime in RUNTIMES:
+            try:
+                found = measure(self.engine, self.case, self.saver, runtime, PROBE_SECONDS)
+                best[runtime] = found["cpu_us_per_task"]
+            except Refused as error:
+                self.refused = str(error)
+        if best:
+            self.runtime, self.refused = min(best, key=best.get), None
+
+    def round(self, seconds):
+        if self.refused is None:
+            try:
+                self.found.append(
+                    measure(self.engine, self.case, self.saver, self.runtime, seconds)
+                )
+            except Refused as error:
+                self.refused = str(error)
+
+    def median(self, key):
+        return statistics.median(found[key] for found in self.found)
+
+    def ratio(self, other):
+        """The median over the rounds of what this took over what the other took."""
+        key = "cpu_us_per_task"
+        pairs = zip(self.found, other.found)
+        return statistics.median(mine[key] / its[key] for mine, its in pairs)
+
+    def is_durable(self):
+        """Whether a state was kept for each superstep. Not every saver in memory tells."""
+        if self.saver == "none":
+            return True
+        stored = self.found[-1]["stored_per_run"]
+        return stored is None or stored >= CASES[self.case]
+
+
+def measured(engines, cases, savers, rounds, seconds):
+    """All cells by engine, case and saver, measured in turns."""
+    cells = [
+        Cell(engine, case, saver)
+        for case in cases
+        for saver in savers
+        for engine in engines
+        if saver in engine.savers
+    ]
+    for cell in cells:
+        say(f"trying {cell.case} {cell.saver} {cell.engine.label}")
+        cell.probe()
+        if cell.refused:
+            say(f"  refused: {cell.refused}")
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        # Each round begins with another one of them.
+        first = number * len(cells) // rounds
+        for cell in cells[first:] + cells[:first]:
+            cell.round(seconds)
+    return {(cell.engine.name, cell.case, cell.saver): cell for cell in cells}
+
+
+def short(value):
+    """Three digits that count."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def shown(cell, ours, bound):
+    """A cell of the table: the ratio first, then the CPU and wall time."""
+    if cell is None:
+        return "-"
+    if cell.refused is not None or not cell.found:
+        return "fails"
+    times = f"{short(cell.median('cpu_us_per_task'))} / {short(cell.median('wall_us_per_task'))}"
+    if not cell.is_durable():
+        return f"no rows ({times})"
+    if cell is ours:
+        over = f"{short(cell.ratio(bound))} x bound, " if bound and bound.found else ""
+        return f"{over}{times}"
+    if ours is None or not ours.found:
+        return times
+    return f"{short(cell.ratio(ours))} x, {times}"
+
+
+def table(cells, engines, cases, savers):
+    """The table as Markdown, its columns aligned."""
+    lines = [["case", "saver", *(engine.label for engine in engines)]]
+    for case in cases:
+        for saver in savers:
+            ours = cells.get((OURS, case, saver))
+            bound = cells.get((BOUND, case, "none"))
+            found = [cells.get((engine.name, case, saver)) for engine in engines]
+            lines.append([case, saver, *(shown(cell, ours, bound) for cell in found)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    lines.insert(1, ["-" * width for width in widths])
+    pad = lambda line: " | ".join(text.ljust(width) for text, width in zip(line, widths))
+    return "\n".join(f"| {pad(line)} |" for line in lines)
+
+
+def records(cells):
+    """The cells that did what was asked of them, for programs to read."""
+    found = []
+    for (name, case, saver), cell in cells.items():
+        if cell.refused is not None or not cell.found or not cell.is_durable():
+            continue
+        bound = cells.get((BOUND, case, "none"))
+        found.append(
+            {
+                "case": case,
+                "saver": saver,
+                "engine": name,
+                "cpu_us_per_task": cell.median("cpu_us_per_task"),
+                "wall_us_per_task": cell.median("wall_us_per_task"),
+                "bound_ratio": cell.ratio(bound) if bound and bound.found else None,
+            }
+        )
+    return found
+
+
+def machine():
+    """The processor's name and how many there are."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{line.split(':', 1)[1].strip()}, {os.cpu_count()} cores"
+    return f"{platform.machine()}, {os.cpu_count()} cores"
+
+
+def arguments():
+    names = [engine.name for engine in ENGINES]
+    listed = lambda text: text.split(",")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each start, after warm-up")
+    parser.add_argument("--engines", type=listed, default=names, help=", ".join(names))
+    parser.add_argument("--cases", type=listed, default=list(CASES))
+    parser.add_argument("--savers", type=listed, default=SAVERS)
+    return parser.parse_args()
+
+
+def main():
+    chosen = arguments()
+    engines = built([engine for engine in ENGINES if engine.name in chosen.engines])
+    (PLACE / "data").mkdir(parents=True, exist_ok=True)
+    cells = measured(engines, chosen.cases, chosen.savers, chosen.rounds, chosen.seconds)
+    today = datetime.date.today().isoformat()
+    text = (
+        f"Each cell: how many times the CPU time of weftwork, then CPU / wall in microseconds a "
+        f"task; medians of {chosen.rounds} rounds. {machine()}, {today}.\n\n"
+        f"{table(cells, engines, chosen.cases, chosen.savers)}\n\n"
+        f"{NOTES}"
+    )
+    print(text)
+    place = TARGET / "bench"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "peers.json").write_text(json.dumps(records(cells), indent=2) + "\n")
+    (place / "peers.md").write_text(text)
+
+
+main()

@@ -1,0 +1,7 @@
+//! The lower bound: the same work by hand.
+
+use peers_harness::{Bound, Cell, Failure};
+
+fn main() -> Result<(), Failure> {
+    peers_harness::main::<Bound>(Cell::from_args()?)
+}

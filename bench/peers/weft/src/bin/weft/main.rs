@@ -1,0 +1,90 @@
+//! The cases on this repository's engine: runs in this process without a saver and with the one in
+//! memory, runs hosted by a runtime over the SQLite store.
+
+mod graphs;
+mod hosted;
+mod wide;
+
+use graphs::{Bench, BenchUpdate};
+use hosted::Hosted;
+use peers_harness::{Case, Cell, Engine, Failure, Found, Saver};
+use std::sync::Arc;
+use weftwork_graph::{At, CompiledGraph, Host, MemorySaver, Start, State};
+use wide::Wide;
+
+fn graph_of(case: Case) -> Result<CompiledGraph, Failure> {
+    match case {
+        Case::Seq10 => graphs::chain(),
+        Case::Fan100 => graphs::fan(),
+        Case::React50 => graphs::react(),
+        Case::Wide100 => wide::chain(),
+    }
+}
+
+/// The state at the end of a run.
+enum Ended {
+    Bench(State<Bench>),
+    Wide(State<Wide>),
+}
+
+struct InProcess {
+    graph: CompiledGraph,
+    host: Host,
+    case: Case,
+}
+
+impl Engine for InProcess {
+    type Input = (Start, Arc<str>);
+    type Output = Ended;
+
+    async fn open(cell: &Cell) -> Result<Self, Failure> {
+        let mut host = Host::new();
+        if cell.saver == Saver::Memory {
+            host = host.with_saver(MemorySaver::new());
+        }
+        Ok(Self { graph: graph_of(cell.case)?, host, case: cell.case })
+    }
+
+    fn input(&self, run: u64) -> Result<Self::Input, Failure> {
+        let start = match self.case {
+            Case::Wide100 => wide::start(),
+            _ => Start::typed(BenchUpdate::new()),
+        };
+        Ok((start.map_err(|error| format!("the input: {error:?}"))?, format!("t{run}").into()))
+    }
+
+    async fn run(&self, (start, thread): Self::Input) -> Result<Self::Output, Failure> {
+        let run = self.graph.run(&self.host, start).thread(thread).step_limit(1_000);
+        let finished = run.finish().await?;
+        if !finished.is_completed() {
+            return Err(format!("the run did not complete: {finished:?}").into());
+        }
+        Ok(match self.case {
+            Case::Wide100 => Ended::Wide(finished.state()),
+            _ => Ended::Bench(finished.state()),
+        })
+    }
+
+    fn found(output: &Ended) -> Found {
+        match output {
+            Ended::Bench(state) => graphs::found(state),
+            Ended::Wide(state) => wide::found(state),
+        }
+    }
+
+    async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
+        if self.host.saver().is_none() {
+            return Ok(None);
+        }
+        let history = self.graph.history(&self.host, &At::thread(format!("t{run}"))).await?;
+        Ok(Some(history.len() as u64))
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let cell = Cell::from_args()?;
+    if cell.saver == Saver::Sqlite {
+        return peers_harness::main::<Hosted>(cell);
+    }
+    peers_harness::main::<InProcess>(cell)
+}
