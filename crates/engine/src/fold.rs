@@ -2,7 +2,7 @@
 
 use crate::channel::Refused;
 use crate::error::EngineError;
-use crate::plan::{ChannelPlan, Plan};
+use crate::plan::{ChannelIdx, ChannelPlan, Plan};
 use crate::value::{Slots, Value, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -36,7 +36,37 @@ impl Plan {
         name_of: &dyn Fn(usize) -> String,
     ) -> Result<(), EngineError> {
         let Some(channel) = self.channels.get(index) else { return Ok(()) };
-        slots.change(index, |current| apply(channel, current, writes, by, name_of))
+        let (first, slots) = slots.around(index);
+        let Some(slot) = slots.get_mut(index - first) else { return Ok(()) };
+        *slot = apply(channel, slot.take(), writes, by, name_of)?;
+        Ok(())
+    }
+
+    /// The same for writes of one task to channels of their own, by index.
+    pub(crate) fn fold_each(
+        &self,
+        slots: &mut Slots,
+        writes: &[(ChannelIdx, Write)],
+        name_of: &dyn Fn(usize) -> String,
+    ) -> Result<(), EngineError> {
+        let mut rest = writes;
+        while let [(ChannelIdx(index), _), ..] = rest {
+            let (first, slots) = slots.around(*index);
+            let together = rest.partition_point(|(i, _)| i.0 < first + slots.len());
+            if together == 0 {
+                return Ok(());
+            }
+            let (now, later) = rest.split_at(together);
+            for (ChannelIdx(index), write) in now {
+                let slot = slots.get_mut(*index - first);
+                if let Some((channel, slot)) = self.channels.get(*index).zip(slot) {
+                    let write = std::slice::from_ref(write);
+                    *slot = apply(channel, slot.take(), write, &[0], name_of)?;
+                }
+            }
+            rest = later;
+        }
+        Ok(())
     }
 }
 

@@ -54,7 +54,7 @@ impl Write {
 }
 
 /// How many slots are copied when one of them changes.
-const CHUNK: usize = 16;
+const CHUNK: usize = 8;
 
 /// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
 /// copies the part that holds the slot.
@@ -108,28 +108,19 @@ impl Slots {
         self.len == 0
     }
 
-    fn slot(&mut self, index: usize) -> Option<&mut Option<Value>> {
-        let chunk = match index / CHUNK {
-            0 => &mut self.first,
-            n => Arc::make_mut(&mut self.rest).get_mut(n - 1)?,
+    /// The slots that are copied together, for changes, and the first one's index.
+    pub(crate) fn around(&mut self, index: usize) -> (usize, &mut [Option<Value>]) {
+        let number = index / CHUNK;
+        let chunk = match number {
+            0 => Some(&mut self.first),
+            n => Arc::make_mut(&mut self.rest).get_mut(n - 1),
         };
-        Arc::make_mut(chunk).get_mut(index % CHUNK)
-    }
-
-    /// Replaces a slot by what `change` makes of it. On an error the slot is empty.
-    pub(crate) fn change<E>(
-        &mut self,
-        index: usize,
-        change: impl FnOnce(Option<Value>) -> Result<Option<Value>, E>,
-    ) -> Result<(), E> {
-        if let Some(slot) = self.slot(index) {
-            *slot = change(slot.take())?;
-        }
-        Ok(())
+        (number * CHUNK, chunk.map_or(&mut [], |chunk| Arc::make_mut(chunk).as_mut_slice()))
     }
 
     pub(crate) fn set(&mut self, index: usize, value: Option<Value>) {
-        if let Some(slot) = self.slot(index) {
+        let (first, slots) = self.around(index);
+        if let Some(slot) = slots.get_mut(index - first) {
             *slot = value;
         }
     }

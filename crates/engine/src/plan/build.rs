@@ -1,7 +1,7 @@
 //! Validating the parts of a graph together.
 
 use super::{
-    ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, START, TriggerIdx, TriggerKind,
+    ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, Roles, START, TriggerIdx, TriggerKind,
     TriggerPlan, Unknown, fingerprint,
 };
 use crate::channel::{Channel, Persist};
@@ -115,6 +115,8 @@ impl PlanBuilder {
         let fingerprint = fingerprint(&draft.nodes, &self.channels);
         let lapsing = self.channels.iter().enumerate().filter(|(_, c)| c.channel.lapses());
         let state = self.channels.iter().enumerate().filter(|(_, c)| c.channel.managed().is_none());
+        let counted = self.channels.iter().enumerate();
+        let counted = counted.filter_map(|(i, c)| Some((ChannelIdx(i), c.channel.counted()?)));
         let untracked = self.channels.iter().enumerate().filter(|(_, c)| {
             c.channel.managed().is_none() && c.channel.persist() == Persist::Never
         });
@@ -123,9 +125,10 @@ impl PlanBuilder {
             lapsing: lapsing.map(|(i, _)| i).collect(),
             deferred: deferred.map(|(i, _)| TriggerIdx(i)).collect(),
             rank: ranks(&draft.nodes),
+            counted: counted.collect(),
+            roles: roles(&self.channels, input.as_deref(), output.as_deref(), self.single),
             untracked: untracked.map(|(i, _)| i).collect(),
             state_keys: state.map(|(i, _)| i).collect(),
-            input,
             output,
             unknown: self.unknown,
             single: self.single,
@@ -314,6 +317,25 @@ impl Draft {
         let lost = lost.map(|(_, node)| PlanProblem::Unreachable { name: node.name.to_string() });
         self.problems.extend(lost);
     }
+}
+
+/// What each channel is part of. Of a single graph only the first is told.
+fn roles(
+    channels: &[ChannelPlan],
+    input: Option<&[usize]>,
+    output: Option<&[usize]>,
+    single: bool,
+) -> Vec<Roles> {
+    let within = |keys: Option<&[usize]>, i| keys.is_none_or(|keys| keys.contains(&i));
+    let roles = channels.iter().enumerate().map(|(i, planned)| {
+        let free = planned.channel.managed().is_none();
+        Roles {
+            state: free && (i == 0 || !single),
+            input: free && within(input, i),
+            output: free && within(output, i),
+        }
+    });
+    roles.collect()
 }
 
 /// The place of each node among the nodes by name.

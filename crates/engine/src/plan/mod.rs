@@ -39,12 +39,14 @@ pub struct Plan {
     pub(crate) deferred: Vec<TriggerIdx>,
     /// The place of each node among the nodes by name.
     pub(crate) rank: Vec<usize>,
+    /// The channels whose changes are counted, and after how many updates they start over.
+    pub(crate) counted: Vec<(ChannelIdx, u64)>,
+    /// What each channel is part of.
+    pub(crate) roles: Vec<Roles>,
     /// The channels whose values are not stored.
     pub(crate) untracked: Vec<usize>,
     /// The channels that hold a state: all but the managed ones.
     pub(crate) state_keys: Vec<usize>,
-    /// The channels that input may write; none: all.
-    pub(crate) input: Option<Vec<usize>>,
     /// The channels that are the output; none: all.
     pub(crate) output: Option<Vec<usize>>,
     /// What the graph does with names it does not know.
@@ -55,6 +57,14 @@ pub struct Plan {
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
+}
+
+/// What a channel is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Roles {
+    pub(crate) state: bool,
+    pub(crate) input: bool,
+    pub(crate) output: bool,
 }
 
 /// What a graph does with the name of a channel or a node that it does not have.
@@ -142,9 +152,10 @@ impl Default for Plan {
             lapsing: Vec::new(),
             deferred: Vec::new(),
             rank: Vec::new(),
+            counted: Vec::new(),
+            roles: Vec::new(),
             untracked: Vec::new(),
             state_keys: Vec::new(),
-            input: None,
             output: None,
             unknown: Unknown::Refuse,
             single: false,
@@ -209,13 +220,13 @@ impl Plan {
     /// Whether a channel is part of the output.
     #[must_use]
     pub fn is_output(&self, channel: ChannelIdx) -> bool {
-        self.output.as_ref().unwrap_or(&self.state_keys).contains(&channel.0)
+        self.roles.get(channel.0).is_some_and(|roles| roles.output)
     }
 
     /// Whether a channel holds state: single graphs have one value only.
     #[must_use]
     pub fn is_state(&self, channel: ChannelIdx) -> bool {
-        if self.single { channel.0 == 0 } else { self.state_keys.contains(&channel.0) }
+        self.roles.get(channel.0).is_some_and(|roles| roles.state)
     }
 
     /// Whether a channel's values are not stored.
@@ -233,7 +244,7 @@ impl Plan {
     /// Whether input may write a channel.
     #[must_use]
     pub fn is_input(&self, channel: ChannelIdx) -> bool {
-        self.input.as_ref().unwrap_or(&self.state_keys).contains(&channel.0)
+        self.roles.get(channel.0).is_some_and(|roles| roles.input)
     }
 
     /// The channels a node may read, in order, managed ones included.
@@ -251,8 +262,7 @@ impl Plan {
 
     /// The channels whose changes are counted, and after how many updates they start over.
     pub fn counted(&self) -> impl Iterator<Item = (ChannelIdx, u64)> {
-        let all = self.channels.iter().enumerate();
-        all.filter_map(|(i, c)| Some((ChannelIdx(i), c.channel.counted()?)))
+        self.counted.iter().copied()
     }
 
     /// The names of a node's triggers, by name.

@@ -46,20 +46,20 @@ impl Machine {
         done: &mut [Done<'_>],
         written: &mut Vec<ChannelIdx>,
     ) -> Result<(), EngineError> {
-        let plan = Arc::clone(&self.plan);
+        let plan = &Arc::clone(&self.plan);
         if done.len() > 1 {
-            done.sort_by_key(|d| d.task.path.order(&plan, d.task.node));
+            done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
         let next = self.control.version + 1;
-        self.begin(&plan, done.iter().map(|d| d.task), next);
+        self.begin(plan, done.iter().map(|d| d.task), next);
         plan.fold_all(&mut self.slots, done, written)?;
         self.note_state(written);
         let mut sends = Vec::new();
         for d in done.iter() {
-            self.follow_edges(&plan, d, next);
-            self.follow(&plan, d.task.node, &d.output.goto, &mut sends, next)?;
+            self.follow_edges(plan, d, next);
+            self.follow(plan, d.task.node, &d.output.goto, &mut sends, next)?;
         }
-        self.end(&plan, written, sends, next);
+        self.end(plan, written, sends, next);
         Ok(())
     }
 
@@ -242,11 +242,8 @@ impl Plan {
         if let [only] = done
             && only.output.writes.is_sorted_by(|a, b| a.0 < b.0)
         {
-            for (index, write) in &only.output.writes {
-                self.fold_writes(slots, index.0, std::slice::from_ref(write), &[0], &name_of)?;
-                written.push(*index);
-            }
-            return Ok(());
+            written.extend(only.output.writes.iter().map(|(index, _)| *index));
+            return self.fold_each(slots, &only.output.writes, &name_of);
         }
         let mut all: Vec<(ChannelIdx, usize, &Write)> = Vec::new();
         for (task, d) in done.iter().enumerate() {

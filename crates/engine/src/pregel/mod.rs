@@ -183,10 +183,10 @@ impl Machine {
 
     /// Sets what the run keeps in managed channels for superstep `step` of those before `stop`.
     pub fn set_managed(&mut self, step: i64, stop: i64) {
-        let plan = Arc::clone(&self.plan);
-        if plan.state_keys.len() == plan.channels.len() {
+        if self.plan.state_keys.len() == self.plan.channels.len() {
             return;
         }
+        let plan = Arc::clone(&self.plan);
         for (index, channel) in plan.channels.iter().enumerate() {
             if let Some(managed) = channel.channel.managed() {
                 self.slots.set(index, Some(managed.value(step, stop)));
@@ -199,15 +199,16 @@ impl Machine {
     /// # Errors
     /// [`EngineError`] when the input is no object, or names a channel the graph does not have and
     /// does not ignore.
-    pub fn start_output(&self) -> Result<TaskOutput, EngineError> {
+    pub fn start_output(&self) -> Result<Arc<TaskOutput>, EngineError> {
         match &self.control.start {
-            Some(StartInput::Writes(output)) => Ok(TaskOutput::clone(output)),
+            Some(StartInput::Writes(output)) => Ok(Arc::clone(output)),
             Some(StartInput::Json(json)) => {
                 let writes = self.plan.known_writes("the input", json)?;
                 let input = writes.into_iter().filter(|(index, _)| self.plan.is_input(*index));
-                Ok(TaskOutput { writes: input.collect(), ..TaskOutput::default() })
+                let writes = input.collect();
+                Ok(Arc::new(TaskOutput { writes, ..TaskOutput::default() }))
             }
-            None => Ok(TaskOutput::default()),
+            None => Ok(Arc::default()),
         }
     }
 }

@@ -15,7 +15,7 @@ use weftwork_graph::{
 pub(crate) const TURNS: usize = 50;
 const BRANCHES: u64 = 100;
 /// Runs after which a new saver takes the checkpoints, so that the memory they take stays small.
-const RUNS_PER_SAVER: u64 = 64;
+const RUNS_PER_SAVER: u64 = 8;
 
 /// A message of the scripted conversation.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -69,7 +69,7 @@ impl Cycle {
             self.machine.take_input(input);
             self.forget_known();
             self.written.clear();
-            self.checkpoint(Source::Input, self.machine.stored()).await?;
+            self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
             return Err(RuntimeError::EmptyInput.into());
         }
@@ -93,10 +93,8 @@ impl Cycle {
                 bound = self.prev;
             }
             self.known.iter_mut().for_each(|(_, record)| record.interrupts.clear());
-            let mut machine = self.machine.stored();
-            machine.forget_updated();
             self.written.clear();
-            self.checkpoint(Source::Fork, machine).await?;
+            self.checkpoint(Source::Fork).await?;
         }
         self.told = Some(self.machine.slots().clone());
         self.scope.tell_values(self.machine.slots(), None);

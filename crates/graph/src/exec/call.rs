@@ -282,7 +282,7 @@ impl Call<'_> {
             What::Done(output) => {
                 let returned = returned_of(&output).unwrap_or_default();
                 if let Some(key) = cached {
-                    self.at.scope.shared.host.cache(key, Arc::new(output));
+                    self.at.scope.shared.host.cache(key, output);
                 }
                 self.tell_update(&returned, false);
                 let value = Some(returned.clone());

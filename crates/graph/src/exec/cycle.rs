@@ -48,6 +48,8 @@ pub(crate) struct Cycle {
     counted_written: BTreeSet<ChannelIdx>,
     pub(super) before: Stops,
     pub(super) after: Stops,
+    /// Ids for checkpoints that are kept nowhere: the last that was given, and the last there is.
+    block: (u128, u128),
     /// The state when the output was last told.
     pub(super) told: Option<Slots>,
 }
@@ -207,6 +209,7 @@ impl Cycle {
             counted_written: BTreeSet::new(),
             before,
             after,
+            block: (0, 0),
             told: None,
             scope,
         }
@@ -238,20 +241,38 @@ impl Cycle {
     }
 
     /// Makes a checkpoint of the state as it stands, and keeps it unless that is done at the end.
-    pub(super) async fn checkpoint(&mut self, source: Source, machine: Machine) -> Going<()> {
-        let keep = self.keeps() && !self.on_exit();
-        let of = self.id;
-        let tasks = if keep { self.unkept(Still::Closed) } else { Vec::new() };
-        self.advance(source, keep);
-        if keep {
-            self.keep(machine, of, tasks).await?;
+    pub(super) async fn checkpoint(&mut self, source: Source) -> Going<()> {
+        if !self.keeps() || self.on_exit() {
+            self.advance(source, false);
+            return Ok(());
         }
-        Ok(())
+        let of = self.id;
+        let tasks = self.unkept(Still::Closed);
+        self.advance(source, true);
+        let put = self.to_keep(of, tasks);
+        self.keep(put).await
     }
 
-    /// Goes on to the next superstep from a checkpoint that is not kept, or not yet.
-    pub(super) fn checkpoint_unkept(&mut self, source: Source) {
-        self.advance(source, false);
+    /// The state as it stands, to be kept as a checkpoint.
+    fn to_keep(&self, of: CheckpointId, tasks: Vec<(TaskKey, TaskRecord)>) -> Put {
+        let mut checkpoint = Box::new(Checkpoint {
+            id: self.id,
+            parent: self.saved,
+            metadata: Arc::clone(&self.meta),
+            machine: self.machine.stored(),
+        });
+        if self.meta.source == Source::Fork {
+            checkpoint.machine.forget_updated();
+        }
+        Put { checkpoint, of, tasks }
+    }
+
+    async fn keep(&mut self, put: Put) -> Going<()> {
+        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
+        saver.put(&self.scope.place, put).await?;
+        self.prev = self.saved;
+        self.saved = Some(self.id);
+        Ok(())
     }
 
     fn advance(&mut self, source: Source, keep: bool) {
@@ -262,23 +283,20 @@ impl Cycle {
             Some(own) => *own = meta,
             None => self.meta = Arc::new(meta),
         }
-        self.id = self.scope.shared.next_id();
+        self.id = self.next_id();
         self.step += 1;
     }
 
-    async fn keep(
-        &mut self,
-        machine: Machine,
-        of: CheckpointId,
-        tasks: Vec<(TaskKey, TaskRecord)>,
-    ) -> Going<()> {
-        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
-        let metadata = Arc::clone(&self.meta);
-        let checkpoint = Checkpoint { id: self.id, parent: self.saved, metadata, machine };
-        saver.put(&self.scope.place, Put { checkpoint, of, tasks }).await?;
-        self.prev = self.saved;
-        self.saved = Some(self.id);
-        Ok(())
+    /// The next checkpoint's id. Those that are kept nowhere come from a block of their own.
+    fn next_id(&mut self) -> CheckpointId {
+        if self.keeps() {
+            return self.scope.shared.next_id();
+        }
+        if self.block.0 == self.block.1 {
+            self.block = self.scope.shared.host.id_block();
+        }
+        self.block.0 += 1;
+        CheckpointId(self.block.0)
     }
 
     /// The counts of counted channels after this superstep.
@@ -362,8 +380,8 @@ impl Cycle {
     async fn keep_at_exit(&mut self) -> Going<()> {
         if self.id != self.loaded {
             self.keep_stub().await?;
-            let machine = self.machine.stored();
-            self.keep(machine, CheckpointId(0), Vec::new()).await?;
+            let put = self.to_keep(CheckpointId(0), Vec::new());
+            self.keep(put).await?;
         }
         let tasks = self.unkept(Still::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
@@ -406,12 +424,12 @@ impl Cycle {
         self.scope.retell(self.id, &self.meta);
         if open && self.saved.is_none() {
             let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
-            let checkpoint = Checkpoint {
+            let checkpoint = Box::new(Checkpoint {
                 id: self.loaded,
                 parent: None,
                 metadata: Arc::new(stub),
                 machine: Machine::new(plan),
-            };
+            });
             let of = CheckpointId(0);
             saver.put(&self.scope.place, Put { checkpoint, of, tasks: Vec::new() }).await?;
             self.saved = Some(self.loaded);

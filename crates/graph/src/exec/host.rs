@@ -132,6 +132,15 @@ impl Host {
         CheckpointId(*last)
     }
 
+    /// So many ids at once, as the one before the first and the last.
+    pub(crate) fn id_block(&self) -> (u128, u128) {
+        const BLOCK: u128 = 256;
+        let before = self.next_id().0;
+        let mut last = lock(&self.0.ids);
+        *last = (*last).max(before + BLOCK);
+        (before, before + BLOCK)
+    }
+
     /// A checkpoint that is kept: ids that are given from now on are greater.
     pub(crate) fn seen_id(&self, id: CheckpointId) {
         let mut last = lock(&self.0.ids);

@@ -35,7 +35,7 @@ pub(super) struct End {
 /// What came of a task.
 #[derive(Debug)]
 pub(super) enum What {
-    Done(TaskOutput),
+    Done(Arc<TaskOutput>),
     /// Questions are open; none: a graph within stopped before or after a node.
     Waiting(Vec<Interrupt>),
     Failed {
@@ -197,11 +197,11 @@ impl Job {
     /// The result with its channels found, and with where its routes lead.
     fn routed(&self, output: TaskOutput) -> What {
         if self.follows == Follows::Caller {
-            return What::Done(output);
+            return What::Done(Arc::new(output));
         }
         if self.follows == Follows::Nothing {
             return match found(self.graph(), output) {
-                Ok(output) => What::Done(output),
+                Ok(output) => What::Done(Arc::new(output)),
                 Err(fault) => What::Failed { fault, partial: None },
             };
         }
@@ -242,7 +242,7 @@ pub(super) fn routed_after(
         Err(fault) => return What::Failed { fault, partial: None },
     };
     if routes.is_empty() {
-        return What::Done(output);
+        return What::Done(Arc::new(output));
     }
     let plan = graph.plan();
     let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
@@ -260,7 +260,7 @@ pub(super) fn routed_after(
             Err(fault) => return What::Failed { fault, partial: wrote.then_some(output) },
         }
     }
-    What::Done(output)
+    What::Done(Arc::new(output))
 }
 
 /// What a node returned, when it returned an object and the graph leaves names it does not know to

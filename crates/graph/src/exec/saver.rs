@@ -211,7 +211,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Put {
     /// The checkpoint.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: Box<Checkpoint>,
     /// The checkpoint that the tasks were due at.
     pub of: CheckpointId,
     /// What became of them, as far as it was not kept before.
@@ -257,7 +257,7 @@ impl Graph {
 
 #[derive(Debug)]
 struct Entry {
-    checkpoint: Checkpoint,
+    checkpoint: Box<Checkpoint>,
     tasks: Vec<(TaskKey, TaskRecord)>,
     outside: Option<Box<Outside>>,
 }
@@ -309,7 +309,7 @@ impl Entry {
 
     fn saved(&self) -> Saved {
         Saved {
-            checkpoint: self.checkpoint.clone(),
+            checkpoint: Checkpoint::clone(&self.checkpoint),
             tasks: self.tasks.clone(),
             outside: self.outside.as_deref().cloned().unwrap_or_default(),
         }
@@ -343,12 +343,13 @@ impl Saver for MemorySaver {
         let places = self.lock();
         let all = places.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
         let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
-        ready(older.take(limit).map(Entry::saved).collect())
+        ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 
     fn put<'a>(&'a self, at: &'a Place, put: Put) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut places = self.lock();
-        let entry = Entry { checkpoint: put.checkpoint, tasks: Vec::new(), outside: None };
+        let checkpoint = put.checkpoint;
+        let entry = Entry { checkpoint, tasks: Vec::new(), outside: None };
         match places.get_mut(at) {
             Some(graph) => {
                 if let Some(entry) = graph.get_mut(put.of) {
@@ -404,7 +405,8 @@ impl Saver for MemorySaver {
                 let place = Place { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
                 let entries = graph.0.iter().map(|entry| {
                     let Saved { checkpoint, tasks, outside } = entry.saved();
-                    Entry { checkpoint, tasks, outside: Some(Box::new(outside)) }
+                    let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
+                    Entry { checkpoint, tasks, outside }
                 });
                 (place, Graph(entries.collect()))
             })

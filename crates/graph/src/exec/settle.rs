@@ -21,7 +21,7 @@ impl Cycle {
         match end.what {
             What::Done(output) => {
                 let handler = matches!(slot.task.path, Path::Handler(_));
-                slot.record.output = Some(Arc::new(output));
+                slot.record.output = Some(output);
                 slot.record.edges = !handler;
                 if let (Some(key), Some(output)) = (slot.cache.take(), &slot.record.output) {
                     self.scope.shared.host.cache(key, Arc::clone(output));

@@ -355,7 +355,7 @@ impl Cycle {
             }
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
-                None => End { what: What::Done(TaskOutput::default()), answers: None },
+                None => End { what: What::Done(Arc::default()), answers: None },
             },
         }
     }
@@ -370,7 +370,12 @@ impl Cycle {
                     Some(StartInput::Json(json)) if lenient => json.as_object().cloned(),
                     _ => None,
                 };
-                routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
+                if graph.routes(NodeIdx::START).is_empty() {
+                    What::Done(output)
+                } else {
+                    let output = Arc::unwrap_or_clone(output);
+                    routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
+                }
             }
             Err(error) => What::Failed { fault: error.fault(), partial: None },
         };
@@ -463,7 +468,7 @@ impl Cycle {
         self.outside = super::saver::Outside::default();
         *lock(&self.scope.answer) = None;
         self.replaying = false;
-        self.checkpoint_step().await?;
+        self.checkpoint(Source::Loop).await?;
         lock(&self.scope.calls).clear();
         let stops = !self.after.is_none() && self.machine.changed_since_passed();
         if stops && self.tasks.iter().any(|slot| self.after.holds(slot.key.name())) {
@@ -484,15 +489,6 @@ impl Cycle {
             self.scope.tell_values(self.machine.slots(), None);
         }
     }
-
-    async fn checkpoint_step(&mut self) -> Going<()> {
-        if self.keeps() && !self.on_exit() {
-            let machine = self.machine.stored();
-            return self.checkpoint(Source::Loop, machine).await;
-        }
-        self.checkpoint_unkept(Source::Loop);
-        Ok(())
-    }
 }
 
 /// The path of the task whose failure a handler handles.
@@ -511,7 +507,7 @@ enum Started {
 
 impl Started {
     fn nothing() -> Self {
-        Self::Ended(End { what: What::Done(TaskOutput::default()), answers: None })
+        Self::Ended(End { what: What::Done(Arc::default()), answers: None })
     }
 
     async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {

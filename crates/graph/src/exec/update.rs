@@ -308,7 +308,7 @@ impl Change<'_> {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }
         match routed_after(self.graph, node, from.machine.slots(), output, returned) {
-            What::Done(output) => Ok(output),
+            What::Done(output) => Ok(Arc::unwrap_or_clone(output)),
             What::Failed { fault, .. } => Err(RuntimeError::Node(fault)),
             What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),
         }
@@ -349,6 +349,7 @@ impl Change<'_> {
         before: &Metadata,
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
+        let checkpoint = Box::new(checkpoint);
         self.saver.put(self.place, Put { checkpoint, of, tasks }).await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }
