@@ -83,6 +83,14 @@ pub enum EngineError {
         /// The node.
         node: String,
     },
+    /// A checkpoint was made by another build of the graph.
+    #[error(
+        "the checkpoint was made by another build of this graph: {what} differs; bring it back, or start a new thread"
+    )]
+    OtherBuild {
+        /// What differs.
+        what: String,
+    },
     /// A reducer panicked.
     #[error("the reducer of channel `{channel}` panicked: {message}")]
     ReducerPanicked {
@@ -103,7 +111,7 @@ impl EngineError {
             Self::UnknownTarget { .. } => "W0104",
             Self::UnknownChannel { .. } => "W0105",
             Self::BadRecord { .. } => "W0106",
-            Self::LostNode { .. } => "W0107",
+            Self::LostNode { .. } | Self::OtherBuild { .. } => "W0107",
             Self::ReducerPanicked { .. } => "W0108",
         })
     }

@@ -16,6 +16,7 @@ use cases::{Case, TURNS};
 use inline::{Inline, Work};
 use serde_json::{Value, json};
 use std::time::Instant;
+use weftwork_graph::Host;
 
 /// Rounds that count; one before them warms up.
 const ROUNDS: usize = 9;
@@ -39,13 +40,24 @@ struct Cost {
 
 /// The cost of `run`, whose inputs are made before the time is taken.
 async fn cost<T>(tasks: u32, input: impl Fn() -> T, mut run: impl AsyncFnMut(T)) -> Cost {
+    cost_on(tasks, || (), input, async |(): &(), input| run(input).await).await
+}
+
+/// The same over something that a batch of runs shares, made and dropped beside the time.
+async fn cost_on<H, T>(
+    tasks: u32,
+    shared: impl Fn() -> H,
+    input: impl Fn() -> T,
+    mut run: impl AsyncFnMut(&H, T),
+) -> Cost {
     let batches = (TASKS / tasks / BATCH).max(1);
     let (mut cpu, mut wall) = (0.0, 0.0);
     for _ in 0..batches {
+        let shared = shared();
         let inputs: Vec<T> = (0..BATCH).map(|_| input()).collect();
         let (cpu_before, wall_before) = (cpu_ns(), Instant::now());
         for input in inputs {
-            run(input).await;
+            run(&shared, input).await;
         }
         wall += wall_before.elapsed().as_nanos() as f64;
         cpu += cpu_ns() - cpu_before;
@@ -82,8 +94,9 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
             },
         )
         .await;
+        let keeps = async |host: &Host, input| case.run_kept(host, input).await;
         let cost_memory =
-            cost(case.tasks, || case.input(), async |input| case.run_kept(input).await).await;
+            cost_on(case.tasks, || cases::kept().0, || case.input_kept(), keeps).await;
         if round > 0 {
             none.push(cost_none);
             hand.push(cost_hand);

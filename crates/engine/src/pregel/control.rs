@@ -64,7 +64,7 @@ pub(crate) enum Updated {
 /// The triggers of a graph at one checkpoint, its input, and what was sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Control {
-    pub(crate) triggers: Vec<Trigger>,
+    pub(crate) triggers: SmallVec<[Trigger; 12]>,
     /// The sources that arrived at joins.
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
     /// The triggers of nodes that hold something.
@@ -82,7 +82,8 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(plan: &Plan) -> Self {
-        Self { triggers: vec![Trigger::default(); plan.triggers.len()], ..Self::default() }
+        let triggers = SmallVec::from_elem(Trigger::default(), plan.triggers.len());
+        Self { triggers, ..Self::default() }
     }
 
     pub(crate) fn trigger(&self, index: TriggerIdx) -> Trigger {

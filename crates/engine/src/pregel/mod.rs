@@ -170,6 +170,31 @@ impl Machine {
         }
     }
 
+    /// The machine over another build of its graph. Builds with the same nodes, joins and channels
+    /// are the same to a thread.
+    ///
+    /// # Errors
+    /// [`EngineError::OtherBuild`] when they are not.
+    pub fn over(mut self, plan: &Arc<Plan>) -> Result<Self, EngineError> {
+        if Arc::ptr_eq(&self.plan, plan) {
+            return Ok(self);
+        }
+        let names = |plan: &Plan| -> Vec<String> {
+            plan.triggers.iter().map(|trigger| trigger.name.clone()).collect()
+        };
+        let (old, new) = (names(&self.plan), names(plan));
+        let what = if old != new {
+            let lost = old.iter().find(|name| !new.contains(name));
+            lost.or(new.iter().find(|name| !old.contains(name))).map(|name| format!("`{name}`"))
+        } else if self.plan.fingerprint() != plan.fingerprint() {
+            Some("a channel".to_owned())
+        } else {
+            self.plan = Arc::clone(plan);
+            return Ok(self);
+        };
+        Err(EngineError::OtherBuild { what: what.unwrap_or_else(|| "the order".to_owned()) })
+    }
+
     /// Forgets what the last superstep made available: all nodes are asked again.
     pub fn forget_updated(&mut self) {
         self.control.updated = Updated::Unknown;

@@ -14,9 +14,6 @@ use weftwork_graph::{
 /// Calls of the tool before the agent answers.
 pub(crate) const TURNS: usize = 50;
 const BRANCHES: u64 = 100;
-/// Runs after which a new saver takes the checkpoints, so that the memory they take stays small.
-const RUNS_PER_SAVER: u64 = 8;
-
 /// A message of the scripted conversation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Said {
@@ -108,11 +105,10 @@ pub(crate) struct Case {
     start: Box<dyn Fn() -> Start>,
     check: fn(&serde_json::Value) -> bool,
     host: Host,
-    kept: std::sync::Mutex<(Host, Arc<MemorySaver>)>,
     threads: AtomicU64,
 }
 
-fn kept() -> (Host, Arc<MemorySaver>) {
+pub(crate) fn kept() -> (Host, Arc<MemorySaver>) {
     let saver = MemorySaver::new();
     (Host::new().with_saver(Arc::clone(&saver) as _), saver)
 }
@@ -150,8 +146,8 @@ impl Case {
         start: Box<dyn Fn() -> Start>,
         check: fn(&serde_json::Value) -> bool,
     ) -> Self {
-        let (host, kept) = (Host::new(), std::sync::Mutex::new(kept()));
-        Self { name, work, tasks, graph, start, check, host, kept, threads: AtomicU64::new(0) }
+        let (host, threads) = (Host::new(), AtomicU64::new(0));
+        Self { name, work, tasks, graph, start, check, host, threads }
     }
 
     pub(crate) fn input(&self) -> Start {
@@ -165,19 +161,15 @@ impl Case {
         assert!(ended.is_completed(), "it ran to its end");
     }
 
-    /// One run on a thread of its own whose checkpoints are kept in memory.
-    pub(crate) async fn run_kept(&self, input: Start) {
+    /// The input of a run on a thread of its own.
+    pub(crate) fn input_kept(&self) -> (Start, Arc<str>) {
         let thread = self.threads.fetch_add(1, Ordering::Relaxed);
-        let host = {
-            let mut current = self.kept.lock().expect("one thread");
-            if thread.is_multiple_of(RUNS_PER_SAVER) {
-                *current = kept();
-            }
-            current.0.clone()
-        };
-        let thread: Arc<str> = format!("t{thread}").into();
-        let run = self.graph.run(&host, input).thread(thread);
-        let ended = run.finish().await.expect("it runs");
+        ((self.start)(), format!("t{thread}").into())
+    }
+
+    /// One run on a thread of its own whose checkpoints are kept in memory.
+    pub(crate) async fn run_kept(&self, host: &Host, (input, thread): (Start, Arc<str>)) {
+        let ended = self.graph.run(host, input).thread(thread).finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
     }
 

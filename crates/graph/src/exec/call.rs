@@ -5,7 +5,7 @@ use super::begin::Begin;
 use super::cycle::Cycle;
 use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use super::job::{Follows, Job, What};
-use super::saver::{TaskKey, TaskRecord};
+use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns};
 use super::tell;
 use crate::compiled::{CompiledGraph, NodeFn};
@@ -75,8 +75,7 @@ impl Ctx {
         let key = task.cache().map(|cache| call.cache_key(&arg, cache));
         if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
             call.tell_update(&returned, true);
-            call.record(TaskRecord { returned: Some(returned.clone()), ..TaskRecord::default() })
-                .await?;
+            call.record(Rest { returned: Some(returned.clone()), ..Rest::default() }).await?;
             return Ok(returned);
         }
         // Tasks that are called together start together.
@@ -97,6 +96,7 @@ impl Ctx {
     pub fn drain(&self, reason: impl Into<String>) {
         if let Some(at) = self.local() {
             lock(&at.scope.shared.drain).get_or_insert_with(|| reason.into());
+            at.scope.shared.drains.store(true, Ordering::Relaxed);
         }
     }
 
@@ -287,19 +287,17 @@ impl Call<'_> {
                 self.tell_update(&returned, false);
                 let value = Some(returned.clone());
                 self.tell_end(value.clone(), None);
-                self.record(TaskRecord { returned: value, resume, ..TaskRecord::default() })
-                    .await?;
+                self.record(Rest { returned: value, resume, ..Rest::default() }).await?;
                 Ok(returned)
             }
             What::Failed { fault, .. } => {
                 self.tell_end(None, Some(fault.clone()));
                 let error = Some(fault.clone());
-                self.record(TaskRecord { error, resume, ..TaskRecord::default() }).await?;
+                self.record(Rest { error, resume, ..Rest::default() }).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
             What::Waiting(interrupts) => {
-                let record =
-                    TaskRecord { interrupts: interrupts.clone(), resume, ..TaskRecord::default() };
+                let record = Rest { interrupts: interrupts.clone(), resume, ..Rest::default() };
                 self.record(record).await?;
                 interrupts.into_iter().for_each(|interrupt| ctx.open(interrupt));
                 Err(NodeError::interrupted())
@@ -337,17 +335,19 @@ impl Call<'_> {
     }
 
     /// Keeps what became of the task, before the node that called it goes on.
-    async fn record(&self, record: TaskRecord) -> NodeResult<()> {
+    async fn record(&self, rest: Rest) -> NodeResult<()> {
+        let record = TaskRecord::from(rest);
         let scope = &self.at.scope;
         let fresh = Called { key: self.key.clone(), record: record.clone(), fresh: true };
         {
             let mut calls = lock(&scope.calls);
             calls.retain(|called| called.key != self.key);
             calls.push(fresh);
+            scope.called.store(true, Ordering::Relaxed);
         }
         let exit = scope.shared.durability == super::api::Durability::Exit;
         if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
-            let tasks = vec![(self.key.clone(), record)];
+            let tasks = Records::from_iter([(self.key.clone(), record)]);
             let put = saver.put_tasks(&scope.place, self.at.checkpoint, tasks).await;
             put.map_err(|error| NodeError(Stop::Failed(RuntimeError::Store(error).fault())))?;
         }

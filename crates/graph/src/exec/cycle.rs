@@ -2,7 +2,7 @@
 
 use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
 use super::event::{Metadata, Modes, Source, StreamEvent};
-use super::saver::{Checkpoint, Outside, Put, Saved, TaskKey, TaskRecord};
+use super::saver::{Checkpoint, Kept, Outside, Put, Records, Saved, TaskKey, TaskRecord};
 use super::scope::{Scope, lock};
 use crate::error::RuntimeError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,12 @@ pub(crate) struct Cycle {
     pub(super) saved: Option<CheckpointId>,
     /// The one before it.
     pub(super) prev: Option<CheckpointId>,
-    pub(super) meta: Arc<Metadata>,
+    pub(super) meta: Metadata,
     /// What became of the tasks of the open superstep before this loop.
-    pub(super) known: Vec<(TaskKey, TaskRecord)>,
+    pub(super) known: Records,
     pub(super) outside: Outside,
+    /// Whether anything of the open superstep came from before this loop, or from outside.
+    pub(super) has_open: bool,
     pub(super) tasks: Vec<Slot>,
     /// Whether finished tasks run again.
     pub(super) replaying: bool,
@@ -68,7 +70,7 @@ pub(crate) struct Slot {
     /// Whether the task finished before, or was in the cache.
     pub(super) cached: bool,
     /// Under which key its result is cached.
-    pub(super) cache: Option<super::host::CacheKey>,
+    pub(super) cache: Option<Box<super::host::CacheKey>>,
 }
 
 /// Whether the superstep is still open when records are kept.
@@ -152,6 +154,10 @@ impl Cycle {
                 saved = saver.load(at, None).await?;
             }
         }
+        if let Some(saved) = &mut saved {
+            let machine = saved.checkpoint.machine.clone().over(scope.graph.plan());
+            saved.checkpoint.machine = machine.map_err(RuntimeError::Engine)?;
+        }
         Ok(Self::over(scope, saved, options).addressed(addressed, superseded))
     }
 
@@ -174,9 +180,9 @@ impl Cycle {
                 (machine, tasks, outside, metadata, Some(id), parent)
             }
             None => {
-                let metadata = Arc::new(Metadata { step: -2, ..Metadata::default() });
+                let metadata = Metadata { step: -2, ..Metadata::default() };
                 let machine = Machine::new(Arc::clone(graph.plan()));
-                (machine, Vec::new(), Outside::default(), metadata, None, None)
+                (machine, Records::new(), Outside::default(), metadata, None, None)
             }
         };
         if let Some(id) = id {
@@ -200,6 +206,7 @@ impl Cycle {
             meta,
             known,
             outside,
+            has_open: true,
             tasks: Vec::new(),
             replaying: false,
             superseded: false,
@@ -254,11 +261,11 @@ impl Cycle {
     }
 
     /// The state as it stands, to be kept as a checkpoint.
-    fn to_keep(&self, of: CheckpointId, tasks: Vec<(TaskKey, TaskRecord)>) -> Put {
+    fn to_keep(&self, of: CheckpointId, tasks: Records) -> Put {
         let mut checkpoint = Box::new(Checkpoint {
             id: self.id,
             parent: self.saved,
-            metadata: Arc::clone(&self.meta),
+            metadata: self.meta.clone(),
             machine: self.machine.stored(),
         });
         if self.meta.source == Source::Fork {
@@ -269,7 +276,10 @@ impl Cycle {
 
     async fn keep(&mut self, put: Put) -> Going<()> {
         let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
-        saver.put(&self.scope.place, put).await?;
+        match saver.put(&self.scope.place, put) {
+            Kept::Now(result) => result?,
+            Kept::Later(future) => future.await?,
+        }
         self.prev = self.saved;
         self.saved = Some(self.id);
         Ok(())
@@ -278,11 +288,7 @@ impl Cycle {
     fn advance(&mut self, source: Source, keep: bool) {
         let parents = self.scope.around.clone();
         let delta = self.counts(keep);
-        let meta = Metadata { source, step: self.step, parents, delta };
-        match Arc::get_mut(&mut self.meta) {
-            Some(own) => *own = meta,
-            None => self.meta = Arc::new(meta),
-        }
+        self.meta = Metadata { source, step: self.step, parents, delta };
         self.id = self.next_id();
         self.step += 1;
     }
@@ -323,14 +329,14 @@ impl Cycle {
     }
 
     /// What became of tasks and is not kept yet.
-    pub(super) fn unkept(&mut self, still: Still) -> Vec<(TaskKey, TaskRecord)> {
+    pub(super) fn unkept(&mut self, still: Still) -> Records {
         if !self.keeps() {
-            return Vec::new();
+            return Records::new();
         }
         let fresh =
             |slot: &Slot| slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank();
         let plan = self.scope.graph.plan();
-        let mut records = Vec::new();
+        let mut records = Records::new();
         if still == Still::Closed {
             records.reserve_exact(self.tasks.len());
         }
@@ -380,14 +386,14 @@ impl Cycle {
     async fn keep_at_exit(&mut self) -> Going<()> {
         if self.id != self.loaded {
             self.keep_stub().await?;
-            let put = self.to_keep(CheckpointId(0), Vec::new());
+            let put = self.to_keep(CheckpointId(0), Records::new());
             self.keep(put).await?;
         }
         let tasks = self.unkept(Still::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
-        let tasks: Vec<_> = tasks.into_iter().chain(calls).collect();
+        let tasks: Records = tasks.into_iter().chain(calls).collect();
         let outside = self.outside.clone();
         if let Some(saver) = &self.scope.keep.saver {
             saver.put_tasks(&self.scope.place, self.id, tasks).await?;
@@ -408,7 +414,7 @@ impl Cycle {
         if self.saved.is_some() && self.addressed {
             self.recount.extend(&self.counted_written);
         }
-        let mut meta = (*self.meta).clone();
+        let mut meta = self.meta.clone();
         let mut open = false;
         for (index, every) in counted {
             let name = plan.channel_name(index);
@@ -420,18 +426,19 @@ impl Cycle {
                 open |= self.counted_written.contains(&index);
             }
         }
-        self.meta = Arc::new(meta);
+        self.meta = meta;
         self.scope.retell(self.id, &self.meta);
         if open && self.saved.is_none() {
             let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
             let checkpoint = Box::new(Checkpoint {
                 id: self.loaded,
                 parent: None,
-                metadata: Arc::new(stub),
+                metadata: stub,
                 machine: Machine::new(plan),
             });
             let of = CheckpointId(0);
-            saver.put(&self.scope.place, Put { checkpoint, of, tasks: Vec::new() }).await?;
+            let put = Put { checkpoint, of, tasks: Records::new() };
+            saver.put(&self.scope.place, put).done().await?;
             self.saved = Some(self.loaded);
         }
         Ok(())

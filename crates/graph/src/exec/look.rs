@@ -82,7 +82,13 @@ impl CompiledGraph {
         within: bool,
     ) -> Result<Snapshot, RuntimeError> {
         let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
-        let (graph, place) = self.at(at)?;
+        let (graph, place) = match self.at(at) {
+            // The reference shows the state of no graph as that of a thread on which nothing ran.
+            Err(RuntimeError::UnknownNamespace { .. }) if self.is_lenient() => {
+                (Self::clone(self), at.place())
+            }
+            found => found?,
+        };
         let look = Look { graph: &graph, saver, within };
         look.at(place, at.checkpoint).await
     }
@@ -121,6 +127,10 @@ impl CompiledGraph {
             found.push(look.snapshot(&place, saved, false).await?);
         }
         Ok(found)
+    }
+
+    fn is_lenient(&self) -> bool {
+        self.semantics().unknown == weftwork_engine::Unknown::Ignore
     }
 
     /// The graph at a place, and where it keeps its checkpoints.
@@ -180,7 +190,7 @@ impl Look<'_> {
     ) -> Result<Snapshot, RuntimeError> {
         let Saved { checkpoint, tasks: records, outside } = saved;
         let step = checkpoint.metadata.step + 1;
-        let mut machine = checkpoint.machine;
+        let mut machine = checkpoint.machine.over(self.graph.plan())?;
         let due = machine.due_in_order();
         machine.apply_beside(&outside.output)?;
         let mut tasks = Vec::with_capacity(due.len());
@@ -207,7 +217,7 @@ impl Look<'_> {
             parent: checkpoint.parent.map(config),
             interrupts: tasks.iter().flat_map(|t| t.interrupts.iter().cloned()).collect(),
             tasks,
-            metadata: Some((*metadata).clone()),
+            metadata: Some(metadata.clone()),
         })
     }
 

@@ -32,7 +32,10 @@ pub use event::{
 };
 pub use host::{Finished, Host, Run, RunStream};
 pub use look::{At, HistoryFilter, last_writes};
-pub use saver::{Checkpoint, MemorySaver, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
+pub use saver::{
+    Checkpoint, Kept, MemorySaver, Outside, Place, Put, Records, Rest, Saved, Saver, TaskKey,
+    TaskRecord,
+};
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
 pub use weftwork_engine::pregel::Path;

@@ -1,6 +1,7 @@
 //! Where checkpoints are kept.
 
 use super::event::Metadata;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::pregel::{Machine, Path};
@@ -27,7 +28,7 @@ pub struct Checkpoint {
     /// The checkpoint before it.
     pub parent: Option<CheckpointId>,
     /// How it came about.
-    pub metadata: Arc<Metadata>,
+    pub metadata: Metadata,
     /// State and what is due.
     pub machine: Machine,
 }
@@ -53,7 +54,43 @@ pub enum TaskKey {
     },
 }
 
+/// What is known of tasks: mostly of one.
+pub type Records = SmallVec<[(TaskKey, TaskRecord); 1]>;
+
+/// The answer of a saver: at once, where it need not wait.
+pub enum Kept<'a> {
+    /// At once.
+    Now(Result<(), StoreError>),
+    /// When it is done.
+    Later(BoxFuture<'a, Result<(), StoreError>>),
+}
+
+impl Kept<'_> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub async fn done(self) -> Result<(), StoreError> {
+        match self {
+            Self::Now(result) => result,
+            Self::Later(future) => future.await,
+        }
+    }
+}
+
+impl std::fmt::Debug for Kept<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Now(result) => f.debug_tuple("Now").field(result).finish(),
+            Self::Later(_) => f.write_str("Later"),
+        }
+    }
+}
+
 /// What became of a task, as far as it is known.
+///
+/// Most tasks finish at their first attempt; what is known of the others lies apart and is read as
+/// if it were here.
 #[derive(Debug, Clone, Default)]
 pub struct TaskRecord {
     /// What it left behind: when it finished, or failed after it had written.
@@ -61,6 +98,12 @@ pub struct TaskRecord {
     /// Whether its edges were followed: not when an error handler took over, nor when it failed
     /// before.
     pub edges: bool,
+    rest: Option<Box<Rest>>,
+}
+
+/// What is known of a task that did not just finish.
+#[derive(Debug, Clone)]
+pub struct Rest {
     /// What it returned, for the task of a flow.
     pub returned: Option<serde_json::Value>,
     /// Why it failed.
@@ -75,7 +118,50 @@ pub struct TaskRecord {
     pub resume: Option<Vec<serde_json::Value>>,
 }
 
+impl Rest {
+    const NOTHING: Self = Self {
+        returned: None,
+        error: None,
+        handled: false,
+        interrupts: Vec::new(),
+        stopped: false,
+        resume: None,
+    };
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+impl std::ops::Deref for TaskRecord {
+    type Target = Rest;
+
+    fn deref(&self) -> &Rest {
+        static NOTHING: Rest = Rest::NOTHING;
+        self.rest.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl std::ops::DerefMut for TaskRecord {
+    fn deref_mut(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+}
+
+impl From<Rest> for TaskRecord {
+    fn from(rest: Rest) -> Self {
+        Self { rest: Some(Box::new(rest)), ..Self::default() }
+    }
+}
+
 impl TaskRecord {
+    /// A task that finished.
+    pub(super) fn finished(output: Arc<TaskOutput>) -> Self {
+        Self { output: Some(output), edges: true, rest: None }
+    }
+
     /// Whether the task finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -106,13 +192,15 @@ impl TaskRecord {
             self.output = newer.output;
             self.edges = newer.edges;
         }
-        self.returned = self.returned.take().or(newer.returned);
-        self.error = newer.error.or_else(|| self.error.take());
-        self.handled |= newer.handled;
+        let Some(newer) = newer.rest else { return };
+        let rest: &mut Rest = self;
+        rest.returned = rest.returned.take().or(newer.returned);
+        rest.error = newer.error.or_else(|| rest.error.take());
+        rest.handled |= newer.handled;
         if !newer.interrupts.is_empty() {
-            self.interrupts = newer.interrupts;
+            rest.interrupts = newer.interrupts;
         }
-        self.resume = newer.resume.or_else(|| self.resume.take());
+        rest.resume = newer.resume.or_else(|| rest.resume.take());
     }
 }
 
@@ -131,7 +219,7 @@ pub struct Saved {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The tasks of the superstep that starts there.
-    pub tasks: Vec<(TaskKey, TaskRecord)>,
+    pub tasks: Records,
     /// What came from outside.
     pub outside: Outside,
 }
@@ -163,7 +251,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// What the store said; nothing was kept then.
-    fn put<'a>(&'a self, at: &'a Place, put: Put) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Kept<'a>;
 
     /// Keeps what became of tasks while their superstep is still open.
     ///
@@ -173,7 +261,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
         &'a self,
         at: &'a Place,
         of: CheckpointId,
-        tasks: Vec<(TaskKey, TaskRecord)>,
+        tasks: Records,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Keeps what came from outside, in place of what was kept before; an answer stays until
@@ -215,12 +303,68 @@ pub struct Put {
     /// The checkpoint that the tasks were due at.
     pub of: CheckpointId,
     /// What became of them, as far as it was not kept before.
-    pub tasks: Vec<(TaskKey, TaskRecord)>,
+    pub tasks: Records,
 }
 
 /// Keeps checkpoints in memory, as they are: nothing is written as bytes.
 #[derive(Debug, Default)]
-pub struct MemorySaver(Mutex<BTreeMap<Place, Graph>>);
+pub struct MemorySaver(Mutex<Threads>);
+
+#[derive(Debug, Default)]
+struct Threads {
+    places: BTreeMap<Place, usize>,
+    graphs: Vec<Graph>,
+    /// The place that was asked for last: a run asks for the same one again and again.
+    last: Option<(Place, usize)>,
+}
+
+impl Threads {
+    fn find(&mut self, at: &Place) -> Option<usize> {
+        if let Some((last, index)) = &self.last
+            && Arc::ptr_eq(&last.thread, &at.thread)
+            && Arc::ptr_eq(&last.ns, &at.ns)
+        {
+            return Some(*index);
+        }
+        let index = *self.places.get(at)?;
+        self.last = Some((at.clone(), index));
+        Some(index)
+    }
+
+    fn get(&mut self, at: &Place) -> Option<&mut Graph> {
+        let index = self.find(at)?;
+        self.graphs.get_mut(index)
+    }
+
+    fn make(&mut self, at: &Place, graph: Graph) {
+        self.last = None;
+        match self.places.get(at).and_then(|index| self.graphs.get_mut(*index)) {
+            Some(known) => *known = graph,
+            None => {
+                self.places.insert(at.clone(), self.graphs.len());
+                self.graphs.push(graph);
+            }
+        }
+    }
+
+    /// The graphs of a thread.
+    fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a Place, usize)> {
+        let all = self.places.iter().map(|(place, index)| (place, *index));
+        all.filter(move |(place, _)| &*place.thread == thread)
+    }
+
+    /// Forgets a thread. The room its checkpoints took is free; its number is not given again.
+    fn delete(&mut self, thread: &str) {
+        self.last = None;
+        let gone: Vec<_> = self.of(thread).map(|(place, index)| (place.clone(), index)).collect();
+        for (place, index) in gone {
+            self.places.remove(&place);
+            if let Some(graph) = self.graphs.get_mut(index) {
+                *graph = Graph::default();
+            }
+        }
+    }
+}
 
 /// The checkpoints of one graph of one thread, by age.
 #[derive(Debug, Default)]
@@ -243,6 +387,15 @@ impl Graph {
         self.find(id).ok().and_then(|index| self.0.get_mut(index))
     }
 
+    fn copied(&self) -> Self {
+        let entries = self.0.iter().map(|entry| {
+            let Saved { checkpoint, tasks, outside } = entry.saved();
+            let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
+            Entry { checkpoint, tasks, outside }
+        });
+        Self(entries.collect())
+    }
+
     fn insert(&mut self, entry: Entry) {
         match self.find(entry.checkpoint.id) {
             Ok(index) => {
@@ -258,7 +411,7 @@ impl Graph {
 #[derive(Debug)]
 struct Entry {
     checkpoint: Box<Checkpoint>,
-    tasks: Vec<(TaskKey, TaskRecord)>,
+    tasks: Records,
     outside: Option<Box<Outside>>,
 }
 
@@ -272,7 +425,7 @@ impl MemorySaver {
     /// How many checkpoints there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().values().map(|graph| graph.0.len()).sum()
+        self.lock().graphs.iter().map(|graph| graph.0.len()).sum()
     }
 
     /// Whether there are none.
@@ -281,20 +434,20 @@ impl MemorySaver {
         self.len() == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Graph>> {
+    fn lock(&self) -> MutexGuard<'_, Threads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, at: &Place, of: CheckpointId, tasks: Vec<(TaskKey, TaskRecord)>) {
-        let mut places = self.lock();
-        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(of)) {
+    fn add(&self, at: &Place, of: CheckpointId, tasks: Records) {
+        let mut threads = self.lock();
+        if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
             entry.add(tasks);
         }
     }
 }
 
 impl Entry {
-    fn add(&mut self, tasks: Vec<(TaskKey, TaskRecord)>) {
+    fn add(&mut self, tasks: Records) {
         if self.tasks.is_empty() {
             self.tasks = tasks;
             return;
@@ -326,8 +479,8 @@ impl Saver for MemorySaver {
         at: &'a Place,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
-        let places = self.lock();
-        let found = places.get(at).and_then(|graph| match id {
+        let mut threads = self.lock();
+        let found = threads.get(at).and_then(|graph| match id {
             Some(id) => graph.get(id),
             None => graph.0.last(),
         });
@@ -340,35 +493,33 @@ impl Saver for MemorySaver {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
-        let places = self.lock();
-        let all = places.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
+        let mut threads = self.lock();
+        let all = threads.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
         let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
         ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 
-    fn put<'a>(&'a self, at: &'a Place, put: Put) -> BoxFuture<'a, Result<(), StoreError>> {
-        let mut places = self.lock();
+    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Kept<'a> {
+        let mut threads = self.lock();
         let checkpoint = put.checkpoint;
-        let entry = Entry { checkpoint, tasks: Vec::new(), outside: None };
-        match places.get_mut(at) {
+        let entry = Entry { checkpoint, tasks: Records::new(), outside: None };
+        match threads.get(at) {
             Some(graph) => {
                 if let Some(entry) = graph.get_mut(put.of) {
                     entry.add(put.tasks);
                 }
                 graph.insert(entry);
             }
-            None => {
-                places.insert(at.clone(), Graph(vec![entry]));
-            }
+            None => threads.make(at, Graph(vec![entry])),
         }
-        ready(())
+        Kept::Now(Ok(()))
     }
 
     fn put_tasks<'a>(
         &'a self,
         at: &'a Place,
         of: CheckpointId,
-        tasks: Vec<(TaskKey, TaskRecord)>,
+        tasks: Records,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         self.add(at, of, tasks);
         ready(())
@@ -380,8 +531,8 @@ impl Saver for MemorySaver {
         of: CheckpointId,
         outside: Outside,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        let mut places = self.lock();
-        if let Some(entry) = places.get_mut(at).and_then(|graph| graph.get_mut(of)) {
+        let mut threads = self.lock();
+        if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
             let before = entry.outside.take().and_then(|before| before.resume);
             let resume = outside.resume.or(before);
             entry.outside = Some(Box::new(Outside { resume, ..outside }));
@@ -390,36 +541,35 @@ impl Saver for MemorySaver {
     }
 
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.lock().retain(|place, _| &*place.thread != thread);
+        self.lock().delete(thread);
         ready(())
     }
 
     fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        let mut places = self.lock();
-        places.retain(|place, _| &*place.thread != to);
+        let mut threads = self.lock();
+        threads.delete(to);
         let thread: Arc<str> = to.into();
-        let copies: Vec<_> = places
-            .iter()
-            .filter(|(place, _)| &*place.thread == from)
-            .map(|(place, graph)| {
+        let copies: Vec<_> = threads
+            .of(from)
+            .filter_map(|(place, index)| {
                 let place = Place { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
-                let entries = graph.0.iter().map(|entry| {
-                    let Saved { checkpoint, tasks, outside } = entry.saved();
-                    let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
-                    Entry { checkpoint, tasks, outside }
-                });
-                (place, Graph(entries.collect()))
+                Some((place, threads.graphs.get(index)?.copied()))
             })
             .collect();
-        places.extend(copies);
+        for (place, graph) in copies {
+            threads.make(&place, graph);
+        }
         ready(())
     }
 
     fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
-        let mut places = self.lock();
-        for (_, graph) in places.iter_mut().filter(|(place, _)| &*place.thread == thread) {
-            let older = graph.0.len().saturating_sub(keep);
-            graph.0.drain(..older);
+        let mut threads = self.lock();
+        let graphs: Vec<_> = threads.of(thread).map(|(_, index)| index).collect();
+        for index in graphs {
+            if let Some(graph) = threads.graphs.get_mut(index) {
+                let older = graph.0.len().saturating_sub(keep);
+                graph.0.drain(..older);
+            }
         }
         ready(())
     }

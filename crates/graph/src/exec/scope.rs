@@ -7,7 +7,7 @@ use super::{Host, tell};
 use crate::compiled::CompiledGraph;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) durability: Durability,
     /// Why a node asked the run to stop.
     pub(crate) drain: Mutex<Option<String>>,
+    pub(crate) drains: AtomicBool,
     /// Answers by the ids of their questions.
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
     /// Messages that were told.
@@ -40,6 +41,7 @@ impl Shared {
             context: options.context.clone(),
             durability: options.durability,
             drain: Mutex::default(),
+            drains: AtomicBool::new(false),
             answers: OnceLock::new(),
             messages: Mutex::default(),
         }
@@ -119,6 +121,8 @@ pub(crate) struct Scope {
     pub(crate) answer: Mutex<Option<Json>>,
     /// What became of the tasks that tasks called, in the open superstep.
     pub(crate) calls: Mutex<Vec<Called>>,
+    /// Whether there are any.
+    pub(crate) called: AtomicBool,
 }
 
 /// A task that another called.
@@ -160,6 +164,7 @@ impl Scope {
             outer: None,
             answer: Mutex::default(),
             calls: Mutex::default(),
+            called: AtomicBool::new(false),
         }
     }
 
@@ -176,6 +181,7 @@ impl Scope {
             outer: Some(within.outer),
             answer: Mutex::default(),
             calls: Mutex::default(),
+            called: AtomicBool::new(false),
         };
         scope.set_resuming(within.resuming);
         scope
@@ -236,7 +242,7 @@ pub(crate) struct Scratch {
     /// Answers, in the order of the questions.
     pub(crate) resume: Mutex<Vec<Json>>,
     /// Whether a question took one of them.
-    pub(crate) resumed: std::sync::atomic::AtomicBool,
+    pub(crate) resumed: AtomicBool,
     pub(crate) asked: AtomicU32,
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,

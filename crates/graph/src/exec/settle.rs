@@ -24,7 +24,7 @@ impl Cycle {
                 slot.record.output = Some(output);
                 slot.record.edges = !handler;
                 if let (Some(key), Some(output)) = (slot.cache.take(), &slot.record.output) {
-                    self.scope.shared.host.cache(key, Arc::clone(output));
+                    self.scope.shared.host.cache(*key, Arc::clone(output));
                 }
             }
             What::Waiting(interrupts) => {
@@ -39,8 +39,8 @@ impl Cycle {
                 slot.record.edges = partial.is_some();
                 slot.record.output = partial.map(Arc::new);
                 slot.record.error = Some(fault);
-                slot.record.handled = handles;
                 if handles {
+                    slot.record.handled = true;
                     failed = Some(slot.task.clone());
                 }
             }

@@ -243,7 +243,7 @@ impl Cycle {
             next: self.tasks.iter().map(|slot| slot.key.name().to_string()).collect(),
             config: Some(config(self.id)),
             parent: self.prev.map(config),
-            metadata: Some((*self.meta).clone()),
+            metadata: Some(self.meta.clone()),
             tasks: tasks.collect(),
             interrupts: Vec::new(),
         };

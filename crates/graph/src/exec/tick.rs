@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use weftwork_engine::pregel::{Path, StartInput, Task};
 use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
@@ -72,7 +73,9 @@ impl Cycle {
         if stops && self.tasks.iter().any(|slot| self.before.holds(slot.key.name())) {
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
-        if let Some(reason) = lock(&self.scope.shared.drain).clone() {
+        if self.scope.shared.drains.load(Ordering::Relaxed)
+            && let Some(reason) = lock(&self.scope.shared.drain).clone()
+        {
             return Ok(Some(Ended::Drained(reason)));
         }
         Ok(None)
@@ -117,7 +120,9 @@ impl Cycle {
                 }
                 continue;
             };
-            slot.record.resume.clone_from(&record.resume);
+            if record.resume.is_some() {
+                slot.record.resume.clone_from(&record.resume);
+            }
             if record.output.is_some() {
                 slot.record.output.clone_from(&record.output);
                 slot.record.edges = record.edges;
@@ -182,7 +187,7 @@ impl Cycle {
             let key = host.cache_key(self.scope.graph.name(), slot.key.name(), &input, cache);
             let found = host.cached(&key);
             let Some(slot) = self.tasks.get_mut(index) else { continue };
-            slot.cache = Some(key);
+            slot.cache = Some(Box::new(key));
             if let Some(output) = found {
                 slot.record.output = Some(output);
                 slot.record.edges = true;
@@ -464,12 +469,17 @@ impl Cycle {
         if self.written.iter().any(|index| self.scope.tells(*index)) {
             self.tell_output();
         }
-        self.known.clear();
-        self.outside = super::saver::Outside::default();
-        *lock(&self.scope.answer) = None;
+        let open = std::mem::take(&mut self.has_open);
+        if open {
+            self.known.clear();
+            self.outside = super::saver::Outside::default();
+            *lock(&self.scope.answer) = None;
+        }
         self.replaying = false;
         self.checkpoint(Source::Loop).await?;
-        lock(&self.scope.calls).clear();
+        if self.scope.called.swap(false, Ordering::Relaxed) || open {
+            lock(&self.scope.calls).clear();
+        }
         let stops = !self.after.is_none() && self.machine.changed_since_passed();
         if stops && self.tasks.iter().any(|slot| self.after.holds(slot.key.name())) {
             self.make_tasks();

@@ -5,7 +5,7 @@ use super::event::{Config, Metadata, Source};
 use super::host::Host;
 use super::job::{What, routed_after};
 use super::look::{At, key_of};
-use super::saver::{Checkpoint, Outside, Place, Put, Saved, Saver, TaskKey, TaskRecord};
+use super::saver::{Checkpoint, Outside, Place, Put, Records, Saved, Saver, TaskKey, TaskRecord};
 use super::scope::lock;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -86,8 +86,8 @@ struct From {
     machine: Machine,
     id: Option<CheckpointId>,
     parent: Option<CheckpointId>,
-    metadata: Arc<Metadata>,
-    tasks: Vec<(TaskKey, TaskRecord)>,
+    metadata: Metadata,
+    tasks: Records,
     outside: Outside,
     /// Counted channels whose counts start over.
     recount: BTreeSet<ChannelIdx>,
@@ -102,8 +102,8 @@ impl Change<'_> {
                 machine: Machine::new(Arc::clone(plan)),
                 id: None,
                 parent: None,
-                metadata: Arc::new(Metadata { step: -1, ..Metadata::default() }),
-                tasks: Vec::new(),
+                metadata: Metadata { step: -1, ..Metadata::default() },
+                tasks: Records::new(),
                 outside: Outside::default(),
                 recount: BTreeSet::new(),
                 superseded: false,
@@ -118,7 +118,7 @@ impl Change<'_> {
             recount.extend(counted(plan, &outside.output));
         }
         Ok(From {
-            machine: checkpoint.machine,
+            machine: checkpoint.machine.over(plan)?,
             id: Some(checkpoint.id),
             parent: checkpoint.parent,
             metadata: checkpoint.metadata,
@@ -185,7 +185,7 @@ impl Change<'_> {
                 from.machine.apply(&mut done, &mut written)?;
             }
         }
-        self.put(from, Source::Update, &written, Vec::new()).await
+        self.put(from, Source::Update, &written, Records::new()).await
     }
 
     async fn input(
@@ -199,7 +199,7 @@ impl Change<'_> {
         };
         let json = Json::Object(values.into_iter().collect());
         from.machine.add_input(StartInput::Json(Arc::new(json)));
-        self.put(from, Source::Input, &[], Vec::new()).await
+        self.put(from, Source::Input, &[], Records::new()).await
     }
 
     async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
@@ -215,13 +215,9 @@ impl Change<'_> {
         };
         let mut machine = from.machine;
         machine.forget_updated();
-        let checkpoint = Checkpoint {
-            id: self.next_id(from.id).await?,
-            parent: from.parent,
-            metadata: Arc::new(metadata),
-            machine,
-        };
-        self.store(checkpoint, CheckpointId(0), Vec::new(), &from.metadata).await
+        let checkpoint =
+            Checkpoint { id: self.next_id(from.id).await?, parent: from.parent, metadata, machine };
+        self.store(checkpoint, CheckpointId(0), Records::new(), &from.metadata).await
     }
 
     async fn write(
@@ -250,21 +246,17 @@ impl Change<'_> {
             tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
         let mut written = Vec::new();
         from.machine.apply(&mut done, &mut written)?;
-        let records = if self.first && from.superseded { Vec::new() } else { records };
+        let records = if self.first && from.superseded { Records::new() } else { records };
         self.put(from, Source::Update, &written, records).await
     }
 
     /// What is on record of the tasks that were due and in whose name the changes are made.
-    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> Vec<(TaskKey, TaskRecord)> {
+    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> Records {
         let mut due: Vec<_> = from.machine.due_in_order();
-        let mut records = Vec::new();
+        let mut records = Records::new();
         for (task, output) in tasks {
             let Some(index) = due.iter().position(|due| due.node == task.node) else { continue };
-            let record = TaskRecord {
-                output: Some(Arc::new(output.clone())),
-                edges: true,
-                ..TaskRecord::default()
-            };
+            let record = TaskRecord::finished(Arc::new(output.clone()));
             records.push((key_of(self.graph, &due.remove(index)), record));
         }
         records
@@ -325,14 +317,14 @@ impl Change<'_> {
         from: From,
         source: Source,
         written: &[ChannelIdx],
-        records: Vec<(TaskKey, TaskRecord)>,
+        records: Records,
     ) -> Result<Config, RuntimeError> {
         let fresh = from.id.is_none();
         let delta = if fresh { BTreeMap::new() } else { self.counts(&from, written) };
         // The first change of a thread is its superstep 0, its first input -1.
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
-        let metadata = Arc::new(Metadata { source, step, parents, delta });
+        let metadata = Metadata { source, step, parents, delta };
         let mut machine = from.machine;
         machine.forget_updated();
         let id = self.next_id(from.id).await?;
@@ -345,12 +337,12 @@ impl Change<'_> {
         &self,
         checkpoint: Checkpoint,
         of: CheckpointId,
-        tasks: Vec<(TaskKey, TaskRecord)>,
+        tasks: Records,
         before: &Metadata,
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
         let checkpoint = Box::new(checkpoint);
-        self.saver.put(self.place, Put { checkpoint, of, tasks }).await?;
+        self.saver.put(self.place, Put { checkpoint, of, tasks }).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }
 
