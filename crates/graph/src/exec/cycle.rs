@@ -427,7 +427,11 @@ impl Cycle {
             }
         }
         self.meta = meta;
-        self.scope.retell(self.id, &self.meta);
+        // What ran since it was told shows that somebody has read it.
+        let ran = |slot: &Slot| slot.state != SlotState::Open && !slot.cached;
+        if !self.tasks.iter().any(ran) {
+            self.scope.retell(self.id, &self.meta);
+        }
         if open && self.saved.is_none() {
             let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
             let checkpoint = Box::new(Checkpoint {

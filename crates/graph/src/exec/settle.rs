@@ -14,7 +14,8 @@ impl Cycle {
         let handles = self.has_handler(index);
         let Some(slot) = self.tasks.get_mut(index) else { return };
         slot.state = SlotState::Ended;
-        if end.answers.is_some() {
+        let answered = end.answers.is_some();
+        if answered {
             slot.record.resume = end.answers;
         }
         let mut failed = None;
@@ -36,6 +37,9 @@ impl Cycle {
                 }
             }
             What::Failed { fault, partial } => {
+                if answered && partial.is_none() {
+                    self.scope.tell_nothing(&slot.key);
+                }
                 slot.record.edges = partial.is_some();
                 slot.record.output = partial.map(Arc::new);
                 slot.record.error = Some(fault);

@@ -4,7 +4,7 @@ use super::cycle::{Cycle, Slot};
 use super::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
 };
-use super::saver::TaskRecord;
+use super::saver::{TaskKey, TaskRecord};
 use super::scope::{Scope, task_ns};
 use serde_json::Value as Json;
 use weftwork_engine::pregel::Path;
@@ -159,6 +159,15 @@ impl Scope {
                 },
             };
             self.tell_task(step, StreamEvent::TaskEnded(ended));
+        }
+    }
+
+    /// Tells that a task left nothing behind: it got an answer, and failed after it.
+    pub(super) fn tell_nothing(&self, key: &TaskKey) {
+        if self.shared.wants(Modes::UPDATES) {
+            let node = key.name().to_string();
+            let (updates, returned) = (Vec::new(), None);
+            self.tell(StreamEvent::Updates { node, updates, returned, cached: false });
         }
     }
 
