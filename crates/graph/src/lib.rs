@@ -36,8 +36,8 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, Durability, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver, Semantics,
-    Start, StartCommand, StateUpdate, Stops, StreamEvent,
+    AsNode, At, Durability, Finished, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver,
+    Semantics, Start, StartCommand, StateUpdate, Stops, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, TaskInput};
 pub use flow::{Finish, Flow, TaskDef};

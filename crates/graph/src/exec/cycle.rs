@@ -346,7 +346,8 @@ impl Cycle {
                 Still::Closed => std::mem::take(&mut slot.record),
                 Still::Open => slot.record.clone(),
             };
-            if plan.has_untracked() {
+            // What is kept at the end is kept as it is, in the reference as well.
+            if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
             records.push((slot.key.clone(), record));
@@ -394,7 +395,9 @@ impl Cycle {
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
         let tasks: Records = tasks.into_iter().chain(calls).collect();
-        let outside = self.outside.clone();
+        // An answer that a question took is none that waits for one.
+        let resume = lock(&self.scope.answer).clone();
+        let outside = Outside { output: self.outside.output.clone(), resume };
         if let Some(saver) = &self.scope.keep.saver {
             saver.put_tasks(&self.scope.place, self.id, tasks).await?;
             saver.put_outside(&self.scope.place, self.id, outside).await?;
