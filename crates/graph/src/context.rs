@@ -36,7 +36,8 @@ pub(crate) struct TaskContext {
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
-    pub(crate) open: Mutex<Vec<Interrupt>>,
+    /// What the task asked; what was asked together stands together.
+    pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
     pub(crate) run: RunOf,
 }
 
@@ -186,14 +187,14 @@ impl Ctx {
         if !can_be_read_back(&written) {
             return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
-        self.open(Interrupt {
+        self.open(vec![Interrupt {
             id: interrupt_id(self.task_id(), index),
             task: self.task_id(),
             node: self.0.node.to_string(),
             ask,
             answer_schema,
             expires_at: None,
-        });
+        }]);
         Err(NodeError::interrupted())
     }
 
@@ -205,8 +206,8 @@ impl Ctx {
         self.ask(Ask::Value { value }, None).map(|answer| answer.value)
     }
 
-    pub(crate) fn open(&self, interrupt: Interrupt) {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupt);
+    pub(crate) fn open(&self, interrupts: Vec<Interrupt>) {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
     }
 
     /// Where the counts of questions and messages start.
@@ -218,7 +219,15 @@ impl Ctx {
         &self.0.deps
     }
 
+    /// All that was asked.
     pub(crate) fn take_open(&self) -> Vec<Interrupt> {
-        std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner))
+        let open = std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner));
+        open.into_iter().flatten().collect()
+    }
+
+    /// What was asked first.
+    pub(crate) fn take_first_open(&self) -> Vec<Interrupt> {
+        let open = std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner));
+        open.into_iter().next().unwrap_or_default()
     }
 }

@@ -70,9 +70,7 @@ impl Machine {
         let next = self.control.version + 1;
         self.begin(&plan, dropped.iter(), next);
         self.set_start(input, next);
-        if dropped.is_empty() {
-            self.control.version = next;
-        } else {
+        if !dropped.is_empty() {
             self.end(&plan, &[], Vec::new(), next);
         }
     }
@@ -82,13 +80,13 @@ impl Machine {
         let next = self.control.version + 1;
         self.control.begin_updated();
         self.set_start(input, next);
-        self.control.version = next;
         self.forget_updated();
     }
 
     fn set_start(&mut self, input: StartInput, next: u32) {
         self.control.start = Some(input);
         self.control.start_version = next;
+        self.control.version = next;
         if let Updated::Known { any, start, .. } = &mut self.control.updated {
             *any = true;
             *start = true;

@@ -6,7 +6,7 @@ use super::cycle::Cycle;
 use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use super::job::{Follows, Job, What};
 use super::saver::{Records, Rest, TaskKey, TaskRecord};
-use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns};
+use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns, turn};
 use super::tell;
 use crate::compiled::{CompiledGraph, NodeFn};
 use crate::context::Ctx;
@@ -41,7 +41,7 @@ impl Ctx {
                 Ok(told.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
             }
             Ok((Ended::Interrupted(interrupts), _)) => {
-                interrupts.into_iter().for_each(|interrupt| self.open(interrupt));
+                self.open(interrupts);
                 Err(NodeError::interrupted())
             }
             Ok((Ended::OutOfSteps, cycle)) => {
@@ -79,7 +79,7 @@ impl Ctx {
             return Ok(returned);
         }
         // Tasks that are called together start together.
-        tokio::task::yield_now().await;
+        turn().await;
         let end = call.job(arg).attempts().await;
         call.settle(end.what, end.answers, self, key).await
     }
@@ -136,13 +136,14 @@ impl Ctx {
         if !(chunk || new) || !at.scope.shared.wants(Modes::MESSAGES) {
             return;
         }
-        at.scope.tell(StreamEvent::Message {
+        let event = StreamEvent::Message {
             chunk,
             content: content.to_owned(),
             id: id.to_owned(),
             node: self.node().to_owned(),
             step: self.step(),
-        });
+        };
+        at.scope.tell_from(&at.from, event);
     }
 
     fn local_task(&self, what: &str) -> NodeResult<&TaskAt> {
@@ -158,7 +159,7 @@ impl Ctx {
 impl TaskAt {
     pub(crate) fn emit(&self, value: Json) {
         if self.scope.shared.wants(Modes::CUSTOM) {
-            self.scope.tell(StreamEvent::Custom(value));
+            self.scope.tell_from(&self.from, StreamEvent::Custom(value));
         }
     }
 
@@ -169,7 +170,7 @@ impl TaskAt {
         begin: Begin,
     ) -> Result<(Ended, Cycle), Fail> {
         let scope = &self.scope;
-        let mut ns = task_ns(&scope.place.ns, self.key.name(), self.id);
+        let mut ns = task_ns(&self.from, self.key.name(), self.id);
         if keep == Keep::Own {
             ns = without_tasks(&ns);
         }
@@ -259,6 +260,7 @@ impl Call<'_> {
             scratch: Arc::new(Scratch::new(Arc::clone(scope), resume)),
             key: self.key.clone(),
             id,
+            from: task_ns(&self.at.from, self.at.key.name(), self.at.id).into(),
             ..self.at.clone()
         };
         Job {
@@ -299,7 +301,7 @@ impl Call<'_> {
             What::Waiting(interrupts) => {
                 let record = Rest { interrupts: interrupts.clone(), resume, ..Rest::default() };
                 self.record(record).await?;
-                interrupts.into_iter().for_each(|interrupt| ctx.open(interrupt));
+                ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
             What::Ends(Fail::Parent(output)) => Err(NodeError(Stop::Parent(output))),

@@ -451,7 +451,11 @@ impl Options {
 
     /// Those of a run within another.
     pub(super) fn within(scope: &Scope) -> Self {
-        Self { thread: Arc::clone(&scope.place.thread), ..Self::fresh() }
+        Self {
+            thread: Arc::clone(&scope.place.thread),
+            step_limit: scope.shared.step_limit,
+            ..Self::fresh()
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One task: its attempts, and what comes of them.
 
-use super::api::Fail;
+use super::api::{Fail, Unanswered};
 use super::scope::{TaskAt, lock};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, Local, RunOf, TaskContext};
@@ -181,7 +181,10 @@ impl Job {
             Ok(Err(NodeError(Stop::Own(output)))) => self.routed(*output),
             Ok(Err(NodeError(Stop::Failed(fault)))) => What::Failed { fault, partial: None },
             Ok(Err(NodeError(Stop::Interrupted))) => {
-                What::Waiting(ctx.map(Ctx::take_open).unwrap_or_default())
+                // The reference stops at the first of several questions that were asked side by side.
+                let all = self.graph().semantics().unanswered == Unanswered::Wait;
+                let open = if all { Ctx::take_open } else { Ctx::take_first_open };
+                What::Waiting(ctx.map(open).unwrap_or_default())
             }
             Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Fail::Parent(output)),
             Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Fail::Drained(reason)),

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) sink: Option<Sink>,
     pub(crate) context: Json,
     pub(crate) durability: Durability,
+    /// The limit of this run, for each graph in it.
+    pub(crate) step_limit: Option<u32>,
     /// Why a node asked the run to stop.
     pub(crate) drain: Mutex<Option<String>>,
     pub(crate) drains: AtomicBool,
@@ -40,6 +42,7 @@ impl Shared {
             sink,
             context: options.context.clone(),
             durability: options.durability,
+            step_limit: options.step_limit,
             drain: Mutex::default(),
             drains: AtomicBool::new(false),
             answers: OnceLock::new(),
@@ -220,8 +223,12 @@ impl Scope {
     }
 
     pub(crate) fn tell(&self, event: StreamEvent) {
+        self.tell_from(&self.place.ns, event);
+    }
+
+    pub(crate) fn tell_from(&self, ns: &str, event: StreamEvent) {
         if let Some(sink) = &self.shared.sink {
-            sink.push(&self.place.ns, event);
+            sink.push(ns, event);
         }
     }
 }
@@ -286,6 +293,8 @@ pub(crate) struct TaskAt {
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) key: TaskKey,
     pub(crate) id: TaskId,
+    /// The way to what started it: its graph, or the task whose code or failure it serves.
+    pub(crate) from: Arc<str>,
     /// The checkpoint its superstep starts from.
     pub(crate) checkpoint: CheckpointId,
     pub(crate) step: i64,
@@ -314,6 +323,19 @@ impl TaskKey {
         let name = format!("{ns}|{}", self.name());
         weftwork_engine::ids::task_id(checkpoint, step, &name, &self.path())
     }
+}
+
+/// Lets the others of a superstep have a turn, in the order in which they wait for one.
+pub(crate) async fn turn() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
 }
 
 /// The way to the graph that a task runs.

@@ -5,7 +5,7 @@ use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
 use super::saver::TaskKey;
-use super::scope::{Called, Scratch, TaskAt, lock};
+use super::scope::{Called, Scratch, TaskAt, lock, task_ns, turn};
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -31,8 +31,11 @@ impl Cycle {
         let mut taken = 0u32;
         loop {
             taken += 1;
-            if taken.is_multiple_of(STEPS_BETWEEN_YIELDS) || self.scope.is_nested() {
+            if taken.is_multiple_of(STEPS_BETWEEN_YIELDS) {
                 tokio::task::yield_now().await;
+            }
+            if self.scope.is_nested() {
+                turn().await;
             }
             if let Some(ended) = self.plan()? {
                 return Ok(ended);
@@ -402,6 +405,7 @@ impl Cycle {
             scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
             key: slot.key.clone(),
             id,
+            from: self.from_of(slot),
             checkpoint: self.id,
             step: self.step,
             resuming: self.scope.resuming(),
@@ -422,6 +426,19 @@ impl Cycle {
         };
         let arg = slot.task.arg.clone();
         Some(Job { at, index: slot.task.node, node, arg, failure, follows })
+    }
+
+    /// The way to what started a task: its graph, or the task whose failure it handles.
+    fn from_of(&self, slot: &Slot) -> Arc<str> {
+        let ns = &self.scope.place.ns;
+        let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
+        let failed = self.tasks.iter().find(|other| {
+            other.task.node == slot.task.node && other.task.path == failed_path(slot.task.path)
+        });
+        match failed {
+            Some(failed) => task_ns(ns, failed.key.name(), failed.id(ns)).into(),
+            None => Arc::clone(ns),
+        }
     }
 
     /// The node of a flow gets the input as if it had been sent to it.

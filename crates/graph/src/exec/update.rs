@@ -9,6 +9,7 @@ use super::saver::{Checkpoint, Outside, Place, Put, Records, Saved, Saver, TaskK
 use super::scope::lock;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::node::IntoOutput;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -291,6 +292,12 @@ impl Change<'_> {
         values: Vec<(String, Json)>,
     ) -> Result<TaskOutput, RuntimeError> {
         let plan = self.graph.plan();
+        if plan.is_single() {
+            let value = Json::Object(values.into_iter().collect());
+            return crate::flow::Finish::value(value)
+                .into_output()
+                .map_err(|error| RuntimeError::Node(error.into_fault()));
+        }
         let lenient = self.graph.semantics().unknown == weftwork_engine::Unknown::Ignore;
         let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
         let named = values.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
