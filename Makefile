@@ -36,8 +36,8 @@ eval: ## twenty prompts on the embedded model: valid calls, right tools, right a
 	$(CARGO) run --release --locked -p weftwork-local --example eval
 
 .PHONY: bench
-bench: ## benchmarks of every crate
-	$(CARGO) bench --locked --workspace
+bench: ## what a task costs, against the same work by hand; rows in target/bench/engine.json
+	$(CARGO) bench --locked -p weftwork-graph --bench engine
 
 .PHONY: bench-peers
 bench-peers: ## the same work on other engines, side by side; the first time builds them (15 minutes)

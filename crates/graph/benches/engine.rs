@@ -22,6 +22,8 @@ use weftwork_graph::Host;
 const ROUNDS: usize = 9;
 /// Runs whose inputs are made together, few enough to stay in the processor's cache.
 const BATCH: u32 = 16;
+/// Tasks per round of hosted runs.
+const HOSTED_TASKS: u32 = 1_000;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
@@ -104,7 +106,8 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
         }
     }
     let hand = medians(&hand);
-    for (saver, costs) in [("none", none), ("memory", memory)] {
+    let sqlite = hosted(case).await;
+    for (saver, costs) in [("none", none), ("memory", memory), ("sqlite", sqlite)] {
         let ours = medians(&costs);
         let ratio = ours.cpu / hand.cpu;
         println!(
@@ -117,6 +120,32 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
             "bound_us_per_task": hand.cpu, "bound_ratio": ratio,
         }));
     }
+}
+
+/// The case as hosted runs over SQLite, which cost much more and are measured with fewer tasks.
+async fn hosted(case: &Case) -> Vec<Cost> {
+    let hosted = cases::hosted::Hosted::open(case).await;
+    let mut thread = 0;
+    let mut costs = Vec::new();
+    for round in 0..=ROUNDS {
+        let runs = (HOSTED_TASKS / case.tasks).max(2);
+        let requests: Vec<_> = (0..runs)
+            .map(|_| {
+                thread += 1;
+                hosted.input(thread)
+            })
+            .collect();
+        let (cpu, wall) = (cpu_ns(), Instant::now());
+        for request in requests {
+            hosted.run(request).await;
+        }
+        let all = f64::from(runs * case.tasks) * 1e3;
+        let wall = wall.elapsed().as_nanos() as f64 / all;
+        if round > 0 {
+            costs.push(Cost { cpu: (cpu_ns() - cpu) / all, wall });
+        }
+    }
+    costs
 }
 
 /// The agent's loop must not cost more the longer it goes: the last of 500 turns against the

@@ -1,5 +1,6 @@
 //! The work as graphs.
 
+pub(crate) mod hosted;
 mod wide;
 
 use crate::inline::{self, DONE, Work};

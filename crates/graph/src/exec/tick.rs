@@ -405,7 +405,7 @@ impl Cycle {
             scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
             key: slot.key.clone(),
             id,
-            from: self.from_of(slot),
+            from: self.started_by(slot),
             checkpoint: self.id,
             step: self.step,
             resuming: self.scope.resuming(),
@@ -429,7 +429,7 @@ impl Cycle {
     }
 
     /// The way to what started a task: its graph, or the task whose failure it handles.
-    fn from_of(&self, slot: &Slot) -> Arc<str> {
+    fn started_by(&self, slot: &Slot) -> Arc<str> {
         let ns = &self.scope.place.ns;
         let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
         let failed = self.tasks.iter().find(|other| {

@@ -172,3 +172,26 @@ async fn typed_states_run_too() {
     assert!(ended.is_completed());
     assert_eq!(*ended.state::<Count2>().n(), 4);
 }
+
+#[tokio::test]
+async fn a_deadline_passes_while_code_blocks() {
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    let blocks = move |_: Input| {
+        let wait = wait.clone();
+        async move {
+            // It ends when the test does, not when the run does.
+            let _ended = wait.lock().map(|wait| wait.recv());
+            log("too late")
+        }
+    };
+    let graph = graph("stuck").node("a", blocks).blocking("a").edge(START, "a");
+    let graph = graph.build().expect("sound");
+    let run = graph.run(&Host::new(), empty()).deadline(Duration::from_millis(20));
+    let error = run.outcome().await.expect_err("it never ends");
+    assert_eq!(error.code().0, "W0124");
+    let other = chain(&["b"]).build().expect("sound");
+    let outcome = other.invoke(&Host::new(), json!({})).await.expect("the rest goes on");
+    assert_eq!(logged(outcome), ["b"]);
+    drop(send);
+}
