@@ -24,7 +24,7 @@ impl Hosted {
     pub(crate) async fn open(case: &Case) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options { durability: Durability::Normal, ..Options::default() };
-        let store = SqliteStore::open(&dir.path().join("bench.db"), &options).expect("opens");
+        let store = SqliteStore::open(dir.path().join("bench.db"), &options).expect("opens");
         let builder = Runtime::builder(Arc::new(store)).graph(GRAPH, case.graph.clone());
         let runtime = builder.open().await.expect("opens");
         Self { runtime, work: case.work, _dir: dir }

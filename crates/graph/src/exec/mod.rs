@@ -16,9 +16,12 @@ mod event;
 mod host;
 mod job;
 mod look;
+mod memory;
+mod run;
 mod saver;
 pub(crate) mod scope;
 mod settle;
+mod start;
 mod tell;
 mod tick;
 mod update;
@@ -30,11 +33,12 @@ pub use event::{
     Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
-pub use host::{Finished, Host, Run, RunStream};
+pub use host::Host;
 pub use look::{At, HistoryFilter, last_writes};
+pub use memory::MemorySaver;
+pub use run::{Finished, Run, RunStream};
 pub use saver::{
-    Checkpoint, Kept, MemorySaver, Outside, Place, Put, Records, Rest, Saved, Saver, TaskKey,
-    TaskRecord,
+    Checkpoint, Kept, Outside, Place, Put, Records, Rest, Saved, Saver, TaskKey, TaskRecord,
 };
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};

@@ -3,21 +3,17 @@
 use super::api::{Ended, Fail, Going, Limits, Unanswered};
 use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
-use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
+use super::job::End;
 use super::saver::TaskKey;
-use super::scope::{Called, Scratch, TaskAt, lock, task_ns, turn};
+use super::scope::{Called, lock, turn};
+use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use serde_json::Value as Json;
-use std::cell::OnceCell;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
-use weftwork_engine::pregel::{Path, StartInput, Task};
-use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
+use weftwork_engine::TaskOutput;
+use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
 use weftwork_types::interrupt::Interrupt;
 
@@ -264,204 +260,6 @@ impl Cycle {
         Ok(())
     }
 
-    /// Starts a task and polls it once.
-    async fn start(&mut self, index: usize) -> Started {
-        let Some(slot) = self.tasks.get_mut(index) else { return Started::nothing() };
-        slot.state = SlotState::Running;
-        let node_index = slot.task.node;
-        if node_index == NodeIdx::START {
-            return Started::Ended(self.start_input());
-        }
-        let Some(node) = self.scope.graph.node(node_index) else { return Started::nothing() };
-        let plain = node.options.is_plain() && slot.task.path != Path::Handler(None);
-        if !plain || matches!(slot.task.path, Path::Handler(_)) {
-            let Some(job) = self.job(index) else { return Started::nothing() };
-            let future = Box::pin(async move { (index, job.attempts().await) });
-            return Started::of(future).await;
-        }
-        let cell = OnceCell::new();
-        let called = self.call_plain(index, &cell);
-        let mut future = match called {
-            Ok(future) => future,
-            Err(panic) => return Started::Ended(self.finish_plain(index, Err(panic), &cell)),
-        };
-        let polled: Poll<Polled> = poll_fn(|cx| {
-            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-            Poll::Ready(match polled {
-                Ok(Poll::Ready(result)) => Poll::Ready(Ok(result)),
-                Ok(Poll::Pending) => Poll::Pending,
-                Err(panic) => Poll::Ready(Err(panic)),
-            })
-        })
-        .await;
-        match polled {
-            Poll::Ready(polled) => Started::Ended(self.finish_plain(index, polled, &cell)),
-            Poll::Pending => {
-                let Some(job) = self.job(index) else { return Started::nothing() };
-                let ctx = cell.into_inner();
-                Started::Running(Box::pin(async move {
-                    let polled = AssertUnwindSafe(future).catch_unwind().await;
-                    // What the context shares with the job is what the node's questions took.
-                    let end = match &ctx {
-                        Some(ctx) => match ctx.local() {
-                            Some(at) => Job { at: at.clone(), ..job }.finish(polled, Some(ctx)),
-                            None => job.finish(polled, None),
-                        },
-                        None => job.finish(polled, None),
-                    };
-                    (index, end)
-                }))
-            }
-        }
-    }
-
-    /// Calls a node that takes one call on this thread, without anything it does not ask for.
-    fn call_plain(
-        &self,
-        index: usize,
-        cell: &OnceCell<crate::context::Ctx>,
-    ) -> Result<NodeFuture, Box<dyn std::any::Any + Send>> {
-        let Some(slot) = self.tasks.get(index) else { return Err(Box::new("no such task")) };
-        let graph = &self.scope.graph;
-        let Some(node) = graph.node(slot.task.node) else { return Err(Box::new("no such node")) };
-        let input = crate::extract::TaskInput {
-            slots: self.machine.slots(),
-            plan: graph.plan(),
-            node: slot.task.node,
-            arg: slot.task.arg.as_ref(),
-            ctx: cell,
-            make: &|| self.make_ctx(index),
-        };
-        catch_unwind(AssertUnwindSafe(|| node.call(&input)))
-    }
-
-    #[expect(clippy::expect_used, reason = "a task that is called is one of the superstep's")]
-    fn make_ctx(&self, index: usize) -> crate::context::Ctx {
-        self.job(index).expect("the task is one of this superstep").ctx(1)
-    }
-
-    fn finish_plain(
-        &self,
-        index: usize,
-        polled: Polled,
-        cell: &OnceCell<crate::context::Ctx>,
-    ) -> End {
-        if let Some(ctx) = cell.get() {
-            let job = self.job(index).map(|job| match ctx.local() {
-                Some(at) => Job { at: at.clone(), ..job },
-                None => job,
-            });
-            if let Some(job) = job {
-                return job.finish(polled, Some(ctx));
-            }
-        }
-        match (polled, self.tasks.get(index)) {
-            (Ok(Ok(output)), Some(slot)) => {
-                let slots = self.machine.slots();
-                let what = routed(&self.scope.graph, slot.task.node, slots, output);
-                End { what, answers: None }
-            }
-            (polled, _) => match self.job(index) {
-                Some(job) => job.finish(polled, None),
-                None => End { what: What::Done(Arc::default()), answers: None },
-            },
-        }
-    }
-
-    /// What the hidden first node does.
-    fn start_input(&self) -> End {
-        let what = match self.machine.start_output() {
-            Ok(output) => {
-                let (graph, slots) = (&self.scope.graph, self.machine.slots());
-                let lenient = graph.semantics().unknown == Unknown::Ignore;
-                let returned = match self.machine.start_input() {
-                    Some(StartInput::Json(json)) if lenient => json.as_object().cloned(),
-                    _ => None,
-                };
-                if graph.routes(NodeIdx::START).is_empty() {
-                    What::Done(output)
-                } else {
-                    let output = Arc::unwrap_or_clone(output);
-                    routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
-                }
-            }
-            Err(error) => What::Failed { fault: error.fault(), partial: None },
-        };
-        End { what, answers: None }
-    }
-
-    /// Everything a task needs to run by itself.
-    fn job(&self, index: usize) -> Option<Job> {
-        let slot = self.tasks.get(index)?;
-        let graph = &self.scope.graph;
-        let node = graph.node(slot.task.node)?;
-        let id = slot.id(&self.scope.place.ns);
-        let mut resume = slot.record.resume.clone().unwrap_or_default();
-        if let Some(answer) = self.given_answer(id, resume.len()) {
-            resume.push(answer);
-        }
-        let at = TaskAt {
-            scope: Arc::clone(&self.scope),
-            scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
-            key: slot.key.clone(),
-            id,
-            from: self.started_by(slot),
-            checkpoint: self.id,
-            step: self.step,
-            resuming: self.scope.resuming(),
-            slots: self.machine.slots().clone(),
-        };
-        let handler = matches!(slot.task.path, Path::Handler(_));
-        let (node, failure, follows) = match &node.options.on_error {
-            Some(on_error) if handler => {
-                let failed = self.tasks.iter().find(|other| {
-                    other.record.handled
-                        && other.task.node == slot.task.node
-                        && other.task.path == failed_path(slot.task.path)
-                });
-                let failure = failed.and_then(|slot| slot.record.error.clone());
-                (on_error.clone(), failure, Follows::Nothing)
-            }
-            _ => (node.clone(), None, Follows::Routes),
-        };
-        let arg = slot.task.arg.clone();
-        Some(Job { at, index: slot.task.node, node, arg, failure, follows })
-    }
-
-    /// The way to what started a task: its graph, or the task whose failure it handles.
-    fn started_by(&self, slot: &Slot) -> Arc<str> {
-        let ns = &self.scope.place.ns;
-        let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
-        let failed = self.tasks.iter().find(|other| {
-            other.task.node == slot.task.node && other.task.path == failed_path(slot.task.path)
-        });
-        match failed {
-            Some(failed) => task_ns(ns, failed.key.name(), failed.id(ns)).into(),
-            None => Arc::clone(ns),
-        }
-    }
-
-    /// The node of a flow gets the input as if it had been sent to it.
-    fn single_arg(&self) -> Option<weftwork_engine::task::Arg> {
-        if !self.scope.graph.plan().is_single() {
-            return None;
-        }
-        let json = match self.machine.start_input()? {
-            StartInput::Json(json) => Json::clone(json),
-            StartInput::Writes(_) => Json::Null,
-        };
-        Some(weftwork_engine::task::Arg { typed: None, json })
-    }
-
-    /// The answer that was given by id to a task's next question.
-    fn given_answer(&self, id: weftwork_types::TaskId, answered: usize) -> Option<Json> {
-        self.scope.shared.answers.get()?;
-        let next = u32::try_from(answered).unwrap_or(u32::MAX);
-        let shared = &self.scope.shared;
-        let next = shared.answer(weftwork_engine::ids::interrupt_id(id, next));
-        next.or_else(|| shared.answer(weftwork_engine::ids::interrupt_id(id, 0))).cloned()
-    }
-
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
     async fn close(&mut self) -> Going<Option<Ended>> {
         let plan = Arc::clone(self.scope.graph.plan());
@@ -514,33 +312,6 @@ impl Cycle {
         }
         if self.scope.shared.wants(Modes::VALUES) {
             self.scope.tell_values(self.machine.slots(), None);
-        }
-    }
-}
-
-/// The path of the task whose failure a handler handles.
-fn failed_path(handler: Path) -> Path {
-    match handler {
-        Path::Handler(Some(index)) => Path::Push(index),
-        _ => Path::Pull,
-    }
-}
-
-/// A task after its first poll.
-enum Started {
-    Ended(End),
-    Running(BoxFuture<'static, (usize, End)>),
-}
-
-impl Started {
-    fn nothing() -> Self {
-        Self::Ended(End { what: What::Done(Arc::default()), answers: None })
-    }
-
-    async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {
-        match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-            Poll::Ready((_, end)) => Self::Ended(end),
-            Poll::Pending => Self::Running(future),
         }
     }
 }

@@ -1,0 +1,276 @@
+//! Checkpoints in memory.
+
+use super::saver::{Checkpoint, Kept, Outside, Place, Put, Records, Saved, Saver};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_store::StoreError;
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// Keeps checkpoints in memory, as they are: nothing is written as bytes.
+#[derive(Debug, Default)]
+pub struct MemorySaver(Mutex<Threads>);
+
+#[derive(Debug, Default)]
+struct Threads {
+    places: BTreeMap<Place, usize>,
+    graphs: Vec<Graph>,
+    /// The place that was asked for last: a run asks for the same one again and again.
+    last: Option<(Place, usize)>,
+}
+
+impl Threads {
+    fn find(&mut self, at: &Place) -> Option<usize> {
+        if let Some((last, index)) = &self.last
+            && Arc::ptr_eq(&last.thread, &at.thread)
+            && Arc::ptr_eq(&last.ns, &at.ns)
+        {
+            return Some(*index);
+        }
+        let index = *self.places.get(at)?;
+        self.last = Some((at.clone(), index));
+        Some(index)
+    }
+
+    fn get(&mut self, at: &Place) -> Option<&mut Graph> {
+        let index = self.find(at)?;
+        self.graphs.get_mut(index)
+    }
+
+    fn make(&mut self, at: &Place, graph: Graph) {
+        self.last = None;
+        match self.places.get(at).and_then(|index| self.graphs.get_mut(*index)) {
+            Some(known) => *known = graph,
+            None => {
+                self.places.insert(at.clone(), self.graphs.len());
+                self.graphs.push(graph);
+            }
+        }
+    }
+
+    /// The graphs of a thread.
+    fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a Place, usize)> {
+        let all = self.places.iter().map(|(place, index)| (place, *index));
+        all.filter(move |(place, _)| &*place.thread == thread)
+    }
+
+    /// Forgets a thread. The room its checkpoints took is free; its number is not given again.
+    fn delete(&mut self, thread: &str) {
+        self.last = None;
+        let gone: Vec<_> = self.of(thread).map(|(place, index)| (place.clone(), index)).collect();
+        for (place, index) in gone {
+            self.places.remove(&place);
+            if let Some(graph) = self.graphs.get_mut(index) {
+                *graph = Graph::default();
+            }
+        }
+    }
+}
+
+/// The checkpoints of one graph of one thread, by age.
+#[derive(Debug, Default)]
+struct Graph(Vec<Entry>);
+
+impl Graph {
+    fn find(&self, id: CheckpointId) -> Result<usize, usize> {
+        match self.0.last() {
+            Some(last) if last.checkpoint.id < id => Err(self.0.len()),
+            Some(last) if last.checkpoint.id == id => Ok(self.0.len() - 1),
+            _ => self.0.binary_search_by_key(&id, |entry| entry.checkpoint.id),
+        }
+    }
+
+    fn get(&self, id: CheckpointId) -> Option<&Entry> {
+        self.find(id).ok().and_then(|index| self.0.get(index))
+    }
+
+    fn get_mut(&mut self, id: CheckpointId) -> Option<&mut Entry> {
+        self.find(id).ok().and_then(|index| self.0.get_mut(index))
+    }
+
+    fn copied(&self) -> Self {
+        let entries = self.0.iter().map(|entry| {
+            let Saved { checkpoint, tasks, outside } = entry.saved();
+            let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
+            Entry { checkpoint, tasks, outside }
+        });
+        Self(entries.collect())
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match self.find(entry.checkpoint.id) {
+            Ok(index) => {
+                if let Some(known) = self.0.get_mut(index) {
+                    *known = entry;
+                }
+            }
+            Err(index) => self.0.insert(index, entry),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    checkpoint: Box<Checkpoint>,
+    tasks: Records,
+    outside: Option<Box<Outside>>,
+}
+
+impl MemorySaver {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// How many checkpoints there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().graphs.iter().map(|graph| graph.0.len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Threads> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, at: &Place, of: CheckpointId, tasks: Records) {
+        let mut threads = self.lock();
+        if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
+            entry.add(tasks);
+        }
+    }
+}
+
+impl Entry {
+    fn add(&mut self, tasks: Records) {
+        if self.tasks.is_empty() {
+            self.tasks = tasks;
+            return;
+        }
+        for (key, record) in tasks {
+            match self.tasks.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => known.merge(record),
+                None => self.tasks.push((key, record)),
+            }
+        }
+    }
+
+    fn saved(&self) -> Saved {
+        Saved {
+            checkpoint: Checkpoint::clone(&self.checkpoint),
+            tasks: self.tasks.clone(),
+            outside: self.outside.as_deref().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Saver for MemorySaver {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
+        let mut threads = self.lock();
+        let found = threads.get(at).and_then(|graph| match id {
+            Some(id) => graph.get(id),
+            None => graph.0.last(),
+        });
+        ready(found.map(Entry::saved))
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
+        let mut threads = self.lock();
+        let all = threads.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
+        let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
+        ready(older.take(limit).map(|entry| entry.saved()).collect())
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Kept<'a> {
+        let mut threads = self.lock();
+        let checkpoint = put.checkpoint;
+        let entry = Entry { checkpoint, tasks: Records::new(), outside: None };
+        match threads.get(at) {
+            Some(graph) => {
+                if let Some(entry) = graph.get_mut(put.of) {
+                    entry.add(put.tasks);
+                }
+                graph.insert(entry);
+            }
+            None => threads.make(at, Graph(vec![entry])),
+        }
+        Kept::Now(Ok(()))
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.add(at, of, tasks);
+        ready(())
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        of: CheckpointId,
+        outside: Outside,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut threads = self.lock();
+        if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
+            let before = entry.outside.take().and_then(|before| before.resume);
+            let resume = outside.resume.or(before);
+            entry.outside = Some(Box::new(Outside { resume, ..outside }));
+        }
+        ready(())
+    }
+
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.lock().delete(thread);
+        ready(())
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut threads = self.lock();
+        threads.delete(to);
+        let thread: Arc<str> = to.into();
+        let copies: Vec<_> = threads
+            .of(from)
+            .filter_map(|(place, index)| {
+                let place = Place { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
+                Some((place, threads.graphs.get(index)?.copied()))
+            })
+            .collect();
+        for (place, graph) in copies {
+            threads.make(&place, graph);
+        }
+        ready(())
+    }
+
+    fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut threads = self.lock();
+        let graphs: Vec<_> = threads.of(thread).map(|(_, index)| index).collect();
+        for index in graphs {
+            if let Some(graph) = threads.graphs.get_mut(index) {
+                let older = graph.0.len().saturating_sub(keep);
+                graph.0.drain(..older);
+            }
+        }
+        ready(())
+    }
+}

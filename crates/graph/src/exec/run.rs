@@ -1,0 +1,311 @@
+//! Putting a run together, and what comes of it.
+
+use super::api::{Durability, Ended, Options, Outcome, Start, Stops};
+use super::begin::Begin;
+use super::cycle::Cycle;
+use super::event::{Config, Modes, StreamItem};
+use super::host::Host;
+use super::scope::{Scope, Shared, Sink, lock};
+use super::tell;
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::state::{Seen, State, StateSpec};
+use futures_util::future::{Either, select};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::{NodeIdx, Slots};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// A run that is being put together. Nothing happens before it is awaited or streamed.
+#[derive(Debug)]
+#[must_use]
+pub struct Run {
+    host: Host,
+    graph: CompiledGraph,
+    start: Start,
+    around: BTreeMap<String, CheckpointId>,
+    modes: Modes,
+    options: Options,
+}
+
+impl CompiledGraph {
+    /// Puts a run in this process together.
+    pub fn run(&self, host: &Host, start: impl Into<Start>) -> Run {
+        Run {
+            host: host.clone(),
+            graph: self.clone(),
+            start: start.into(),
+            around: BTreeMap::new(),
+            modes: Modes::NONE,
+            options: Options::fresh(),
+        }
+    }
+
+    /// Takes input to its end, keeping no checkpoints.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when a node fails or the input does not fit.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the run.
+    pub async fn invoke(&self, host: &Host, input: Json) -> Result<Outcome, RuntimeError> {
+        self.run(host, Start::Input(input)).outcome().await
+    }
+}
+
+impl Run {
+    /// The thread whose checkpoints the run goes on from and adds to.
+    pub fn thread(mut self, thread: impl Into<Arc<str>>) -> Self {
+        self.options.thread = thread.into();
+        self
+    }
+
+    /// Starts from this checkpoint rather than the thread's newest.
+    pub fn at(mut self, checkpoint: CheckpointId) -> Self {
+        self.options.at = Some(checkpoint);
+        self
+    }
+
+    /// Starts from this place: of a checkpoint of a graph within, the graphs around it start from
+    /// theirs.
+    pub fn from(mut self, config: &Config) -> Self {
+        self.options.at = match config.map.get("") {
+            Some(id) => Some(*id),
+            None => config.id,
+        };
+        self.around.clone_from(&config.map);
+        self
+    }
+
+    /// The most supersteps the run may take.
+    pub fn step_limit(mut self, steps: u32) -> Self {
+        self.options.step_limit = Some(steps);
+        self
+    }
+
+    /// Stops before these nodes rather than those of the graph.
+    pub fn interrupt_before(mut self, stops: Stops) -> Self {
+        self.options.before = Some(stops);
+        self
+    }
+
+    /// Stops after these nodes rather than those of the graph.
+    pub fn interrupt_after(mut self, stops: Stops) -> Self {
+        self.options.after = Some(stops);
+        self
+    }
+
+    /// Gives nodes something besides the input: [`Ctx::context`](crate::Ctx::context).
+    pub fn context(mut self, context: Json) -> Self {
+        self.options.context = context;
+        self
+    }
+
+    /// When checkpoints are kept.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.options.durability = durability;
+        self
+    }
+
+    /// Cuts the run off, nodes included, after this long.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.options.deadline = Some(limit);
+        self
+    }
+
+    /// What the stream tells.
+    pub fn modes(mut self, modes: Modes) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when a node fails, the input does not fit, or a checkpoint cannot be read
+    /// or kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the run; what is kept stays.
+    pub async fn outcome(self) -> Result<Outcome, RuntimeError> {
+        Ok(self.finish().await?.outcome())
+    }
+
+    /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
+    ///
+    /// # Errors
+    /// As [`outcome`](Self::outcome).
+    ///
+    /// # Cancel safety
+    /// As [`outcome`](Self::outcome).
+    pub async fn finish(self) -> Result<Finished, RuntimeError> {
+        self.drive(None).await
+    }
+
+    /// Runs as the stream is read: nothing goes on while nobody reads.
+    pub fn stream(self) -> RunStream {
+        let sink = Sink::new(self.modes);
+        let queue = Arc::clone(&sink.queue);
+        let ended = self.drive(Some(sink));
+        let run: BoxFuture<'static, _> =
+            Box::pin(async move { ended.await.map(|finished| finished.outcome()) });
+        RunStream { run: Some(run), queue, outcome: None }
+    }
+
+    async fn drive(self, sink: Option<Sink>) -> Result<Finished, RuntimeError> {
+        let Self { host, graph, start, around, modes: _, options } = self;
+        let deadline = options.deadline;
+        let clock = Arc::clone(host.clock());
+        let shared = Arc::new(Shared::new(host, &options, sink));
+        let scope = Arc::new(Scope::outermost(shared, graph, around));
+        let run = Cycle::run(scope, begin(start), &options);
+        let ended = match deadline {
+            None => run.await,
+            Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => {
+                    return Err(RuntimeError::DeadlinePassed {
+                        limit_ms: crate::run::millis(limit),
+                    });
+                }
+            },
+        };
+        let (ended, cycle) = ended.map_err(RuntimeError::from)?;
+        let limit = options.step_limit.unwrap_or(cycle.scope.graph.step_limit());
+        let (graph, slots) = cycle.into_state();
+        Ok(Finished { ended, limit, graph, slots })
+    }
+}
+
+/// A run that ended, with the state at its end.
+#[derive(Debug)]
+pub struct Finished {
+    ended: Ended,
+    limit: u32,
+    graph: CompiledGraph,
+    slots: Slots,
+}
+
+impl Finished {
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        matches!(self.ended, Ended::Done)
+    }
+
+    /// The state, when it is that of the graph.
+    #[must_use]
+    pub fn state<S: StateSpec>(&self) -> State<S> {
+        State::over(Seen {
+            slots: self.slots.clone(),
+            plan: self.graph.plan(),
+            node: NodeIdx::START,
+            returned: None,
+        })
+    }
+
+    /// How the run ended, with its output as JSON.
+    #[must_use]
+    pub fn outcome(self) -> Outcome {
+        match self.ended {
+            Ended::Done => {
+                Outcome::Completed { output: tell::output_json(self.graph.plan(), &self.slots) }
+            }
+            Ended::Interrupted(interrupts) => Outcome::Interrupted { interrupts },
+            Ended::Drained(reason) => Outcome::Drained { reason },
+            Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
+        }
+    }
+}
+
+fn begin(start: Start) -> Begin {
+    match start {
+        Start::Input(json) => Begin::Input(StartInput::Json(Arc::new(json))),
+        Start::Typed(output) => Begin::Input(StartInput::Writes(Arc::new(output))),
+        Start::Continue => Begin::Nothing,
+        Start::Command(command) => Begin::Command(command),
+    }
+}
+
+impl Options {
+    fn fresh() -> Self {
+        Self {
+            thread: "".into(),
+            at: None,
+            step_limit: None,
+            before: None,
+            after: None,
+            context: Json::Null,
+            durability: Durability::Sync,
+            deadline: None,
+        }
+    }
+
+    /// Those of a run within another.
+    pub(super) fn within(scope: &Scope) -> Self {
+        Self {
+            thread: Arc::clone(&scope.place.thread),
+            step_limit: scope.shared.step_limit,
+            ..Self::fresh()
+        }
+    }
+}
+
+/// A run that goes on as its events are read. After the last event, [`outcome`](Self::outcome)
+/// says how it ended.
+pub struct RunStream {
+    run: Option<BoxFuture<'static, Result<Outcome, RuntimeError>>>,
+    queue: Arc<Mutex<std::collections::VecDeque<StreamItem>>>,
+    outcome: Option<Result<Outcome, RuntimeError>>,
+}
+
+impl std::fmt::Debug for RunStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunStream").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+impl RunStream {
+    /// How the run ended; `None` before the last event was read.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Result<Outcome, RuntimeError>> {
+        self.outcome.as_ref()
+    }
+
+    /// The next event; `None` when the run has ended.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<StreamItem> {
+        std::future::poll_fn(|cx| self.poll_item(cx)).await
+    }
+
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        loop {
+            if let Some(item) = lock(&self.queue).pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            let Some(run) = &mut self.run else { return Poll::Ready(None) };
+            let polled = run.as_mut().poll(cx);
+            if let Poll::Ready(outcome) = polled {
+                self.outcome = Some(outcome);
+                self.run = None;
+            } else if lock(&self.queue).is_empty() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl futures_core::Stream for RunStream {
+    type Item = StreamItem;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        self.poll_item(cx)
+    }
+}
