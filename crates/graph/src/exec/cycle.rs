@@ -50,8 +50,6 @@ pub(crate) struct Cycle {
     counted_written: BTreeSet<ChannelIdx>,
     pub(super) before: Stops,
     pub(super) after: Stops,
-    /// Ids for checkpoints that are kept nowhere: the last that was given, and the last there is.
-    block: (u128, u128),
     /// The state when the output was last told.
     pub(super) told: Option<Slots>,
 }
@@ -216,7 +214,6 @@ impl Cycle {
             counted_written: BTreeSet::new(),
             before,
             after,
-            block: (0, 0),
             told: None,
             scope,
         }
@@ -289,20 +286,8 @@ impl Cycle {
         let parents = self.scope.around.clone();
         let delta = self.counts(keep);
         self.meta = Metadata { source, step: self.step, parents, delta };
-        self.id = self.next_id();
+        self.id = self.scope.shared.next_id();
         self.step += 1;
-    }
-
-    /// The next checkpoint's id. Those that are kept nowhere come from a block of their own.
-    fn next_id(&mut self) -> CheckpointId {
-        if self.keeps() {
-            return self.scope.shared.next_id();
-        }
-        if self.block.0 == self.block.1 {
-            self.block = self.scope.shared.host.id_block();
-        }
-        self.block.0 += 1;
-        CheckpointId(self.block.0)
     }
 
     /// The counts of counted channels after this superstep.

@@ -120,13 +120,13 @@ impl Host {
         CheckpointId(*last)
     }
 
-    /// So many ids at once, as the one before the first and the last.
-    pub(crate) fn id_block(&self) -> (u128, u128) {
-        const BLOCK: u128 = 256;
+    /// Room for the ids of one run, and then some: they come after the id this returns.
+    pub(crate) fn id_block(&self) -> u128 {
+        const BLOCK: u128 = 1 << 32;
         let before = self.next_id().0;
         let mut last = lock(&self.0.ids);
         *last = (*last).max(before + BLOCK);
-        (before, before + BLOCK)
+        before
     }
 
     /// A checkpoint that is kept: ids that are given from now on are greater.

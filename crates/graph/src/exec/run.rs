@@ -235,7 +235,7 @@ fn begin(start: Start) -> Begin {
 impl Options {
     fn fresh() -> Self {
         Self {
-            thread: "".into(),
+            thread: super::scope::nowhere(),
             at: None,
             step_limit: None,
             before: None,

@@ -8,7 +8,7 @@ use crate::compiled::CompiledGraph;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -30,6 +30,9 @@ pub(crate) struct Shared {
     pub(crate) drains: AtomicBool,
     /// Answers by the ids of their questions.
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
+    /// What this run's ids of checkpoints come after, and how many were given.
+    ids: OnceLock<u128>,
+    given: AtomicU32,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -46,13 +49,16 @@ impl Shared {
             drain: Mutex::default(),
             drains: AtomicBool::new(false),
             answers: OnceLock::new(),
+            ids: OnceLock::new(),
+            given: AtomicU32::new(0),
             messages: Mutex::default(),
         }
     }
 
-    /// An id for a checkpoint: greater than all that were given or seen.
+    /// An id for a checkpoint: greater than all that were given in this run, or seen before it.
     pub(crate) fn next_id(&self) -> CheckpointId {
-        self.host.next_id()
+        let before = self.ids.get_or_init(|| self.host.id_block());
+        CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// A checkpoint of the thread: ids that are given from now on are greater.
@@ -153,7 +159,7 @@ impl Scope {
         graph: CompiledGraph,
         around: BTreeMap<String, CheckpointId>,
     ) -> Self {
-        let place = Place { thread: Arc::clone(&shared.thread), ns: "".into() };
+        let place = Place { thread: Arc::clone(&shared.thread), ns: nowhere() };
         let saver = shared.host.saver().cloned();
         let keep = Keeping { lent: saver.clone(), saver, own: false };
         Self {
@@ -323,6 +329,12 @@ impl TaskKey {
         let name = format!("{ns}|{}", self.name());
         weftwork_engine::ids::task_id(checkpoint, step, &name, &self.path())
     }
+}
+
+/// The way to the outermost graph.
+pub(crate) fn nowhere() -> Arc<str> {
+    static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+    Arc::clone(&NOWHERE)
 }
 
 /// Lets the others of a superstep have a turn, in the order in which they wait for one.
