@@ -1,6 +1,8 @@
-//! The kit against the engine, and the decoder of specs under fuzz.
+//! The kit against the engine, written as specs and as typed graphs, and the decoder of specs
+//! under fuzz.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it relies on")]
 
 mod decoder;
 mod kit;
 mod serve;
+mod typed;
