@@ -1,5 +1,6 @@
 //! What can go wrong in a plan and in a superstep.
 
+use crate::plan::START_NAME;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
@@ -40,18 +41,30 @@ pub enum EngineError {
         reason: String,
     },
     /// A task routed to a node that is not in the graph.
-    #[error("node `{from}` routed to `{to}`, which the graph does not have{}", hint(did_you_mean))]
+    #[error(
+        "{} routed to `{to}`, which the graph does not have; its nodes are: {known}{}",
+        who(from),
+        hint(did_you_mean)
+    )]
     UnknownTarget {
         /// The node that routed.
         from: String,
         /// The name it gave.
         to: String,
+        /// The nodes there are.
+        known: String,
         /// A name that is close.
         did_you_mean: Option<String>,
     },
-    /// Input or an update names a channel that is not in the graph.
-    #[error("`{name}` is not a channel of this graph{}; channels are: {known}", hint(did_you_mean))]
+    /// A node, input or an update names a channel that is not in the graph.
+    #[error(
+        "{} names channel `{name}`, which the graph does not have; its channels are: {known}{}",
+        who(by),
+        hint(did_you_mean)
+    )]
     UnknownChannel {
+        /// Who named it.
+        by: String,
         /// The name.
         name: String,
         /// A name that is close.
@@ -59,8 +72,16 @@ pub enum EngineError {
         /// The channels there are.
         known: String,
     },
+    /// Input names a channel that the graph does not take input for.
+    #[error("channel `{name}` takes no input; the graph takes input for: {known}")]
+    NotInput {
+        /// The channel.
+        name: String,
+        /// The channels that take input.
+        known: String,
+    },
     /// Input, or what stands for a node's result, is no object of channel values.
-    #[error("{by} must be an object of channel values, found {found}")]
+    #[error("{by} must be an object of channel values, `{{\"channel\": value}}`, found {found}")]
     NotAnObject {
         /// Whose it is.
         by: String,
@@ -109,7 +130,7 @@ impl EngineError {
             Self::Conflict { .. } => "W0102",
             Self::BadWrite { .. } | Self::BadSend { .. } | Self::NotAnObject { .. } => "W0103",
             Self::UnknownTarget { .. } => "W0104",
-            Self::UnknownChannel { .. } => "W0105",
+            Self::UnknownChannel { .. } | Self::NotInput { .. } => "W0105",
             Self::BadRecord { .. } => "W0106",
             Self::LostNode { .. } | Self::OtherBuild { .. } => "W0107",
             Self::ReducerPanicked { .. } => "W0108",
@@ -122,6 +143,21 @@ impl EngineError {
         Fault::new(self.code(), self.to_string())
     }
 }
+
+/// Who wrote or went on somewhere: a node, the input, or a record.
+pub(crate) fn who(name: &str) -> String {
+    match name {
+        START_NAME | THE_INPUT => THE_INPUT.to_owned(),
+        A_RECORD => A_RECORD.to_owned(),
+        node => format!("node `{node}`"),
+    }
+}
+
+/// How messages call what was stored.
+pub(crate) const A_RECORD: &str = "a stored record";
+
+/// How messages call what comes from outside.
+pub(crate) const THE_INPUT: &str = "the input";
 
 fn hint(name: &Option<String>) -> String {
     name.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
@@ -142,13 +178,13 @@ pub enum PlanProblem {
         did_you_mean: Option<String>,
     },
     /// Two nodes have one name.
-    #[error("node `{name}` is added twice; names of nodes are unique")]
+    #[error("node `{name}` is added twice; give one of the two another name")]
     DuplicateNode {
         /// The name.
         name: String,
     },
     /// A name may not be used.
-    #[error("`{name}` cannot be the name of a {kind}: {reason}")]
+    #[error("`{}` cannot be the name of a {kind}: {reason}", name.escape_debug())]
     BadName {
         /// The name.
         name: String,
@@ -158,25 +194,44 @@ pub enum PlanProblem {
         reason: &'static str,
     },
     /// Two channels have one name.
-    #[error("channel `{name}` is declared twice; names of channels are unique")]
+    #[error("channel `{name}` is declared twice; give one of the two another name")]
     DuplicateChannel {
         /// The name.
         name: String,
     },
     /// Nothing leads from the start to any node.
-    #[error("nothing leads from START to a node; add an edge from START")]
+    #[error("nothing leads on from START; add an edge or a route from START to the first node")]
     NoEntry,
     /// A node can never run.
-    #[error("node `{name}` can never run: no edge, route or goto leads to it")]
+    #[error(
+        "node `{name}` can never run: nothing leads to it from START; add an edge or a route to it, name it in the `ends` of a node whose commands lead to it, or take it out"
+    )]
     Unreachable {
         /// The node.
         name: String,
     },
-    /// A list of channels names one that is not there.
+    /// Something leads where nothing can, or from where nothing can.
+    #[error("{what} {why}")]
+    Misplaced {
+        /// The edge, join or route, in words.
+        what: String,
+        /// What is wrong with it, and what to do.
+        why: &'static str,
+    },
+    /// A graph within a graph has nothing to exchange with it.
     #[error(
-        "{what} names channel `{name}`, which the graph does not have{}",
-        did_you_mean.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
+        "node `{node}` runs graph `{graph}`, which has no channel in common with this one (its channels are: {channels}); they exchange values by the names of their channels, so give one of them the same name in both"
     )]
+    NothingShared {
+        /// The node.
+        node: String,
+        /// The graph that it runs.
+        graph: String,
+        /// The channels of that graph.
+        channels: String,
+    },
+    /// A list of channels names one that is not there.
+    #[error("{what} names channel `{name}`, which the graph does not have{}", hint(did_you_mean))]
     UnknownChannel {
         /// The list.
         what: String,
@@ -185,12 +240,13 @@ pub enum PlanProblem {
         /// A name that is close.
         did_you_mean: Option<String>,
     },
-    /// A node takes something the graph does not give.
-    #[error("node `{node}` takes {what}; {fix}")]
+    /// A node takes something that the graph does not give, or returns something that does not fit
+    /// the graph.
+    #[error("node `{node}` {what}; {fix}")]
     BadExtractor {
         /// The node.
         node: String,
-        /// What it takes.
+        /// What it takes or returns, in words.
         what: String,
         /// What to do.
         fix: String,

@@ -1,7 +1,7 @@
 //! Applying the writes of a superstep, with panics of reducers caught and errors named.
 
 use crate::channel::Refused;
-use crate::error::EngineError;
+use crate::error::{EngineError, who};
 use crate::plan::{ChannelIdx, ChannelPlan, Plan};
 use crate::value::{Slots, Value, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,7 +81,7 @@ fn apply(
     match applied {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(Refused::Conflict)) => {
-            let by: Vec<_> = by.iter().map(|t| format!("`{}`", name_of(*t))).collect();
+            let by: Vec<_> = by.iter().map(|t| who(&name_of(*t))).collect();
             Err(EngineError::Conflict {
                 channel: channel.name.clone(),
                 writes: writes.len(),
@@ -90,7 +90,7 @@ fn apply(
         }
         Ok(Err(Refused::Bad { index, reason })) => Err(EngineError::BadWrite {
             channel: channel.name.clone(),
-            by: by.get(index).map_or_else(String::new, |t| format!("`{}`", name_of(*t))),
+            by: by.get(index).map_or_else(String::new, |t| who(&name_of(*t))),
             reason,
         }),
         Err(panic) => Err(EngineError::ReducerPanicked {

@@ -26,9 +26,20 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     known
         .into_iter()
         .map(|k| (distance(name, k), k))
-        .filter(|(d, k)| *d <= 2 || *d * 3 <= k.len())
+        .filter(|(d, k)| {
+            *d < name.chars().count().max(k.chars().count()) && (*d <= 2 || *d * 3 <= k.len())
+        })
         .min()
         .map(|(_, k)| k.to_owned())
+}
+
+/// A text for a message: its beginning, when it is long.
+#[must_use]
+pub fn cut(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// Levenshtein distance in characters.
@@ -59,6 +70,8 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(did_you_mean("mesages", ["log", "messages"]), Some("messages".to_owned()));
         assert_eq!(did_you_mean("zzzzzz", ["log", "messages"]), None);
+        assert_eq!(did_you_mean("lgo", ["log"]), Some("log".to_owned()));
+        assert_eq!(did_you_mean("zz", ["a", "b"]), None, "nothing of it is alike");
     }
 
     #[test]

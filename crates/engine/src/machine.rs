@@ -1,9 +1,9 @@
 //! The superstep machine: a thread's state over a plan.
 
 use crate::board::{Board, Moves};
-use crate::error::EngineError;
+use crate::error::{EngineError, THE_INPUT};
 use crate::fold::Batch;
-use crate::ids::{did_you_mean, task_id};
+use crate::ids::{cut, did_you_mean, task_id};
 use crate::plan::{ChannelIdx, NodeIdx, Plan};
 use crate::task::{Goto, Task, TaskOutput, TaskPath};
 use crate::value::{Slots, Value, Write};
@@ -201,7 +201,7 @@ impl Machine {
         let mut changed = Vec::new();
         let name_of = |index: usize| match outputs.get(index) {
             Some((Some(task), _)) => plan.node_name(task.node).to_owned(),
-            _ => "the input".to_owned(),
+            _ => THE_INPUT.to_owned(),
         };
         let batches = batches(outputs.iter().map(|(_, output)| output));
         for (index, batch) in &batches {
@@ -272,6 +272,7 @@ impl Machine {
         self.plan.node_idx(name).ok_or_else(|| EngineError::UnknownTarget {
             from: from(),
             to: name.to_owned(),
+            known: self.plan.node_names(),
             did_you_mean: did_you_mean(name, self.plan.by_name.keys().map(String::as_str)),
         })
     }
@@ -292,21 +293,26 @@ pub(crate) fn batches<'a>(outputs: impl Iterator<Item = &'a TaskOutput>) -> BTre
 
 impl Plan {
     /// The channel of a name, or an error that suggests one.
-    pub(crate) fn expect_channel(&self, name: &str) -> Result<ChannelIdx, EngineError> {
+    pub(crate) fn expect_channel(&self, name: &str, by: &str) -> Result<ChannelIdx, EngineError> {
         self.channel_idx(name).ok_or_else(|| EngineError::UnknownChannel {
+            by: by.to_owned(),
             name: name.to_owned(),
             did_you_mean: did_you_mean(name, self.channel_names()),
             known: self.channel_names().collect::<Vec<_>>().join(", "),
         })
     }
 
-    /// Finds the channels of writes by name.
+    pub(crate) fn node_names(&self) -> String {
+        self.nodes().iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Finds the channels of writes by name, for the node that wrote them.
     ///
     /// # Errors
     /// [`EngineError::UnknownChannel`] for a name the graph does not have.
-    pub fn resolve(&self, output: &mut TaskOutput) -> Result<(), EngineError> {
+    pub fn resolve(&self, output: &mut TaskOutput, by: &str) -> Result<(), EngineError> {
         for (name, write) in std::mem::take(&mut output.named) {
-            output.writes.push((self.expect_channel(&name)?, write));
+            output.writes.push((self.expect_channel(&name, by)?, write));
         }
         Ok(())
     }
@@ -315,7 +321,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`EngineError::UnknownChannel`] for a name the graph does not have,
-    /// [`EngineError::BadWrite`] when the input is not an object.
+    /// [`EngineError::NotAnObject`] when the input is none.
     pub fn input_writes(
         &self,
         input: serde_json::Value,
@@ -323,13 +329,12 @@ impl Plan {
         match input {
             serde_json::Value::Object(map) => map
                 .into_iter()
-                .map(|(name, json)| Ok((self.expect_channel(&name)?, Write::Json(json))))
+                .map(|(name, json)| Ok((self.expect_channel(&name, THE_INPUT)?, Write::Json(json))))
                 .collect(),
             serde_json::Value::Null => Ok(Vec::new()),
-            other => Err(EngineError::BadWrite {
-                channel: self.channel_names().collect::<Vec<_>>().join(", "),
-                by: "the input".to_owned(),
-                reason: format!("the input must be an object of channel values, found {other}"),
+            other => Err(EngineError::NotAnObject {
+                by: THE_INPUT.to_owned(),
+                found: cut(&other.to_string()),
             }),
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::board::{Board, Trigger};
 use crate::channel::{MessageWrite, Messages, Persist};
-use crate::error::EngineError;
+use crate::error::{A_RECORD, EngineError};
 use crate::fold::Batch;
 use crate::machine::{Closed, Machine};
 use crate::plan::{ChannelIdx, ChannelPlan, NodeIdx, Plan, TriggerIdx};
@@ -299,7 +299,7 @@ impl Plan {
         let writes = left
             .writes
             .into_iter()
-            .map(|(name, write)| Ok((self.expect_channel(&name)?, write.into())))
+            .map(|(name, write)| Ok((self.expect_channel(&name, A_RECORD)?, write.into())))
             .collect::<Result<_, EngineError>>()?;
         let goto = left.goto.into_iter().map(Goto::from).collect();
         Ok(TaskOutput { writes, goto, named: Vec::new() })
@@ -375,7 +375,7 @@ impl Machine {
         let empty = record.tasks.is_empty();
         let mut batches: BTreeMap<usize, Batch> = BTreeMap::new();
         for (name, write) in record.tasks.into_iter().flat_map(|task| task.left.writes) {
-            let batch = batches.entry(self.plan.expect_channel(&name)?.0).or_default();
+            let batch = batches.entry(self.plan.expect_channel(&name, A_RECORD)?.0).or_default();
             batch.writes.push(write.into());
             batch.by.push(0);
         }
@@ -395,7 +395,7 @@ impl Machine {
             }
         }
         for (name, json) in record.set {
-            let index = self.plan.expect_channel(&name)?.0;
+            let index = self.plan.expect_channel(&name, A_RECORD)?.0;
             let Some(channel) = self.plan.channels.get(index) else { continue };
             if channel.channel.persist() != Persist::Value {
                 return Err(other_kind(step, channel));

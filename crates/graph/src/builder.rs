@@ -1,10 +1,9 @@
 //! Building graphs.
 
-use crate::compiled::{CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
-use crate::context::Ctx;
+use crate::compiled::{Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
 use crate::exec::{Keep, Semantics, Stops};
-use crate::extract::{BuildInfo, DepMap, Input};
-use crate::node::{Handler, IntoOutput, NodeResult};
+use crate::extract::{BuildInfo, DepMap, Role};
+use crate::node::Handler;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::{ChannelDef, StateSpec};
@@ -14,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
-use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput, Write};
+use weftwork_engine::{Plan, PlanProblem};
 use weftwork_types::ErrorCode;
 
 /// Supersteps a run may take when nothing else is said. High enough for long agents, low enough to
@@ -55,11 +54,12 @@ pub struct Graph<S: StateSpec> {
     plan: PlanBuilder,
     nodes: BTreeMap<String, NodeFn>,
     routes: BTreeMap<String, Vec<RouteFn>>,
-    checks: Vec<(String, NodeFn)>,
+    checks: Vec<Check>,
     deps: DepMap,
     problems: Vec<PlanProblem>,
+    options: Vec<Options>,
     /// Nodes that stops name.
-    stops: Vec<(String, String)>,
+    stops: Vec<(&'static str, String)>,
     step_limit: u32,
     semantics: Semantics,
     before: Stops,
@@ -110,6 +110,7 @@ impl<S: StateSpec> Graph<S> {
             checks: Vec::new(),
             deps: DepMap::default(),
             problems: Vec::new(),
+            options: Vec::new(),
             stops: Vec::new(),
             step_limit: STEP_LIMIT_DEFAULT,
             semantics: Semantics::weft(),
@@ -143,23 +144,18 @@ impl<S: StateSpec> Graph<S> {
         let name = name.into();
         self.plan.node(name.clone());
         let node = NodeFn::new(node);
-        self.checks.push((name.clone(), node.clone()));
+        self.checks.push(Check { name: name.clone(), node: node.clone(), role: Role::Node });
         self.nodes.insert(name, node);
         self
     }
 
-    /// Adds a graph as a node: it gets what the node reads as input, and its output is the node's
-    /// update, by the names of the channels.
+    /// Adds a graph as a node. The two exchange values by the names of their channels: the graph
+    /// gets those that the node reads and that it takes input for, and the node writes those of its
+    /// output that are channels here. What else the graph has is its own.
     pub fn subgraph(mut self, name: impl Into<String>, graph: CompiledGraph, keep: Keep) -> Self {
         let name = name.into();
         self.plan.node(name.clone());
-        let inner = graph.clone();
-        let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
-            let inner = inner.clone();
-            async move { ctx.call(&inner, keep, input).await.map(SubgraphOutput) }
-        });
-        Arc::make_mut(&mut node.options).graph = Some((graph, keep));
-        self.nodes.insert(name, node);
+        self.nodes.insert(name, crate::subgraph::node(graph, keep));
         self
     }
 
@@ -194,19 +190,19 @@ impl<S: StateSpec> Graph<S> {
 
     /// Stops runs before these nodes; a run that goes on passes them.
     pub fn interrupt_before(mut self, stops: Stops) -> Self {
-        self.before = self.known_stops("a stop before", stops);
+        self.before = self.known_stops("`interrupt_before`", stops);
         self
     }
 
     /// Stops runs after these nodes.
     pub fn interrupt_after(mut self, stops: Stops) -> Self {
-        self.after = self.known_stops("a stop after", stops);
+        self.after = self.known_stops("`interrupt_after`", stops);
         self
     }
 
-    fn known_stops(&mut self, what: &str, stops: Stops) -> Stops {
+    fn known_stops(&mut self, what: &'static str, stops: Stops) -> Stops {
         if let Stops::Nodes(nodes) = &stops {
-            self.stops.extend(nodes.iter().map(|node| (what.to_owned(), node.clone())));
+            self.stops.extend(nodes.iter().map(|node| (what, node.clone())));
         }
         stops
     }
@@ -221,19 +217,19 @@ impl<S: StateSpec> Graph<S> {
     /// because the run was cancelled, its thread goes on until the code returns; what it returns
     /// is dropped.
     pub fn blocking(self, node: impl AsRef<str>) -> Self {
-        self.with_options("a thread", node.as_ref(), |options| options.thread = Thread::Blocking)
+        self.with_options("`blocking`", node.as_ref(), |options| options.thread = Thread::Blocking)
     }
 
     /// Runs a node on any thread of the runtime, side by side with the other tasks of its
     /// superstep, for code that computes long.
     pub fn parallel(self, node: impl AsRef<str>) -> Self {
-        self.with_options("a thread", node.as_ref(), |options| options.thread = Thread::Parallel)
+        self.with_options("`parallel`", node.as_ref(), |options| options.thread = Thread::Parallel)
     }
 
     /// Uses the result of a node again when it gets the same input, from any thread and run of the
     /// host.
     pub fn cache(self, node: impl AsRef<str>, cache: Cache) -> Self {
-        self.with_options("a cache", node.as_ref(), |options| options.cache = Some(cache))
+        self.with_options("a cache", node.as_ref(), move |options| options.cache = Some(cache))
     }
 
     /// Lets a node wait until nothing else is due: it runs once, after all branches that lead to
@@ -245,12 +241,14 @@ impl<S: StateSpec> Graph<S> {
 
     /// Tries a node again when it fails.
     pub fn retry(self, node: impl AsRef<str>, retry: Retry) -> Self {
-        self.with_options("a retry policy", node.as_ref(), |options| options.retry = Some(retry))
+        self.with_options("a retry policy", node.as_ref(), move |options| {
+            options.retry = Some(retry)
+        })
     }
 
     /// Limits how long an attempt of a node may take.
     pub fn timeout(self, node: impl AsRef<str>, timeout: Timeout) -> Self {
-        self.with_options("a timeout", node.as_ref(), |options| options.timeout = timeout)
+        self.with_options("a timeout", node.as_ref(), move |options| options.timeout = timeout)
     }
 
     /// Lets a handler take over when a node has failed for good, in the same superstep: what it
@@ -259,30 +257,40 @@ impl<S: StateSpec> Graph<S> {
     /// where to go on with a [`Command`](crate::Command).
     pub fn on_error<M: 'static>(mut self, node: impl AsRef<str>, handler: impl Handler<M>) -> Self {
         let handler = NodeFn::new(handler);
-        self.checks.push((format!("{} (on error)", node.as_ref()), handler.clone()));
-        self.with_options("an error handler", node.as_ref(), |options| {
+        let name = node.as_ref().to_owned();
+        self.checks.push(Check { name, node: handler.clone(), role: Role::Handler });
+        self.with_options("an error handler", node.as_ref(), move |options| {
             options.on_error = Some(handler);
         })
     }
 
+    /// Options are taken up when the graph is built: a node may be added after them.
     fn with_options(
         mut self,
-        what: &str,
+        what: &'static str,
         node: &str,
-        change: impl FnOnce(&mut NodeOptions),
+        change: impl FnOnce(&mut NodeOptions) + Send + Sync + 'static,
     ) -> Self {
-        match self.nodes.get_mut(node) {
-            Some(found) => change(Arc::make_mut(&mut found.options)),
-            None => {
-                let did_you_mean = did_you_mean(node, self.nodes.keys().map(String::as_str));
-                self.problems.push(PlanProblem::UnknownNode {
-                    what: what.to_owned(),
-                    name: node.to_owned(),
-                    did_you_mean,
-                });
+        self.options.push(Options { what, node: node.to_owned(), change: Box::new(change) });
+        self
+    }
+
+    /// Takes up the options of nodes, and finds those of nodes that are not there.
+    fn take_options(&mut self) {
+        for Options { what, node, change } in std::mem::take(&mut self.options) {
+            match self.nodes.get_mut(&node) {
+                Some(found) => change(Arc::make_mut(&mut found.options)),
+                None => self.mentions_unknown(what, node),
             }
         }
-        self
+    }
+
+    fn mentions_unknown(&mut self, what: &str, node: String) {
+        self.problems.push(PlanProblem::UnknownNode {
+            what: what.to_owned(),
+            did_you_mean: did_you_mean(&node, self.nodes.keys().map(String::as_str)),
+            name: node,
+        });
     }
 
     /// Adds an edge: when `from` has finished, `to` is due. From `START`, `to` is due first; an
@@ -334,7 +342,7 @@ impl<S: StateSpec> Graph<S> {
         I: IntoIterator<Item = T>,
         T: Into<String>,
     {
-        self.plan.route(from, targets.into_iter().map(Into::into).collect());
+        self.plan.ends(from, targets.into_iter().map(Into::into).collect());
         self
     }
 
@@ -354,25 +362,18 @@ impl<S: StateSpec> Graph<S> {
     ///
     /// # Errors
     /// [`BuildError`] with every problem there is.
-    pub fn build(self) -> Result<CompiledGraph, BuildError> {
-        let info = BuildInfo { state: TypeId::of::<S>(), state_name: S::NAME, deps: &self.deps };
+    pub fn build(mut self) -> Result<CompiledGraph, BuildError> {
+        self.take_options();
+        for (what, name) in std::mem::take(&mut self.stops) {
+            if !self.nodes.contains_key(&name) {
+                self.mentions_unknown(what, name);
+            }
+        }
+        for check in std::mem::take(&mut self.checks) {
+            self.check(check);
+        }
+        self.check_subgraphs();
         let mut problems = self.problems;
-        for (name, node) in &self.checks {
-            problems.extend(
-                node.check(&info).into_iter().map(|(what, fix)| PlanProblem::BadExtractor {
-                    node: name.clone(),
-                    what,
-                    fix,
-                }),
-            );
-        }
-        for (what, name) in self.stops.iter().filter(|(_, name)| !self.nodes.contains_key(name)) {
-            problems.push(PlanProblem::UnknownNode {
-                what: what.clone(),
-                name: name.clone(),
-                did_you_mean: did_you_mean(name, self.nodes.keys().map(String::as_str)),
-            });
-        }
         let plan = self.plan.build().unwrap_or_else(|found| {
             problems.splice(0..0, found);
             Plan::default()
@@ -396,20 +397,69 @@ impl<S: StateSpec> Graph<S> {
     }
 }
 
-/// The output of a graph as the update of a node around it.
-struct SubgraphOutput(serde_json::Value);
+/// Options of a node, as they were given.
+struct Options {
+    what: &'static str,
+    node: String,
+    change: Box<dyn FnOnce(&mut NodeOptions) + Send + Sync>,
+}
 
-impl IntoOutput for SubgraphOutput {
-    fn into_output(self) -> NodeResult<TaskOutput> {
-        let members = match self.0 {
-            serde_json::Value::Object(members) => members,
-            serde_json::Value::Null => return Ok(TaskOutput::default()),
-            found => {
-                let by = "the output of a graph within a graph".to_owned();
-                return Err(EngineError::NotAnObject { by, found: found.to_string() }.into());
-            }
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("what", &self.what).field("node", &self.node).finish()
+    }
+}
+
+/// A function whose arguments and result are to be checked.
+#[derive(Debug)]
+struct Check {
+    name: String,
+    node: NodeFn,
+    role: Role,
+}
+
+impl<S: StateSpec> Graph<S> {
+    /// Finds what the graph does not give to a node, and what the node returns that does not fit.
+    fn check(&mut self, Check { name, node, role }: Check) {
+        let info = BuildInfo {
+            state: TypeId::of::<S>(),
+            state_name: S::NAME,
+            deps: &self.deps,
+            role,
+            led_to: self.plan.leads_to(&name),
         };
-        let named = members.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
-        Ok(TaskOutput { named, ..TaskOutput::default() })
+        let node_name = match role {
+            Role::Node => name.clone(),
+            Role::Handler => format!("{name} (on error)"),
+        };
+        let Checked { misfits, reads } = node.check(&info);
+        let fits = misfits.is_empty();
+        self.problems.extend(misfits.into_iter().map(|(what, fix)| PlanProblem::BadExtractor {
+            node: node_name.clone(),
+            what,
+            fix,
+        }));
+        if let (Role::Node, Some(channels), true) = (role, reads, fits) {
+            self.plan.reads_unless_said(name, channels.into_iter().map(str::to_owned).collect());
+        }
+    }
+
+    /// Finds graphs that have nothing to exchange with this one.
+    fn check_subgraphs(&mut self) {
+        if self.semantics.unknown != weftwork_engine::Unknown::Refuse {
+            return;
+        }
+        for (node, function) in &self.nodes {
+            let Some((graph, _)) = &function.options.graph else { continue };
+            let inner = graph.plan();
+            if inner.is_single() || inner.channel_names().any(|name| self.plan.has_channel(name)) {
+                continue;
+            }
+            self.problems.push(PlanProblem::NothingShared {
+                node: node.clone(),
+                graph: graph.name().to_owned(),
+                channels: inner.channel_names().collect::<Vec<_>>().join(", "),
+            });
+        }
     }
 }

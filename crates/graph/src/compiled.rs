@@ -55,8 +55,16 @@ pub(crate) struct Parts {
 }
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
-type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Vec<(String, String)> + Send + Sync;
+type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Checked + Send + Sync;
 type ErasedRoute = dyn Fn(Seen<'_>) -> NodeResult<Vec<Goto>> + Send + Sync;
+
+/// What a node's types tell when its graph is built.
+pub(crate) struct Checked {
+    /// What does not fit the graph, and what to do about it.
+    pub(crate) misfits: Vec<(String, String)>,
+    /// The channels it reads, when it reads only some.
+    pub(crate) reads: Option<Vec<&'static str>>,
+}
 
 /// A node with its types erased.
 #[derive(Clone)]
@@ -109,7 +117,10 @@ impl NodeFn {
         let checked = Arc::clone(&handler);
         Self {
             run: Arc::new(move |input| handler.call(input)),
-            check: Arc::new(move |info| checked.check(info)),
+            check: Arc::new(move |info| Checked {
+                misfits: checked.check(info),
+                reads: checked.reads(),
+            }),
             options: Arc::default(),
         }
     }
@@ -118,7 +129,7 @@ impl NodeFn {
         (self.run)(input)
     }
 
-    pub(crate) fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
+    pub(crate) fn check(&self, info: &BuildInfo<'_>) -> Checked {
         (self.check)(info)
     }
 }

@@ -1,8 +1,10 @@
 //! How nodes and the runtime fail.
 
 use crate::builder::BuildError;
-use weftwork_engine::{EngineError, TaskOutput};
+use weftwork_engine::ids::did_you_mean;
+use weftwork_engine::{EngineError, Plan, TaskOutput};
 use weftwork_store::StoreError;
+use weftwork_types::CheckpointId;
 use weftwork_types::ErrorCode;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
@@ -68,12 +70,26 @@ pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
     fn from(error: E) -> Self {
         let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
-        let fault = match error.downcast::<Fault>() {
-            Ok(fault) => *fault,
-            Err(other) => Fault::new(NODE_FAILED, chain(other.as_ref())),
-        };
-        Self(Stop::Failed(fault))
+        Self(Stop::Failed(fault_of(error)))
     }
+}
+
+/// Errors of the house keep their codes.
+fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
+    let error = match error.downcast::<Fault>() {
+        Ok(fault) => return *fault,
+        Err(other) => other,
+    };
+    if let Some(error) = error.downcast_ref::<RuntimeError>() {
+        return error.fault();
+    }
+    if let Some(error) = error.downcast_ref::<EngineError>() {
+        return error.fault();
+    }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return error.fault();
+    }
+    Fault::new(NODE_FAILED, chain(error.as_ref()))
 }
 
 /// An error's message with those of its sources.
@@ -89,6 +105,23 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = inner.source();
     }
     text
+}
+
+fn within(ns: &str) -> String {
+    if ns.is_empty() { String::new() } else { format!(" of the graph at `{ns}`") }
+}
+
+impl RuntimeError {
+    /// A name that is no node of the graph.
+    pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
+        let names = || plan.nodes().iter().map(|node| &*node.name);
+        Self::UnknownNode {
+            what,
+            node: node.to_owned(),
+            did_you_mean: did_you_mean(node, names()),
+            known: names().collect::<Vec<_>>().join(", "),
+        }
+    }
 }
 
 /// The runtime did not accept a request, or a run ended for a reason of the house.
@@ -125,43 +158,75 @@ pub enum RuntimeError {
         /// The thread.
         thread: String,
     },
-    /// A change from outside names a node that is not there.
+    /// A change from outside, or a stop of a run, names a node that is not there.
     #[error(
-        "node `{node}` is not in this graph{}",
+        "{what} names node `{node}`, which the graph does not have; its nodes are: {known}{}",
         did_you_mean.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
     )]
     UnknownNode {
+        /// What names it.
+        what: &'static str,
         /// The name.
         node: String,
         /// A name that is close.
         did_you_mean: Option<String>,
+        /// The nodes there are.
+        known: String,
     },
     /// A request carries a value that could not be read back.
-    #[error("{what} is nested deeper than {DEPTH_MAX} levels and could not be read back")]
+    #[error(
+        "{what} is nested deeper than {DEPTH_MAX} levels and could not be read back; make it flatter, or give it as text"
+    )]
     TooDeep {
         /// What the value is.
         what: &'static str,
     },
     /// A run was asked to go on with nothing to go on with, or to start with nothing.
-    #[error("the run got no input: give an object of channel values, an answer, or a command")]
+    #[error(
+        "the run got nothing to start with: give it input (an object of channel values), or a command with an update or a node to go to"
+    )]
     EmptyInput,
-    /// Answers were given to a graph that keeps no checkpoints.
-    #[error("answers need the checkpoint at which the questions were asked; give the host a saver")]
-    NoSaver,
+    /// Something needs checkpoints, and the host keeps none.
+    #[error(
+        "{what} needs kept checkpoints, and the host keeps none; give it a saver (`Host::with_saver`)"
+    )]
+    NoSaver {
+        /// What needs them.
+        what: &'static str,
+    },
     /// One answer was given while several questions are open.
-    #[error("{open} questions are open; answer them by their ids")]
+    #[error(
+        "one answer was given and {open} questions are open; answer them by their ids (`Resume::ById`)"
+    )]
     ManyQuestions {
         /// How many are open.
         open: usize,
     },
     /// A graph's state was asked for by a way that leads to no graph.
-    #[error("no graph at `{ns}` in this one")]
+    #[error(
+        "no graph at `{ns}` in this one; a way is `node:task` for each graph on it, joined by `|`, and the nodes that run graphs are: {known}"
+    )]
     UnknownNamespace {
         /// The way.
         ns: String,
+        /// The nodes that run graphs.
+        known: String,
+    },
+    /// A thread has no checkpoint of that id.
+    #[error(
+        "thread `{thread}` has no checkpoint `{checkpoint}`{}; its `history` lists them",
+        within(ns)
+    )]
+    UnknownCheckpoint {
+        /// The thread.
+        thread: String,
+        /// The way to the graph; empty for the outermost one.
+        ns: String,
+        /// The id.
+        checkpoint: CheckpointId,
     },
     /// A list of changes from outside is empty.
-    #[error("a list of changes is empty; give at least one")]
+    #[error("a list of changes is empty; give each superstep at least one change")]
     NoUpdates,
     /// Changes that do not go together.
     #[error("{reason}")]
@@ -173,13 +238,17 @@ pub enum RuntimeError {
     #[error("a node commanded the graph around its own, and there is none; use `Command::update`")]
     NoParent,
     /// The run took longer than it may.
-    #[error("the run took longer than {limit_ms} ms, its deadline")]
+    #[error(
+        "the run took longer than {limit_ms} ms, its deadline, and was cut off; give it more time, or go on from what is kept"
+    )]
     DeadlinePassed {
         /// The deadline.
         limit_ms: u64,
     },
     /// A change from outside names no node, and more than one could have made it.
-    #[error("the change could come from more than one node; say which (`as_node`)")]
+    #[error(
+        "the change names no node, and no single one ran last; name the node that it is made as (`as_node`)"
+    )]
     AmbiguousUpdate,
     /// The store refused.
     #[error(transparent)]
@@ -209,12 +278,13 @@ impl RuntimeError {
             Self::AmbiguousUpdate => ErrorCode("W0116"),
             Self::TooDeep { .. } => TOO_DEEP,
             Self::EmptyInput => ErrorCode("W0118"),
-            Self::NoSaver => ErrorCode("W0119"),
+            Self::NoSaver { .. } => ErrorCode("W0119"),
             Self::ManyQuestions { .. } => ErrorCode("W0120"),
             Self::UnknownNamespace { .. } => ErrorCode("W0121"),
             Self::NoUpdates | Self::BadUpdate { .. } => ErrorCode("W0122"),
             Self::NoParent => ErrorCode("W0123"),
             Self::DeadlinePassed { .. } => ErrorCode("W0124"),
+            Self::UnknownCheckpoint { .. } => ErrorCode("W0126"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

@@ -2,11 +2,13 @@
 
 use crate::context::Ctx;
 use crate::error::NodeError;
+use crate::state::StateSpec;
 use std::any::{Any, TypeId};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
 
@@ -63,16 +65,66 @@ pub struct BuildInfo<'a> {
     pub(crate) state: TypeId,
     pub(crate) state_name: &'static str,
     pub(crate) deps: &'a DepMap,
+    pub(crate) role: Role,
+    /// The edge or join that leads to the node.
+    pub(crate) led_to: Option<String>,
+}
+
+/// What a function is to its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Node,
+    /// It takes over when the node failed.
+    Handler,
+}
+
+impl BuildInfo<'_> {
+    /// Says what does not fit when the graph's state is another than `S`.
+    #[must_use]
+    pub fn other_state<S: StateSpec>(
+        &self,
+        what: impl std::fmt::Display,
+    ) -> Option<(String, String)> {
+        let other = self.state != TypeId::of::<S>();
+        other.then(|| (what.to_string(), format!("the graph's state is `{}`", self.state_name)))
+    }
+}
+
+/// What of its state an argument of a node reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reads {
+    /// Nothing.
+    Nothing,
+    /// Any of it.
+    All,
+    /// One channel.
+    Channel(&'static str),
+}
+
+/// The channels that arguments read together; none when one of them may read any, or when none
+/// names one.
+pub(crate) fn channels_read(arguments: &[Reads]) -> Option<Vec<&'static str>> {
+    let mut channels = Vec::new();
+    for reads in arguments {
+        match reads {
+            Reads::Nothing => {}
+            Reads::All => return None,
+            Reads::Channel(name) => channels.push(*name),
+        }
+    }
+    Some(channels).filter(|channels| !channels.is_empty())
 }
 
 /// An argument of a node.
 ///
-/// [`State`](struct@crate::State): the state. [`Arg`]: what a send carried. [`Deps`]: something the graph
-/// was built with. [`Ctx`]: the run.
+/// [`State`](struct@crate::State): the state. [`Field`](crate::Field): one field of it. [`Input`]: what
+/// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: something the graph was built
+/// with. [`Ctx`]: the run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",
-    note = "arguments of nodes are `State<S>`, `Arg<T>`, `Deps<T>` and `Ctx`; error handlers also take `Failure`"
+    note = "arguments of nodes are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>` and `Ctx`; error handlers also take `Failure`"
 )]
 pub trait FromTask: Sized {
     /// Takes the argument from a task.
@@ -86,9 +138,18 @@ pub trait FromTask: Sized {
         let _ = info;
         None
     }
+
+    /// What of the state it reads: any of it, unless it says otherwise.
+    fn reads() -> Reads {
+        Reads::All
+    }
 }
 
 impl FromTask for Ctx {
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
+
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
         Ok(input.ctx().clone())
     }
@@ -106,6 +167,15 @@ impl FromTask for Failure {
                 input.node_name()
             ))
         })
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let fix = "only error handlers get one: give the function by `on_error`";
+        (info.role == Role::Node).then(|| ("`Failure`".to_owned(), fix.to_owned()))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
     }
 }
 
@@ -127,7 +197,7 @@ where
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
         let Some(arg) = input.arg else {
             return Err(NodeError::message(format!(
-                "node `{}` takes an `Arg<{}>`, but an edge led to it; reach it by `Send::to` only",
+                "node `{}` takes an `Arg<{}>`, but a route or a command led to it; reach it by `Send::to` only",
                 input.node_name(),
                 std::any::type_name::<T>()
             )));
@@ -137,11 +207,23 @@ where
         }
         T::deserialize(&arg.json).map(Self).map_err(|e| {
             NodeError::message(format!(
-                "node `{}` was sent a value that is no `{}`: {e}",
+                "node `{}` takes an `Arg<{}>` and was sent {}: {e}; send it a `{}`",
                 input.node_name(),
-                std::any::type_name::<T>()
+                std::any::type_name::<T>(),
+                cut(&arg.json.to_string()),
+                std::any::type_name::<T>(),
             ))
         })
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let edge = info.led_to.as_ref()?;
+        let what = format!("`Arg<{}>`", std::any::type_name::<T>());
+        Some((what, format!("only a `Send` brings one, and {edge} leads to the node")))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
     }
 }
 
@@ -186,6 +268,11 @@ impl<T: Send + Sync + 'static> FromTask for Deps<T> {
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let name = std::any::type_name::<T>();
         let missing = info.deps.get::<T>().is_none();
-        missing.then(|| (format!("`Deps<{name}>`"), format!("give the graph a `{name}` by `with`")))
+        missing
+            .then(|| (format!("`Deps<{name}>`"), "give the graph one by `Graph::with`".to_owned()))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
     }
 }

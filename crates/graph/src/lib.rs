@@ -15,6 +15,7 @@ mod dynamic;
 mod error;
 pub mod exec;
 mod extract;
+mod field;
 mod flow;
 mod follow;
 mod history;
@@ -27,6 +28,7 @@ mod route;
 mod run;
 mod runtime;
 mod state;
+mod subgraph;
 mod worker;
 
 pub use builder::{BuildError, Graph};
@@ -39,7 +41,8 @@ pub use exec::{
     AsNode, At, Durability, Finished, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver,
     Semantics, Start, StartCommand, StateUpdate, Stops, StreamEvent,
 };
-pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, TaskInput};
+pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
+pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
 pub use history::{TaskState, ThreadState};
 pub use inspect::thread_state;

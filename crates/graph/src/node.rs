@@ -23,6 +23,12 @@ pub trait IntoOutput {
     /// # Errors
     /// The node's own error, or a value that cannot be sent.
     fn into_output(self) -> NodeResult<TaskOutput>;
+
+    /// Why a graph cannot take this result, and what to do about it.
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        let _ = info;
+        None
+    }
 }
 
 impl IntoOutput for () {
@@ -34,6 +40,10 @@ impl IntoOutput for () {
 impl<T: IntoOutput, E: Into<NodeError>> IntoOutput for Result<T, E> {
     fn into_output(self) -> NodeResult<TaskOutput> {
         self.map_err(Into::into)?.into_output()
+    }
+
+    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
+        T::check(info)
     }
 }
 
@@ -109,14 +119,18 @@ impl Send {
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a node",
     label = "not a node",
-    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them"
+    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them"
 )]
 pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.
     fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>>;
 
-    /// What the graph lacks for its arguments: what is taken, and what to do.
+    /// What does not fit the graph: what is taken or returned, and what to do.
     fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)>;
+
+    /// The channels it reads, when its arguments say so: those of its
+    /// [`Field`](crate::Field)s, unless another argument reads the whole state.
+    fn reads(&self) -> Option<Vec<&'static str>>;
 }
 
 macro_rules! handlers {
@@ -140,7 +154,15 @@ macro_rules! handlers {
             }
 
             fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
-                [$($arg::check(info)),*].into_iter().flatten().collect()
+                let takes = [$($arg::check(info)),*].into_iter().flatten();
+                let takes = takes.map(|(what, fix)| (format!("takes {what}"), fix));
+                let returns = R::check(info);
+                let returns = returns.map(|(what, fix)| (format!("returns {what}"), fix));
+                takes.chain(returns).collect()
+            }
+
+            fn reads(&self) -> Option<Vec<&'static str>> {
+                crate::extract::channels_read(&[$($arg::reads()),*])
             }
         }
     )*};

@@ -78,7 +78,10 @@ impl Retry {
         }
         // A predicate of the user's that panics says no.
         let asked = AssertUnwindSafe(|| (self.matches.0)(fault));
-        let again = std::panic::catch_unwind(asked).unwrap_or(false);
+        let again = std::panic::catch_unwind(asked).unwrap_or_else(|_| {
+            tracing::warn!(%fault, "the retry policy's function panicked; there is no other attempt");
+            false
+        });
         if !again {
             return None;
         }

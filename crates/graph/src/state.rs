@@ -3,7 +3,6 @@
 use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::node::IntoOutput;
-use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -100,9 +99,6 @@ impl<S: StateSpec> FromTask for State<S> {
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        (info.state != TypeId::of::<S>()).then(|| {
-            let what = format!("`State<{}>`", S::NAME);
-            (what, format!("the graph's state is `{}`", info.state_name))
-        })
+        info.other_state::<S>(format_args!("`State<{}>`", S::NAME))
     }
 }

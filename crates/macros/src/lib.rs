@@ -5,6 +5,7 @@
 //! part (`weftwork-tools`), one for users of the whole (`weftwork`), which re-exports it under the
 //! plain name. `crate = path` overrules both.
 
+mod fields;
 mod routes;
 mod state;
 mod tool;
@@ -60,8 +61,10 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// | `#[channel(untracked)]` | keeps the last value within a run, is never stored | nothing |
 ///
 /// For a struct `Chat` it makes `ChatView` (what nodes read, through `State<Chat>`) and
-/// `ChatUpdate` (what they write), with one method per field. `#[state(crate = path)]` on the
-/// struct says where to find the crate.
+/// `ChatUpdate` (what they write), with one method per field, and a module `chat_fields` with one
+/// type per field, named in camel case, for nodes that read some fields only:
+/// `Field<chat_fields::Messages>`. `#[state(crate = path)]` on the struct says where to find the
+/// crate.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn state(input: TokenStream) -> TokenStream {
     state::expand(input.into(), parse_quote!(::weftwork_graph)).into()

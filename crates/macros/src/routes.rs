@@ -1,5 +1,6 @@
 //! `#[derive(Routes)]`: an enum whose variants are targets of a route.
 
+use crate::fields::snake_case;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Path, Result, Variant};
@@ -44,15 +45,4 @@ fn target(variant: &Variant) -> Result<String> {
     }
     let name = variant.ident.to_string();
     Ok(if name == "End" { "END".to_owned() } else { snake_case(&name) })
-}
-
-fn snake_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 4);
-    for (i, c) in name.chars().enumerate() {
-        if c.is_uppercase() && i > 0 {
-            out.push('_');
-        }
-        out.extend(c.to_lowercase());
-    }
-    out
 }

@@ -1,5 +1,6 @@
 //! `#[derive(State)]`: a struct whose fields are channels.
 
+use crate::fields::keys;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
@@ -24,11 +25,21 @@ enum Kind {
     },
 }
 
-struct Channel {
-    name: Ident,
-    ty: Type,
+pub(crate) struct Channel {
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
     docs: Vec<syn::Attribute>,
     kind: Kind,
+}
+
+impl Channel {
+    /// Whether it may be without a value.
+    pub(crate) fn may_be_gone(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::LastValue { default: false } | Kind::Passing(_) | Kind::Topic { .. }
+        )
+    }
 }
 
 pub(crate) fn expand(input: TokenStream, default_path: Path) -> TokenStream {
@@ -46,6 +57,7 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     let readers = channels.iter().enumerate().map(|(i, c)| reader(i, c, &krate));
     let writers = channels.iter().enumerate().map(|(i, c)| writer(i, c, &krate));
     let whole = channels.iter().map(whole);
+    let keys = keys(name, vis, &channels, &krate);
     let (view_doc, update_doc) = (
         format!("The state [`{name}`] as nodes read it: one method per channel that borrows."),
         format!("What a node writes to the state [`{name}`]: one method per channel."),
@@ -96,7 +108,14 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
             fn into_output(self) -> #krate::NodeResult<#krate::__private::TaskOutput> {
                 ::core::result::Result::Ok(self.0)
             }
+            fn check(
+                info: &#krate::BuildInfo<'_>,
+            ) -> ::core::option::Option<(::std::string::String, ::std::string::String)> {
+                info.other_state::<#name>(::core::concat!("`", #text, "Update`"))
+            }
         }
+
+        #keys
     })
 }
 
@@ -237,11 +256,7 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
 
 fn reader(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
     let (name, ty, docs) = (&channel.name, &channel.ty, docs(channel, "The value of"));
-    let may_be_gone = matches!(
-        channel.kind,
-        Kind::LastValue { default: false } | Kind::Passing(_) | Kind::Topic { .. }
-    );
-    if may_be_gone {
+    if channel.may_be_gone() {
         return quote! {
             #docs
             #[must_use]

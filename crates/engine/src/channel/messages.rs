@@ -33,6 +33,9 @@ pub enum MessageWrite {
     Put(Message),
 }
 
+/// What messages look like, for messages about them.
+const MESSAGE: &str = r#"`{"id": .., "role": "user", "content": [{"type": "text", "text": ..}]}`"#;
+
 impl Keyed for Message {
     type Id = MessageId;
 
@@ -62,7 +65,22 @@ impl MessageWrite {
 
     /// The changes that a JSON write of the channel [`Messages`] stands for: one, or a list.
     pub(crate) fn read(json: &serde_json::Value) -> Result<Vec<Self>, String> {
-        if json.is_array() { from_json(json) } else { from_json(json).map(|one| vec![one]) }
+        match json.as_array() {
+            Some(all) => all.iter().map(Self::read_one).collect(),
+            None => Self::read_one(json).map(|one| vec![one]),
+        }
+    }
+
+    fn read_one(json: &serde_json::Value) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Remove {
+            remove: MessageId,
+        }
+        if json.get("remove").is_some() {
+            return from_json(json).map(|Remove { remove }| Self::Remove { remove });
+        }
+        let message = from_json(json).map(Self::Put);
+        message.map_err(|e| format!("{e}; a message is {MESSAGE}, a removal `{{\"remove\": id}}`"))
     }
 }
 

@@ -21,6 +21,7 @@ pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;
 
+use crate::ids::cut;
 use crate::value::{Value, Write};
 
 /// How a channel's changes are stored.
@@ -121,13 +122,6 @@ fn typed<T: 'static>(value: &Value) -> Result<&T, String> {
         .ok_or_else(|| format!("expected a value of type {}", std::any::type_name::<T>()))
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(120) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 /// The writes from the last overwrite on, and that overwrite's value. Two overwrites in one step
 /// contradict each other.
 fn split_overwrite(writes: &[Write]) -> Result<Option<&serde_json::Value>, Refused> {
@@ -135,7 +129,8 @@ fn split_overwrite(writes: &[Write]) -> Result<Option<&serde_json::Value>, Refus
     for (index, write) in writes.iter().enumerate() {
         if let Write::Overwrite(json) = write {
             if found.is_some() {
-                let reason = "two tasks overwrote it in one superstep".to_owned();
+                let reason = "it is overwritten twice in one superstep; overwrite it once, or write to it and leave the rest to its reducer"
+                        .to_owned();
                 return Err(Refused::Bad { index, reason });
             }
             found = Some(json);

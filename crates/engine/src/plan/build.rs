@@ -19,6 +19,8 @@ pub struct PlanBuilder {
     edges: Vec<(String, String)>,
     joins: Vec<(Vec<String>, String)>,
     routes: Vec<(String, Vec<String>)>,
+    /// Where commands of nodes may lead.
+    ends: Vec<(String, Vec<String>)>,
     /// Whether some route may lead anywhere; then nothing is called unreachable.
     open_routes: bool,
     reads: Vec<(String, Vec<String>)>,
@@ -61,6 +63,19 @@ impl PlanBuilder {
         self.reads.push((node.into(), channels));
     }
 
+    /// The same unless it is said elsewhere what the node may read.
+    pub fn reads_unless_said(&mut self, node: String, channels: Vec<String>) {
+        if !self.reads.iter().any(|(said, _)| *said == node) {
+            self.reads.push((node, channels));
+        }
+    }
+
+    /// Whether there is a channel of that name.
+    #[must_use]
+    pub fn has_channel(&self, name: &str) -> bool {
+        self.channels.iter().any(|channel| channel.name == name)
+    }
+
     /// Narrows what input may write to these channels.
     pub fn input(&mut self, channels: Vec<String>) {
         self.input = Some(channels);
@@ -88,6 +103,21 @@ impl PlanBuilder {
         self.routes.push((from.into(), targets));
     }
 
+    /// Declares where commands of `from` may lead. An empty list means anywhere.
+    pub fn ends(&mut self, from: impl Into<String>, targets: Vec<String>) {
+        self.open_routes |= targets.is_empty();
+        self.ends.push((from.into(), targets));
+    }
+
+    /// What leads to a node whatever its graph does: an edge or a join.
+    #[must_use]
+    pub fn leads_to(&self, node: &str) -> Option<String> {
+        let edge = self.edges.iter().find(|(_, to)| to == node);
+        let join = self.joins.iter().find(|(_, to)| to == node);
+        let edge = edge.map(|(from, to)| edge_name(from, to));
+        edge.or_else(|| join.map(|(from, to)| join_name(from, to)))
+    }
+
     /// Validates everything.
     ///
     /// # Errors
@@ -97,7 +127,10 @@ impl PlanBuilder {
         self.deferred.iter().for_each(|name| draft.defer(name));
         self.edges.iter().for_each(|(from, to)| draft.edge(from, to));
         self.joins.iter().for_each(|(from, to)| draft.join(from, to));
-        self.routes.iter().for_each(|(from, targets)| draft.route(from, targets));
+        self.routes.iter().for_each(|(from, targets)| {
+            draft.route(&format!("a route of `{from}`"), from, targets);
+        });
+        self.ends.iter().for_each(|(from, targets)| draft.ends(from, targets));
         self.reads.iter().for_each(|(node, channels)| draft.reads(node, channels));
         let input = self.input.as_ref().map(|names| draft.keys("the input", names));
         let output = self.output.as_ref().map(|names| draft.keys("the output", names));
@@ -106,6 +139,9 @@ impl PlanBuilder {
             draft.problems.push(PlanProblem::NoEntry);
         }
         let strict = self.unknown == Unknown::Refuse && !self.single;
+        if strict {
+            draft.check_joins(&self.joins);
+        }
         if draft.problems.is_empty() && !self.open_routes && strict {
             draft.find_unreachable();
         }
@@ -136,6 +172,7 @@ impl PlanBuilder {
             channels: self.channels,
             triggers: draft.triggers,
             entry: draft.entry,
+            start_routes: draft.start_routes,
             by_name: draft.by_name,
             channel_by_name: draft.channel_by_name,
             fingerprint,
@@ -212,6 +249,34 @@ impl Draft {
         found
     }
 
+    /// A node that something leads on from.
+    fn source(&mut self, what: &str, name: &str) -> Option<NodeIdx> {
+        let why = match name {
+            END => "begins at END, where nothing goes on; begin it at a node",
+            START => "waits for START, which is no node; name nodes, or add an edge from START",
+            name => return self.find(what, name),
+        };
+        self.problems.push(PlanProblem::Misplaced { what: what.to_owned(), why });
+        None
+    }
+
+    /// A node that something leads to.
+    fn target(&mut self, what: &str, name: &str) -> Option<NodeIdx> {
+        if name != START {
+            return self.find(what, name);
+        }
+        let why = "leads to START, where runs only begin; name the node to go back to";
+        self.problems.push(PlanProblem::Misplaced { what: what.to_owned(), why });
+        None
+    }
+
+    fn check_joins(&mut self, joins: &[(Vec<String>, String)]) {
+        let why = "waits for no node and would never be due; name the nodes it waits for";
+        let empty = joins.iter().filter(|(from, _)| from.is_empty());
+        let empty = empty.map(|(from, to)| join_name(from, to));
+        self.problems.extend(empty.map(|what| PlanProblem::Misplaced { what, why }));
+    }
+
     /// The channels of these names.
     fn keys(&mut self, what: &str, names: &[String]) -> Vec<usize> {
         let mut found = Vec::with_capacity(names.len());
@@ -242,16 +307,16 @@ impl Draft {
 
     /// Called before joins are added: they ask their target.
     fn defer(&mut self, name: &str) {
-        let node = self.find("a deferral", name);
+        let node = self.find("`defer`", name);
         if let Some(trigger) = node.and_then(|node| self.triggers.get_mut(node.0)) {
             trigger.kind = TriggerKind::Branch { defer: true };
         }
     }
 
     fn edge(&mut self, from: &str, to: &str) {
-        let what = format!("edge `{from}` -> `{to}`");
-        let source = if from == START { None } else { Some(self.find(&what, from)) };
-        let target = if to == END { None } else { self.find(&what, to) };
+        let what = edge_name(from, to);
+        let source = if from == START { None } else { Some(self.source(&what, from)) };
+        let target = if to == END { None } else { self.target(&what, to) };
         self.entered |= from == START;
         match (source, target) {
             (None, Some(target)) => self.entry.push(target),
@@ -265,12 +330,12 @@ impl Draft {
     }
 
     fn join(&mut self, from: &[String], to: &str) {
-        let what = format!("join [{}] -> `{to}`", from.join(", "));
-        let sources: Vec<_> = from.iter().filter_map(|f| self.find(&what, f)).collect();
+        let what = join_name(from, to);
+        let sources: Vec<_> = from.iter().filter_map(|f| self.source(&what, f)).collect();
         if to == END {
             return;
         }
-        let Some(target) = self.find(&what, to) else { return };
+        let Some(target) = self.target(&what, to) else { return };
         let index = TriggerIdx(self.triggers.len());
         for source in &sources {
             if let Some(node) = self.nodes.get_mut(source.0) {
@@ -288,15 +353,23 @@ impl Draft {
         });
     }
 
-    fn route(&mut self, from: &str, targets: &[String]) {
-        let what = format!("route of `{from}`");
-        let found: Vec<_> =
-            targets.iter().filter(|t| *t != END).filter_map(|t| self.find(&what, t)).collect();
+    fn ends(&mut self, from: &str, targets: &[String]) {
+        if from == START {
+            let why = "say where commands lead, and START is no node that could return one; add an edge or a route from START";
+            self.problems.push(PlanProblem::Misplaced { what: "`ends` of START".to_owned(), why });
+            return;
+        }
+        self.route(&format!("`ends` of `{from}`"), from, targets);
+    }
+
+    fn route(&mut self, what: &str, from: &str, targets: &[String]) {
+        let named = targets.iter().filter(|t| *t != END);
+        let found: Vec<_> = named.filter_map(|t| self.target(what, t)).collect();
         if from == START {
             self.start_routes.extend(found);
             return;
         }
-        let source = self.find(&what, from);
+        let source = self.source(what, from);
         if let Some(node) = source.and_then(|source| self.nodes.get_mut(source.0)) {
             node.routes.extend(targets.iter().cloned());
         }
@@ -338,6 +411,14 @@ fn roles(
     roles.collect()
 }
 
+fn edge_name(from: &str, to: &str) -> String {
+    format!("edge `{from}` -> `{to}`")
+}
+
+fn join_name(from: &[String], to: &str) -> String {
+    format!("join [{}] -> `{to}`", from.join(", "))
+}
+
 /// The place of each node among the nodes by name.
 fn ranks(nodes: &[NodePlan]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..nodes.len()).collect();
@@ -354,10 +435,12 @@ fn ranks(nodes: &[NodePlan]) -> Vec<usize> {
 fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {
     let reason = if name.is_empty() || name.chars().count() > 128 {
         "names have 1 to 128 characters"
-    } else if name == START || name == END || name.starts_with("__") {
-        "it is reserved"
+    } else if name == START || name == END {
+        "it is where graphs begin or end; choose another"
+    } else if name.starts_with("__") {
+        "names that begin with `__` are the house's own; choose another"
     } else if name.contains(['|', ':']) || name.chars().any(char::is_control) {
-        "`|`, `:` and control characters separate names in paths"
+        "`|`, `:` and control characters separate names in paths; leave them out"
     } else {
         return;
     };

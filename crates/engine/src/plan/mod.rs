@@ -54,6 +54,8 @@ pub struct Plan {
     /// Whether the graph is one node that takes the input as it is.
     pub(crate) single: bool,
     pub(crate) entry: Vec<NodeIdx>,
+    /// Where routes from the start may lead, as far as they are declared.
+    pub(crate) start_routes: Vec<NodeIdx>,
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
@@ -160,6 +162,7 @@ impl Default for Plan {
             unknown: Unknown::Refuse,
             single: false,
             entry: Vec::new(),
+            start_routes: Vec::new(),
             by_name: BTreeMap::new(),
             channel_by_name: BTreeMap::new(),
             fingerprint: fingerprint(&[], &[]),
@@ -289,6 +292,12 @@ impl Plan {
     #[must_use]
     pub fn entry(&self) -> &[NodeIdx] {
         &self.entry
+    }
+
+    /// The nodes that routes from the start may lead to, as far as they are declared.
+    #[must_use]
+    pub fn start_routes(&self) -> &[NodeIdx] {
+        &self.start_routes
     }
 
     /// The joins as sources and target.

@@ -220,6 +220,7 @@ impl Plan {
         Err(EngineError::UnknownTarget {
             from: self.node_name(from).to_owned(),
             to: name.to_owned(),
+            known: self.node_names(),
             did_you_mean: did_you_mean(name, self.by_name.keys().map(String::as_str)),
         })
     }

@@ -6,8 +6,9 @@ mod control;
 pub use apply::Done;
 pub use control::{Sent, StartInput};
 
-use crate::error::EngineError;
-use crate::plan::{ChannelIdx, NodeIdx, Plan};
+use crate::error::{EngineError, THE_INPUT};
+use crate::ids::cut;
+use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
 use crate::task::{Arg, TaskOutput};
 use crate::value::{Slots, Write};
 use control::{Control, Few, Updated};
@@ -228,10 +229,13 @@ impl Machine {
         match &self.control.start {
             Some(StartInput::Writes(output)) => Ok(Arc::clone(output)),
             Some(StartInput::Json(json)) => {
-                let writes = self.plan.known_writes("the input", json)?;
-                let input = writes.into_iter().filter(|(index, _)| self.plan.is_input(*index));
-                let writes = input.collect();
-                Ok(Arc::new(TaskOutput { writes, ..TaskOutput::default() }))
+                let writes = self.plan.known_writes(THE_INPUT, json)?;
+                let (input, other): (Vec<_>, Vec<_>) =
+                    writes.into_iter().partition(|(index, _)| self.plan.is_input(*index));
+                match other.first().filter(|_| self.plan.unknown == Unknown::Refuse) {
+                    Some((index, _)) => Err(self.plan.not_input(*index)),
+                    None => Ok(Arc::new(TaskOutput { writes: input, ..TaskOutput::default() })),
+                }
             }
             None => Ok(Arc::default()),
         }
@@ -263,14 +267,14 @@ impl Plan {
         Ok(slots)
     }
 
-    /// Finds the channels of writes by name, in order. Names the graph does not have are an error,
+    /// Finds the channels of writes that a node made by name, in order. Names the graph does not have are an error,
     /// or left out when the graph ignores them.
     ///
     /// # Errors
     /// [`EngineError::UnknownChannel`] for a name the graph does not have.
-    pub fn find_named(&self, output: &mut TaskOutput) -> Result<(), EngineError> {
+    pub fn find_named(&self, by: NodeIdx, output: &mut TaskOutput) -> Result<(), EngineError> {
         for (name, write) in std::mem::take(&mut output.named) {
-            if let Some(index) = self.known(&name)? {
+            if let Some(index) = self.known(&name, self.node_name(by))? {
                 output.writes.push((index, write));
             }
         }
@@ -332,25 +336,38 @@ impl Plan {
             if json.is_null() {
                 return Ok(Vec::new());
             }
-            return Err(EngineError::NotAnObject { by: by.to_owned(), found: json.to_string() });
+            return Err(EngineError::NotAnObject {
+                by: by.to_owned(),
+                found: cut(&json.to_string()),
+            });
         };
         let mut writes = Vec::with_capacity(members.len());
         for (name, json) in members {
-            if let Some(index) = self.known(name)? {
+            if let Some(index) = self.known(name, by)? {
                 writes.push((index, Write::Json(json.clone())));
             }
         }
         Ok(writes)
     }
 
-    /// The channel of a name that state may be written to; none when there is none and the graph
-    /// ignores it.
-    pub(crate) fn known(&self, name: &str) -> Result<Option<ChannelIdx>, EngineError> {
-        let found = match self.unknown {
-            crate::plan::Unknown::Refuse => Some(self.expect_channel(name)?),
-            crate::plan::Unknown::Ignore => self.channel_idx(name),
-        };
-        Ok(found.filter(|index| self.managed(*index).is_none()))
+    /// The channel of a name that may be written; none when there is none, or the run itself keeps
+    /// it, and the graph ignores that.
+    pub(crate) fn known(&self, name: &str, by: &str) -> Result<Option<ChannelIdx>, EngineError> {
+        match self.unknown {
+            Unknown::Refuse => self.expect_channel(name, by).map(Some),
+            Unknown::Ignore => {
+                Ok(self.channel_idx(name).filter(|index| self.managed(*index).is_none()))
+            }
+        }
+    }
+
+    fn not_input(&self, index: ChannelIdx) -> EngineError {
+        let names = self.channel_names().enumerate();
+        let known = names.filter(|(i, _)| self.is_input(ChannelIdx(*i))).map(|(_, name)| name);
+        EngineError::NotInput {
+            name: self.channel_name(index).to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
     }
 
     fn managed(&self, index: ChannelIdx) -> Option<crate::channel::Managed> {

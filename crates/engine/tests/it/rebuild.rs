@@ -171,7 +171,7 @@ fn records_that_do_not_fit_are_refused_by_name() {
         (json!({"v": 0, "tasks": []}), "missing field `due`"),
         (
             json!({"v": 0, "tasks": [{"left": {"writes": [["gone", {"put": 1}]]}}], "due": {}}),
-            "`gone` is not a channel",
+            "a stored record names channel `gone`",
         ),
         (
             json!({"v": 0, "tasks": [{"left": {"writes": [["sum", {"put": "x"}]]}}], "due": {},

@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_engine::pregel::StartInput;
-use weftwork_engine::{ChannelIdx, TaskOutput, Write};
+use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
 
 /// What a loop starts from.
 pub(crate) enum Begin {
@@ -115,7 +115,7 @@ impl Cycle {
         let mut one = None;
         if let Some(resume) = resume {
             if !self.keeps() {
-                return Err(RuntimeError::NoSaver.into());
+                return Err(RuntimeError::NoSaver { what: "an answer" }.into());
             }
             match resume {
                 Resume::ById(answers) => {
@@ -143,7 +143,7 @@ impl Cycle {
         }
         output.named = update.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
         let plan = self.scope.graph.plan();
-        plan.find_named(&mut output).map_err(RuntimeError::Engine)?;
+        plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
         if forks {
             self.recount.extend(counted(plan, &output));
         }

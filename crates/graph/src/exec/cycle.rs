@@ -135,6 +135,9 @@ impl Cycle {
             if let Some(id) = id {
                 addressed = true;
                 saved = saver.load(at, Some(id)).await?;
+                if saved.is_none() && !scope.is_nested() {
+                    scope.graph.known_checkpoint(at, Some(id))?;
+                }
                 let newest = saver.load(at, None).await?;
                 if let (Some(saved), Some(newest)) = (&saved, newest) {
                     superseded = newest.checkpoint.id != saved.checkpoint.id;

@@ -4,10 +4,10 @@ use super::api::{Fail, Unanswered};
 use super::scope::{TaskAt, lock};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, Local, RunOf, TaskContext};
-use crate::error::{NODE_TIMED_OUT, NodeError, Stop};
+use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::{DepMap, TaskInput};
 use crate::node::NodeResult;
-use crate::run::{choose, millis, panicked};
+use crate::run::{choose, millis, node_panicked};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -188,7 +188,9 @@ impl Job {
             }
             Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Fail::Parent(output)),
             Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Fail::Drained(reason)),
-            Err(panic) => What::Failed { fault: panicked(name, panic.as_ref()), partial: None },
+            Err(panic) => {
+                What::Failed { fault: node_panicked(name, panic.as_ref()), partial: None }
+            }
         };
         self.end(what)
     }
@@ -199,11 +201,11 @@ impl Job {
 
     /// The result with its channels found, and with where its routes lead.
     fn routed(&self, output: TaskOutput) -> What {
-        if self.follows == Follows::Caller {
-            return What::Done(Arc::new(output));
+        if self.follows == Follows::Caller || self.graph().plan().is_single() {
+            return finished(self.at.key.name(), output);
         }
         if self.follows == Follows::Nothing {
-            return match found(self.graph(), output) {
+            return match found(self.graph(), self.index, output) {
                 Ok(output) => What::Done(Arc::new(output)),
                 Err(fault) => What::Failed { fault, partial: None },
             };
@@ -212,11 +214,28 @@ impl Job {
     }
 }
 
-fn found(graph: &CompiledGraph, mut output: TaskOutput) -> Result<TaskOutput, Fault> {
+fn found(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    mut output: TaskOutput,
+) -> Result<TaskOutput, Fault> {
     if !output.named.is_empty() && !graph.plan().is_single() {
-        graph.plan().find_named(&mut output).map_err(|error| error.fault())?;
+        graph.plan().find_named(node, &mut output).map_err(|error| error.fault())?;
     }
     Ok(output)
+}
+
+/// The result of a flow or of a task of one, which is no update.
+fn finished(name: &str, output: TaskOutput) -> What {
+    let returned = output.named.iter().any(|(name, _)| name == "__return__");
+    let nothing = output.named.is_empty() && output.writes.is_empty() && output.goto.is_empty();
+    if returned || nothing {
+        return What::Done(Arc::new(output));
+    }
+    let text = format!(
+        "`{name}` returned an update, where a flow or a task of one returns a `Finish`; return `Finish::value(..)`"
+    );
+    What::Failed { fault: Fault::new(NODE_FAILED, text), partial: None }
 }
 
 /// A node's result with its channels found, and with where its routes lead.
@@ -240,7 +259,7 @@ pub(super) fn routed_after(
     returned: Option<Arc<Members>>,
 ) -> What {
     let routes = graph.routes(node);
-    let mut output = match found(graph, output) {
+    let mut output = match found(graph, node, output) {
         Ok(output) => output,
         Err(fault) => return What::Failed { fault, partial: None },
     };

@@ -74,14 +74,15 @@ impl CompiledGraph {
     ///
     /// # Errors
     /// [`RuntimeError::NoSaver`] when the host keeps no checkpoints,
-    /// [`RuntimeError::UnknownNamespace`], or what the saver said.
+    /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`], or what the saver
+    /// said.
     pub async fn state(
         &self,
         host: &Host,
         at: &At,
         within: bool,
     ) -> Result<Snapshot, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
         let (graph, place) = match self.at(at) {
             // The reference shows the state of no graph as that of a thread on which nothing ran.
             Err(RuntimeError::UnknownNamespace { .. }) if self.is_lenient() => {
@@ -111,7 +112,7 @@ impl CompiledGraph {
         at: &At,
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
         let (graph, place) = self.at(at)?;
         let look = Look { graph: &graph, saver, within: false };
         let all = filter.source.is_none() && filter.step.is_none();
@@ -133,6 +134,29 @@ impl CompiledGraph {
         self.semantics().unknown == weftwork_engine::Unknown::Ignore
     }
 
+    /// Refuses a checkpoint that was named and not found, unless the graph ignores such names.
+    pub(super) fn known_checkpoint(
+        &self,
+        place: &Place,
+        id: Option<CheckpointId>,
+    ) -> Result<(), RuntimeError> {
+        match id.filter(|_| self.semantics().unknown == weftwork_engine::Unknown::Refuse) {
+            None => Ok(()),
+            Some(checkpoint) => Err(RuntimeError::UnknownCheckpoint {
+                thread: place.thread.to_string(),
+                ns: place.ns.to_string(),
+                checkpoint,
+            }),
+        }
+    }
+
+    fn nodes_with_graphs(&self) -> String {
+        let nodes = self.plan().nodes().iter().enumerate();
+        let runs = |i| self.node(NodeIdx(i)).is_some_and(|node| node.options.graph.is_some());
+        let names: Vec<_> = nodes.filter(|(i, _)| runs(*i)).map(|(_, node)| &*node.name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+
     /// The graph at a place, and where it keeps its checkpoints.
     pub(super) fn at(&self, at: &At) -> Result<(Self, Place), RuntimeError> {
         let mut place = at.place();
@@ -143,7 +167,11 @@ impl CompiledGraph {
         let mut own = false;
         for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
             let name = part.split(':').next().unwrap_or_default();
-            let unknown = || RuntimeError::UnknownNamespace { ns: at.ns.to_string() };
+            let known = graph.clone();
+            let unknown = || RuntimeError::UnknownNamespace {
+                ns: at.ns.to_string(),
+                known: known.nodes_with_graphs(),
+            };
             let index = graph.plan().node_idx(name).ok_or_else(unknown)?;
             let inner = graph.node(index).and_then(|node| node.options.graph.clone());
             let (inner, keep) = inner.ok_or_else(unknown)?;
@@ -172,11 +200,14 @@ impl Look<'_> {
         Box::pin(async move {
             match self.saver.load(&place, id).await? {
                 Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
-                None => Ok(Snapshot {
-                    values: serde_json::json!({}),
-                    config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
-                    ..Snapshot::default()
-                }),
+                None => {
+                    self.graph.known_checkpoint(&place, id)?;
+                    Ok(Snapshot {
+                        values: serde_json::json!({}),
+                        config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
+                        ..Snapshot::default()
+                    })
+                }
             }
         })
     }

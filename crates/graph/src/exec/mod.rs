@@ -11,6 +11,7 @@
 mod api;
 mod begin;
 mod call;
+mod check;
 mod cycle;
 mod event;
 mod host;

@@ -2,6 +2,7 @@
 
 use super::api::{Durability, Ended, Options, Outcome, Start, Stops};
 use super::begin::Begin;
+use super::check::check;
 use super::cycle::Cycle;
 use super::event::{Config, Modes, StreamItem};
 use super::host::Host;
@@ -9,10 +10,13 @@ use super::scope::{Scope, Shared, Sink, lock};
 use super::tell;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::run::out_of_node;
 use crate::state::{Seen, State, StateSpec};
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -133,7 +137,7 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future drops the run; what is kept stays.
     pub async fn outcome(self) -> Result<Outcome, RuntimeError> {
-        Ok(self.finish().await?.outcome())
+        told(self.finish().await?)
     }
 
     /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
@@ -152,18 +156,20 @@ impl Run {
         let sink = Sink::new(self.modes);
         let queue = Arc::clone(&sink.queue);
         let ended = self.drive(Some(sink));
-        let run: BoxFuture<'static, _> =
-            Box::pin(async move { ended.await.map(|finished| finished.outcome()) });
+        let run: BoxFuture<'static, _> = Box::pin(async move { told(ended.await?) });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
     async fn drive(self, sink: Option<Sink>) -> Result<Finished, RuntimeError> {
+        check(&self.graph, &self.host, &self.start, &self.options)?;
         let Self { host, graph, start, around, modes: _, options } = self;
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
         let shared = Arc::new(Shared::new(host, &options, sink));
         let scope = Arc::new(Scope::outermost(shared, graph, around));
-        let run = Cycle::run(scope, begin(start), &options);
+        // Types of users are written, read and dropped outside of nodes too, and may panic there.
+        let run = AssertUnwindSafe(Cycle::run(scope, begin(start), &options)).catch_unwind();
+        let run = run.map(|ran| ran.unwrap_or_else(|panic| Err(out_of_node(&*panic).into())));
         let ended = match deadline {
             None => run.await,
             Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
@@ -221,6 +227,12 @@ impl Finished {
             Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
         }
     }
+}
+
+/// How a run ended; its output is made by types of users, which may panic.
+fn told(finished: Finished) -> Result<Outcome, RuntimeError> {
+    let told = catch_unwind(AssertUnwindSafe(|| finished.outcome()));
+    told.map_err(|panic| out_of_node(&*panic))
 }
 
 fn begin(start: Start) -> Begin {

@@ -13,7 +13,6 @@ use crate::node::IntoOutput;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::START_NAME;
 use weftwork_engine::pregel::{Done, Machine, Path, StartInput, Task};
 use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
@@ -58,7 +57,7 @@ impl CompiledGraph {
         at: &At,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<Config, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver)?;
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "a change" })?;
         if supersteps.is_empty() || supersteps.iter().any(Vec::is_empty) {
             return Err(RuntimeError::NoUpdates);
         }
@@ -99,6 +98,7 @@ impl Change<'_> {
     async fn load(&self, id: Option<CheckpointId>) -> Result<From, RuntimeError> {
         let plan = self.graph.plan();
         let Some(saved) = self.saver.load(self.place, id).await? else {
+            self.graph.known_checkpoint(self.place, id)?;
             return Ok(From {
                 machine: Machine::new(Arc::clone(plan)),
                 id: None,
@@ -196,7 +196,9 @@ impl Change<'_> {
     ) -> Result<Config, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
         let Some(values) = values else {
-            return Err(RuntimeError::BadUpdate { reason: "new input needs values" });
+            return Err(RuntimeError::BadUpdate {
+                reason: "new input needs values: give the channels that it writes",
+            });
         };
         let json = Json::Object(values.into_iter().collect());
         from.machine.add_input(StartInput::Json(Arc::new(json)));
@@ -205,7 +207,7 @@ impl Change<'_> {
 
     async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
         if from.id.is_none() {
-            let reason = "there is no checkpoint to copy: nothing ran on this thread";
+            let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
             return Err(RuntimeError::BadUpdate { reason });
         }
         let metadata = Metadata {
@@ -266,7 +268,8 @@ impl Change<'_> {
     fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
         let name = match as_node {
             AsNode::Infer if several => {
-                let reason = "several changes of one superstep must each name their node";
+                let reason =
+                    "several changes of one superstep must each name their node (`AsNode::Node`)";
                 return Err(RuntimeError::BadUpdate { reason });
             }
             AsNode::Infer => return from.machine.last_node().ok_or(RuntimeError::AmbiguousUpdate),
@@ -278,10 +281,7 @@ impl Change<'_> {
             AsNode::Copy => "__copy__",
         };
         let plan = self.graph.plan();
-        plan.node_idx(name).ok_or_else(|| RuntimeError::UnknownNode {
-            node: name.to_owned(),
-            did_you_mean: did_you_mean(name, plan.nodes().iter().map(|n| &*n.name)),
-        })
+        plan.node_idx(name).ok_or_else(|| RuntimeError::unknown_node("the change", name, plan))
     }
 
     /// The writes, and where the routes of the node lead after them.
@@ -302,7 +302,7 @@ impl Change<'_> {
         let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
         let named = values.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
         let mut output = TaskOutput { named, ..TaskOutput::default() };
-        plan.find_named(&mut output)?;
+        plan.find_named(node, &mut output)?;
         if node == NodeIdx::START {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }

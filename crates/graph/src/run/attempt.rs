@@ -1,6 +1,6 @@
 //! One task: its attempts, their limits, and what handles their failure.
 
-use super::{Host, panicked};
+use super::{Host, node_panicked};
 use crate::compiled::NodeFn;
 use crate::context::{Ctx, Hosted, RunOf, TaskContext};
 use crate::error::{NODE_TIMED_OUT, NodeError, Stop};
@@ -39,9 +39,11 @@ pub(super) enum TaskEnd {
 
 impl TaskEnd {
     /// The same with channels found for writes by name, or the failure to find one.
-    pub(super) fn resolved(mut self, plan: &Plan) -> Self {
+    pub(super) fn resolved(mut self, plan: &Plan, node: NodeIdx) -> Self {
         let found = match &mut self {
-            Self::Done(output) | Self::Handled(output) => plan.resolve(output),
+            Self::Done(output) | Self::Handled(output) => {
+                plan.resolve(output, plan.node_name(node))
+            }
             Self::Waiting(_) | Self::Failed(_) => Ok(()),
         };
         found.map_or_else(|error| Self::Failed(error.fault()), |()| self)
@@ -141,7 +143,7 @@ impl Attempts {
         match ended {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(NodeError(stop))) => Err(stop),
-            Err(panic) => Err(Stop::Failed(panicked(&self.name, panic.as_ref()))),
+            Err(panic) => Err(Stop::Failed(node_panicked(&self.name, panic.as_ref()))),
         }
     }
 

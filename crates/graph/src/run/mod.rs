@@ -23,7 +23,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use step::StepEnd;
 use tokio::sync::watch;
-use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{Goto, Machine, NodeIdx, TaskOutput};
 use weftwork_store::{Claim, RunRow, Source, Store};
 use weftwork_types::caller::GraphCaller;
@@ -174,10 +173,9 @@ impl Going {
     ) -> Result<(), RuntimeError> {
         let plan = Arc::clone(self.machine.plan());
         let node = match as_node {
-            Some(name) => plan.node_idx(name).ok_or_else(|| RuntimeError::UnknownNode {
-                node: name.to_owned(),
-                did_you_mean: did_you_mean(name, plan.nodes().iter().map(|n| &*n.name)),
-            })?,
+            Some(name) => plan
+                .node_idx(name)
+                .ok_or_else(|| RuntimeError::unknown_node("the update", name, &plan))?,
             None => self.machine.ran_last().ok_or(RuntimeError::AmbiguousUpdate)?,
         };
         let writes = plan.input_writes(writes)?;
@@ -231,14 +229,22 @@ impl Going {
     }
 }
 
-/// A fault of a node that panicked.
-pub(crate) fn panicked(node: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
+/// A fault of a node that panicked, or of its error handler.
+pub(crate) fn node_panicked(name: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
+    match name.strip_prefix("__error_handler__") {
+        Some(node) => panicked(&format!("the error handler of node `{node}`"), panic),
+        None => panicked(&format!("node `{name}`"), panic),
+    }
+}
+
+/// A fault of code that panicked.
+pub(crate) fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
     let text = text_of(panic);
-    Fault::new(crate::error::NODE_PANICKED, format!("node `{node}` panicked: {text}"))
+    Fault::new(crate::error::NODE_PANICKED, format!("{what} panicked: {text}"))
 }
 
 /// A panic of the run's types where no node runs: a value that is written, read or dropped.
-fn out_of_node(panic: &(dyn std::any::Any + Send)) -> RuntimeError {
+pub(crate) fn out_of_node(panic: &(dyn std::any::Any + Send)) -> RuntimeError {
     let text = format!("a type of the graph panicked between its nodes: {}", text_of(panic));
     RuntimeError::Node(Fault::new(crate::error::NODE_PANICKED, text))
 }

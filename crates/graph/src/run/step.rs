@@ -124,7 +124,7 @@ impl Going {
     /// Takes up how a task ended; a finished one is asked where it goes on.
     fn settle(&self, open: &mut Open, index: usize, end: TaskEnd) {
         let Some(task) = open.tasks.get_mut(index) else { return };
-        match end.resolved(self.machine.plan()) {
+        match end.resolved(self.machine.plan(), task.node) {
             TaskEnd::Handled(output) => {
                 task.path = TaskPath::Handled;
                 let node = self.machine.plan().node_name(task.node).to_owned();
@@ -221,14 +221,19 @@ impl Going {
 
 /// Asks a route, with its panics caught.
 pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault> {
+    let (plan, node) = (seen.plan, seen.node);
+    let of = || match node {
+        NodeIdx::START => "a route from START".to_owned(),
+        node => format!("a route of node `{}`", plan.node_name(node)),
+    };
     let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(seen)));
     match chosen {
         Ok(Ok(goto)) => Ok(goto),
         Ok(Err(NodeError(Stop::Failed(fault)))) => Err(fault),
         Ok(Err(NodeError(_))) => Err(Fault::new(
             crate::error::NODE_FAILED,
-            "a route cannot ask questions; ask in a node",
+            format!("{} stopped to ask or to wait, which only nodes can; do it in a node", of()),
         )),
-        Err(panic) => Err(panicked("(route)", panic.as_ref())),
+        Err(panic) => Err(panicked(&of(), panic.as_ref())),
     }
 }

@@ -13,3 +13,4 @@ mod supersteps;
 mod support;
 mod travel;
 mod ui;
+mod wrong;

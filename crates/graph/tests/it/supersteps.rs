@@ -149,7 +149,7 @@ async fn two_writes_to_a_last_value_are_an_error_that_names_both() {
     let bench = Bench::new(graph).await;
     let (code, message) = failed(bench.start(json!({})).await);
     assert_eq!(code, "W0102");
-    assert!(message.contains("`last`") && message.contains("`a`, `b`"), "{message}");
+    assert!(message.contains("`last`") && message.contains("node `a`, node `b`"), "{message}");
 }
 
 #[tokio::test]

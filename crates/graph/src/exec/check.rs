@@ -1,0 +1,40 @@
+//! What a run is refused for before it begins.
+
+use super::api::{Options, Start, Stops};
+use super::host::Host;
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use weftwork_engine::Unknown;
+use weftwork_engine::plan::START_NAME;
+use weftwork_types::canonical::can_be_read_back;
+
+/// Refuses what cannot be, and names of what is not there unless the graph ignores them.
+pub(super) fn check(
+    graph: &CompiledGraph,
+    host: &Host,
+    start: &Start,
+    options: &Options,
+) -> Result<(), RuntimeError> {
+    if let (Start::Input(input), Some(_)) = (start, host.saver())
+        && !can_be_read_back(input)
+    {
+        return Err(RuntimeError::TooDeep { what: "the input" });
+    }
+    let plan = graph.plan();
+    if plan.unknown() == Unknown::Ignore {
+        return Ok(());
+    }
+    for (what, stops) in
+        [("`interrupt_before`", &options.before), ("`interrupt_after`", &options.after)]
+    {
+        let Some(Stops::Nodes(nodes)) = stops else { continue };
+        let known = |node: &String| node == START_NAME || plan.node_idx(node).is_some();
+        if let Some(node) = nodes.iter().find(|node| !known(node)) {
+            return Err(RuntimeError::unknown_node(what, node, plan));
+        }
+    }
+    if options.at.is_some() && host.saver().is_none() {
+        return Err(RuntimeError::NoSaver { what: "starting from a checkpoint" });
+    }
+    Ok(())
+}

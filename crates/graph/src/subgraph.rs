@@ -1,0 +1,64 @@
+//! Graphs as nodes of graphs: what goes in, and what comes out.
+
+use crate::compiled::{CompiledGraph, NodeFn};
+use crate::context::Ctx;
+use crate::exec::Keep;
+use crate::extract::Input;
+use crate::node::{IntoOutput, NodeResult};
+use serde_json::Value as Json;
+use std::sync::Arc;
+use weftwork_engine::{EngineError, Plan, TaskOutput, Unknown, Write};
+
+/// A node that runs a graph.
+pub(crate) fn node(graph: CompiledGraph, keep: Keep) -> NodeFn {
+    let inner = graph.clone();
+    let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
+        let inner = inner.clone();
+        async move {
+            let input = taken(inner.plan(), input);
+            let output = ctx.call(&inner, keep, input).await?;
+            let around = ctx.local().map(|at| Arc::clone(at.scope.graph.plan()));
+            NodeResult::Ok(Output { json: output, graph: inner, around })
+        }
+    });
+    Arc::make_mut(&mut node.options).graph = Some((graph, keep));
+    node
+}
+
+/// What the graph takes of what its node reads. One that ignores names it does not know sorts them
+/// out itself.
+fn taken(plan: &Plan, mut input: Json) -> Json {
+    if let (Json::Object(members), Unknown::Refuse, false) =
+        (&mut input, plan.unknown(), plan.is_single())
+    {
+        members.retain(|name, _| plan.channel_idx(name).is_some_and(|index| plan.is_input(index)));
+    }
+    input
+}
+
+/// The output of a graph as the update of the node that ran it.
+struct Output {
+    json: Json,
+    graph: CompiledGraph,
+    around: Option<Arc<Plan>>,
+}
+
+impl IntoOutput for Output {
+    fn into_output(self) -> NodeResult<TaskOutput> {
+        let members = match self.json {
+            Json::Object(members) => members,
+            Json::Null => return Ok(TaskOutput::default()),
+            found => {
+                let by =
+                    format!("the output of graph `{}`, which runs as a node,", self.graph.name());
+                return Err(EngineError::NotAnObject { by, found: found.to_string() }.into());
+            }
+        };
+        let strict = self.around.filter(|plan| plan.unknown() == Unknown::Refuse);
+        let shared =
+            |name: &str| strict.as_ref().is_none_or(|plan| plan.channel_idx(name).is_some());
+        let shared = members.into_iter().filter(|(name, _)| shared(name));
+        let named = shared.map(|(name, json)| (name, Write::Json(json))).collect();
+        Ok(TaskOutput { named, ..TaskOutput::default() })
+    }
+}
