@@ -163,7 +163,8 @@ impl Outcome {
 /// How a graph behaves where the reference and we differ (`docs/adr/0007-semantics.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Semantics {
-    /// What happens with names of channels and nodes that the graph does not have.
+    /// What happens with names of channels, nodes and checkpoints that are not there, and with
+    /// input for channels that take none.
     pub unknown: weftwork_engine::Unknown,
     /// What happens with tasks whose questions were not answered when a run goes on.
     pub unanswered: Unanswered,

@@ -2,6 +2,7 @@
 
 mod ends;
 mod errors;
+mod fields;
 mod within;
 
 use serde_json::{Value, json};
