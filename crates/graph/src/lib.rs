@@ -3,8 +3,9 @@
 //! A state is a struct with `#[derive(State)]`; each field is a channel. Nodes are async functions
 //! whose arguments say what they need ([`State`](struct@State), [`Arg`], [`Deps`], [`Ctx`]) and
 //! whose result says what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
-//! compiled graphs over a store; it is the one `GraphExecutor` of this process, and its run loop is
-//! the only one there is.
+//! compiled graphs over a store and is the one `GraphExecutor` of this process; runs without a store
+//! go through [`exec`]. Hosted runs have a loop of their own until they move to that one
+//! (`docs/adr/0008-the-loop-moves.md`).
 
 mod builder;
 mod clock;
