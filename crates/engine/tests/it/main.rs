@@ -1,5 +1,6 @@
 //! The engine from outside.
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
+mod fuzz;
 mod laws;
 mod rebuild;
