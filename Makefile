@@ -43,6 +43,10 @@ bench: ## what a task costs, against the same work by hand; rows in target/bench
 bench-peers: ## the same work on other engines, side by side; the first time builds them (15 minutes)
 	python3 bench/peers/run.py
 
+.PHONY: mutants
+mutants: ## break the engine in small places, one at a time, and count what the kit notices (an hour)
+	python3 scripts/mutate.py
+
 .PHONY: lint
 lint: ## formatting, house rules and lints, without the tests
 	$(CARGO) xtask suite --only format,tidy,clippy
