@@ -143,6 +143,7 @@ pub(crate) fn question(interrupt: &Interrupt) -> Json {
         Ask::Value { value } => value.clone(),
         Ask::Question { question, .. } => question.as_str().into(),
         Ask::Approval(request) => serde_json::to_value(request).unwrap_or_default(),
+        Ask::Timer { until } => json!({ "until": until }),
     }
 }
 

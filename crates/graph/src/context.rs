@@ -1,6 +1,5 @@
 //! What a node knows of its run.
 
-use crate::error::{NodeError, RuntimeError};
 use crate::exec::scope::TaskAt;
 use crate::extract::DepMap;
 use std::collections::BTreeMap;
@@ -8,10 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
-use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::{Answer, Ask, Interrupt};
+use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{CallContext, Clock};
 use weftwork_types::{InterruptId, MessageId, TaskId, ThreadId};
 
@@ -152,58 +150,11 @@ impl Ctx {
         MessageId::from_uuid(uuid::Uuid::from_u128(bits))
     }
 
-    fn task_id(&self) -> TaskId {
+    pub(crate) fn task_id(&self) -> TaskId {
         match &self.0.run {
             RunOf::Hosted(hosted) => hosted.task,
             RunOf::Local(local) => local.at.id,
         }
-    }
-
-    /// Asks a person and returns the answer, or stops the node here until there is one.
-    ///
-    /// The run then ends with the outcome `interrupted`; an answer starts a run that executes this
-    /// node from its first line. Questions are matched with answers by their order within the
-    /// task, and calls that were recorded are not made again.
-    ///
-    /// # Errors
-    /// A [`NodeError`] that stops the node while there is no answer: return it with `?`.
-    pub fn ask(
-        &self,
-        ask: Ask,
-        answer_schema: Option<serde_json::Value>,
-    ) -> Result<Answer, NodeError> {
-        let (index, answer) = match &self.0.run {
-            RunOf::Hosted(hosted) => {
-                let index = hosted.asked.fetch_add(1, Ordering::Relaxed);
-                let id = interrupt_id(hosted.task, index);
-                (index, hosted.answers.get(&id).cloned())
-            }
-            RunOf::Local(local) => local.at.next_answer(),
-        };
-        if let Some(answer) = answer {
-            return Ok(answer);
-        }
-        let written = serde_json::to_value(&ask)?;
-        if !can_be_read_back(&written) {
-            return Err(RuntimeError::TooDeep { what: "a question" }.into());
-        }
-        self.open(vec![Interrupt {
-            id: interrupt_id(self.task_id(), index),
-            task: self.task_id(),
-            node: self.0.node.to_string(),
-            ask,
-            answer_schema,
-            expires_at: None,
-        }]);
-        Err(NodeError::interrupted())
-    }
-
-    /// Asks anything: shorthand for [`ask`](Self::ask) with a JSON value.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
-    pub fn interrupt(&self, value: serde_json::Value) -> Result<serde_json::Value, NodeError> {
-        self.ask(Ask::Value { value }, None).map(|answer| answer.value)
     }
 
     pub(crate) fn open(&self, interrupts: Vec<Interrupt>) {

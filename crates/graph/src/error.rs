@@ -4,10 +4,9 @@ use crate::builder::BuildError;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
 use weftwork_store::StoreError;
-use weftwork_types::CheckpointId;
-use weftwork_types::ErrorCode;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
+use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
 
 /// Why a node did not finish. Any error converts into one with `?`.
 #[derive(Debug)]
@@ -202,6 +201,32 @@ pub enum RuntimeError {
         /// How many are open.
         open: usize,
     },
+    /// An answer does not satisfy the schema of its question, which stays open.
+    #[error(
+        "the answer to question `{question}` of node `{node}` does not fit its schema: {problem}"
+    )]
+    WrongAnswer {
+        /// The question.
+        question: InterruptId,
+        /// The node that asked it.
+        node: String,
+        /// What is wrong, with places in the answer.
+        problem: String,
+    },
+    /// An answer was given by a key that no open question has.
+    #[error("no open question has the key `{found}`; {}", keys(open))]
+    UnknownKey {
+        /// The key.
+        found: String,
+        /// The keys of the open questions.
+        open: Vec<String>,
+    },
+    /// The schema that a node gave for an answer is none.
+    #[error("the schema of an answer does not compile, so that none could fit it: {problem}")]
+    BadAnswerSchema {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A graph's state was asked for by a way that leads to no graph.
     #[error(
         "no graph at `{ns}` in this one; a way is `node:task` for each graph on it, joined by `|`, and the nodes that run graphs are: {known}"
@@ -264,6 +289,13 @@ pub enum RuntimeError {
     Node(Fault),
 }
 
+fn keys(open: &[String]) -> String {
+    match open {
+        [] => "none has a key".to_owned(),
+        open => format!("the keys of the open ones are: {}", open.join(", ")),
+    }
+}
+
 impl RuntimeError {
     /// The stable code.
     #[must_use]
@@ -285,6 +317,9 @@ impl RuntimeError {
             Self::NoParent => ErrorCode("W0123"),
             Self::DeadlinePassed { .. } => ErrorCode("W0124"),
             Self::UnknownCheckpoint { .. } => ErrorCode("W0126"),
+            Self::WrongAnswer { .. } => ErrorCode("W0127"),
+            Self::UnknownKey { .. } => ErrorCode("W0128"),
+            Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

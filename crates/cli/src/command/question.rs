@@ -1,7 +1,7 @@
 //! Questions of runs, as a person reads them, and what a person types, as an answer.
 
 use crate::CliError;
-use crate::screen::{Screen, Style, plain};
+use crate::screen::{Screen, Style, moment, plain};
 use serde_json::{Value, json};
 use weftwork::store::{ReadInterrupts, Store};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
@@ -38,6 +38,7 @@ pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
             ],
             None => vec![head("the agent asks:"), body(value)],
         },
+        Ask::Timer { until } => vec![head(&format!("waits until {}", moment(*until)))],
     }
 }
 
@@ -62,6 +63,7 @@ pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
             "type `again`, `give up`, or `happened` and its result as JSON:"
         }
         Ask::Value { .. } => "your answer, as JSON or words:",
+        Ask::Timer { .. } => "type `now` to go on before its time:",
     }
 }
 
@@ -82,6 +84,7 @@ pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
         Ask::Value { value } if unknown_outcome(value).is_some() => unknown_answer(line),
         Ask::Value { .. } if line.is_empty() => None,
         Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
+        Ask::Timer { .. } => (line == "now").then_some(Value::Null),
     }
 }
 
@@ -115,6 +118,7 @@ pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
             format!(r#"--answer-json '{}={{"answer":"call_again"}}' (or give_up)"#, interrupt.id)
         }
         Ask::Value { .. } => format!("--answer-json {}=JSON", interrupt.id),
+        Ask::Timer { .. } => format!("--answer-json {}=null", interrupt.id),
     };
     format!("weft threads resume {thread} {flag}")
 }
@@ -144,7 +148,18 @@ mod tests {
             ask,
             answer_schema: None,
             expires_at: None,
+            default: None,
+            key: None,
         }
+    }
+
+    #[test]
+    fn a_timer_is_ended_early_by_one_word() {
+        let timer = asked(Ask::Timer { until: weftwork::types::Timestamp(0) });
+        assert_eq!(answer(&timer, " now "), Some(json!(null)));
+        assert_eq!(answer(&timer, "later"), None);
+        let how = super::how(&timer, &ThreadId::new("t").expect("an id"));
+        assert!(how.ends_with("=null"), "{how}");
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub enum Resume {
     One(Json),
     /// Answers by the ids of the questions.
     ById(BTreeMap<InterruptId, Json>),
+    /// Answers by the keys of the questions: each goes to all open questions of its key.
+    ByKey(BTreeMap<String, Json>),
 }
 
 /// When the checkpoints of a run are stored.
@@ -231,6 +233,8 @@ pub(crate) struct Options {
     pub(crate) context: Json,
     pub(crate) durability: Durability,
     pub(crate) deadline: Option<std::time::Duration>,
+    /// Whether the run waits in place for its timers.
+    pub(crate) waiting: bool,
 }
 
 /// How the loop of a graph ended, the graph's caller being the program or another graph.

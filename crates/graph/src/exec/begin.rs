@@ -1,6 +1,6 @@
 //! What a run does first: takes its input, or goes on where the thread stands.
 
-use super::api::{Fail, Going, Resume, StartCommand, Unanswered};
+use super::api::{Fail, Going, StartCommand, Unanswered};
 use super::cycle::Cycle;
 use super::event::Source;
 use super::saver::TaskRecord;
@@ -111,30 +111,10 @@ impl Cycle {
     /// Returns what the command writes and where it leads.
     async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<TaskOutput> {
         let StartCommand { goto, update, resume } = command;
-        let mut by_id = false;
-        let mut one = None;
-        if let Some(resume) = resume {
-            if !self.keeps() {
-                return Err(RuntimeError::NoSaver { what: "an answer" }.into());
-            }
-            match resume {
-                Resume::ById(answers) => {
-                    by_id = true;
-                    if self.scope.shared.answers.set(answers).is_err() {
-                        tracing::warn!("the answers of a run were given twice; the first count");
-                    }
-                }
-                Resume::One(answer) => {
-                    let open = self.open_questions();
-                    if open > 1 {
-                        return Err(RuntimeError::ManyQuestions { open }.into());
-                    }
-                    one = Some(answer);
-                }
-            }
-        }
+        let answers = resume.is_some();
+        let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
         let nothing = goto.is_empty() && update.is_empty() && one.is_none();
-        if nothing && !by_id {
+        if nothing && !answers {
             return Err(RuntimeError::EmptyInput.into());
         }
         let mut output = TaskOutput::default();
@@ -161,13 +141,6 @@ impl Cycle {
             saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
         }
         Ok(output)
-    }
-
-    /// How many questions wait for an answer.
-    fn open_questions(&self) -> usize {
-        let open = self.known.iter().filter(|(_, record)| !record.is_finished());
-        let ids: BTreeSet<_> = open.flat_map(|(_, r)| r.interrupts.iter().map(|i| i.id)).collect();
-        ids.len()
     }
 
     /// Counted channels that tasks wrote whose results are not used.

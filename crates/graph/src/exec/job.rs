@@ -1,7 +1,7 @@
 //! One task: its attempts, and what comes of them.
 
 use super::api::{Fail, Unanswered};
-use super::scope::{TaskAt, lock};
+use super::scope::TaskAt;
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, Local, RunOf, TaskContext};
 use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
@@ -336,24 +336,5 @@ impl Future for Spawned {
 impl Drop for Spawned {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-impl TaskAt {
-    /// The number of the task's next question, and its answer when there is one.
-    pub(crate) fn next_answer(&self) -> (u32, Option<weftwork_types::interrupt::Answer>) {
-        let index = self.scratch.asked.fetch_add(1, Ordering::Relaxed);
-        let mut resume = lock(&self.scratch.resume);
-        if resume.len() <= index as usize {
-            let Some(answer) = self.scratch.take_answer() else { return (index, None) };
-            resume.push(answer);
-        }
-        self.scratch.resumed.store(true, Ordering::Relaxed);
-        let answer = resume.get(index as usize).map(|value| weftwork_types::interrupt::Answer {
-            value: value.clone(),
-            answered_by: "local".to_owned(),
-            answered_at: self.scope.shared.host.clock().now(),
-        });
-        (index, answer)
     }
 }

@@ -18,14 +18,17 @@ mod host;
 mod job;
 mod look;
 mod memory;
+mod questions;
 mod run;
 mod saver;
+mod schema;
 pub(crate) mod scope;
 mod settle;
 mod start;
 mod tell;
 mod tick;
 mod update;
+mod wait;
 
 pub use api::{
     Durability, Keep, Limits, Outcome, Resume, Semantics, Start, StartCommand, Stops, Unanswered,
@@ -41,6 +44,7 @@ pub use run::{Finished, Run, RunStream};
 pub use saver::{
     Checkpoint, Kept, Outside, Place, Put, Records, Rest, Saved, Saver, TaskKey, TaskRecord,
 };
+pub(crate) use schema::Checker;
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
 pub use weftwork_engine::pregel::Path;

@@ -7,7 +7,7 @@ use super::cycle::Cycle;
 use super::event::{Config, Modes, StreamItem};
 use super::host::Host;
 use super::scope::{Scope, Shared, Sink, lock};
-use super::tell;
+use super::{tell, wait};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::run::out_of_node;
@@ -34,7 +34,7 @@ pub struct Run {
     start: Start,
     around: BTreeMap<String, CheckpointId>,
     modes: Modes,
-    options: Options,
+    pub(super) options: Options,
 }
 
 impl CompiledGraph {
@@ -168,7 +168,13 @@ impl Run {
         let shared = Arc::new(Shared::new(host, &options, sink));
         let scope = Arc::new(Scope::outermost(shared, graph, around));
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
-        let run = AssertUnwindSafe(Cycle::run(scope, begin(start), &options)).catch_unwind();
+        let run = async {
+            match options.waiting {
+                false => Cycle::run(scope, begin(start), &options).await,
+                true => Box::pin(wait::run(scope, begin(start), &options)).await,
+            }
+        };
+        let run = AssertUnwindSafe(run).catch_unwind();
         let run = run.map(|ran| ran.unwrap_or_else(|panic| Err(out_of_node(&*panic).into())));
         let ended = match deadline {
             None => run.await,
@@ -255,6 +261,7 @@ impl Options {
             context: Json::Null,
             durability: Durability::Sync,
             deadline: None,
+            waiting: false,
         }
     }
 

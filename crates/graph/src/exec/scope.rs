@@ -2,6 +2,7 @@
 
 use super::api::Durability;
 use super::event::{Modes, StreamEvent, StreamItem};
+use super::questions::Expiries;
 use super::saver::{Place, Saver, TaskKey, TaskRecord};
 use super::{Host, tell};
 use crate::compiled::CompiledGraph;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     /// What this run's ids of checkpoints come after, and how many were given.
     ids: OnceLock<u128>,
     given: AtomicU32,
+    /// When questions that are on record expire.
+    pub(crate) expiries: Mutex<Expiries>,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -51,6 +54,7 @@ impl Shared {
             answers: OnceLock::new(),
             ids: OnceLock::new(),
             given: AtomicU32::new(0),
+            expiries: Mutex::default(),
             messages: Mutex::default(),
         }
     }
@@ -198,6 +202,12 @@ impl Scope {
 
     pub(crate) fn is_nested(&self) -> bool {
         self.outer.is_some()
+    }
+
+    /// Whether there are checkpoints of this loop, and those around it, to go on from.
+    pub(crate) fn is_kept(&self) -> bool {
+        let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_kept());
+        self.keep.saver.is_some() && around
     }
 
     pub(crate) fn resuming(&self) -> Option<bool> {

@@ -148,9 +148,8 @@ impl Cycle {
         let node = graph.node(slot.task.node)?;
         let id = slot.id(&self.scope.place.ns);
         let mut resume = slot.record.resume.clone().unwrap_or_default();
-        if let Some(answer) = self.given_answer(id, resume.len()) {
-            resume.push(answer);
-        }
+        let unanswered = graph.semantics().unanswered;
+        resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
         let at = TaskAt {
             scope: Arc::clone(&self.scope),
             scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
@@ -202,15 +201,6 @@ impl Cycle {
             StartInput::Writes(_) => Json::Null,
         };
         Some(weftwork_engine::task::Arg { typed: None, json })
-    }
-
-    /// The answer that was given by id to a task's next question.
-    fn given_answer(&self, id: weftwork_types::TaskId, answered: usize) -> Option<Json> {
-        self.scope.shared.answers.get()?;
-        let next = u32::try_from(answered).unwrap_or(u32::MAX);
-        let shared = &self.scope.shared;
-        let next = shared.answer(weftwork_engine::ids::interrupt_id(id, next));
-        next.or_else(|| shared.answer(weftwork_engine::ids::interrupt_id(id, 0))).cloned()
     }
 }
 

@@ -112,8 +112,10 @@ impl Cycle {
         let mut handlers = Vec::new();
         let unanswered = self.scope.graph.semantics().unanswered;
         for (key, record) in &self.known {
+            self.scope.shared.know(&record.interrupts);
             let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) else {
-                if let (TaskKey::Call { .. }, true) = (key, record.is_finished()) {
+                let counts = record.is_finished() || record.resume.is_some();
+                if let (TaskKey::Call { .. }, true) = (key, counts) {
                     let (key, record) = (key.clone(), record.clone());
                     lock(&self.scope.calls).push(Called { key, record, fresh: false });
                 }
@@ -135,12 +137,11 @@ impl Cycle {
                 slot.kept = true;
                 handlers.push(slot.task.clone());
             }
-            let waits = !record.is_finished() && !record.interrupts.is_empty();
-            let answered = self.scope.offers_answer()
-                || record.interrupts.iter().any(|i| self.scope.shared.answer(i.id).is_some());
-            if waits
-                && !answered
+            // What failed runs again: its question may have been answered before it did.
+            let failed = record.error.is_some();
+            if !(record.is_finished() || failed || record.interrupts.is_empty())
                 && unanswered == Unanswered::Wait
+                && !self.scope.may_answer(&record.interrupts)
                 && self.scope.resuming() == Some(true)
             {
                 slot.record.interrupts.clone_from(&record.interrupts);

@@ -97,6 +97,8 @@ fn interrupt() -> impl Strategy<Value = Interrupt> {
         ask: Ask::Value { value },
         answer_schema: None,
         expires_at: None,
+        default: None,
+        key: None,
     })
 }
 

@@ -107,7 +107,9 @@ pub(super) fn question(id: u128) -> Interrupt {
         node: "ask".to_owned(),
         ask: Ask::Value { value: json!({"question": id.to_string()}) },
         answer_schema: Some(json!({"type": "string"})),
-        expires_at: None,
+        expires_at: Some(Timestamp(9_000)),
+        default: Some(serde_json::Value::Null),
+        key: Some(format!("key {id}")),
     }
 }
 

@@ -3,6 +3,8 @@
 mod ends;
 mod errors;
 mod fields;
+mod questions;
+mod timers;
 mod within;
 
 use serde_json::{Value, json};

@@ -1,0 +1,208 @@
+//! Open questions: which there are, which answers they take, and what becomes of them in time.
+
+use super::api::{Going, Resume, Unanswered};
+use super::cycle::Cycle;
+use super::saver::TaskRecord;
+use super::schema::Checker;
+use super::scope::{Scope, Shared, TaskAt, lock};
+use crate::error::RuntimeError;
+use crate::question::Question;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use weftwork_engine::ids::interrupt_id;
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::{InterruptId, TaskId, Timestamp};
+
+/// When open questions expire, and what they take as their answers then.
+pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;
+
+impl Cycle {
+    /// Accepts answers once each of them fits its question. Returns the one that names none.
+    pub(super) fn accept(&self, resume: Resume) -> Going<Option<Json>> {
+        if !self.keeps() {
+            return Err(RuntimeError::NoSaver { what: "an answer" }.into());
+        }
+        let open = self.open_questions();
+        let answers = match resume {
+            Resume::ById(answers) => answers,
+            Resume::ByKey(answers) => by_key(&open, answers)?,
+            Resume::One(answer) => match self.only(&open)? {
+                Some(only) if open.len() > 1 => BTreeMap::from([(only.id, answer)]),
+                only => {
+                    only.map_or(Ok(()), |only| check(only, &answer))?;
+                    return Ok(Some(answer));
+                }
+            },
+        };
+        for question in open {
+            if let Some(answer) = answers.get(&question.id) {
+                check(question, answer)?;
+            }
+        }
+        if self.scope.shared.answers.set(answers).is_err() {
+            tracing::warn!("the answers of a run were given twice; the first count");
+        }
+        Ok(None)
+    }
+
+    /// The question that one answer is for: the only one, or the only one that takes no default.
+    fn only<'a>(&self, open: &[&'a Interrupt]) -> Result<Option<&'a Interrupt>, RuntimeError> {
+        let ([] | [_]) = open else {
+            let now = self.scope.shared.host.clock().now();
+            let mut live = open.iter().filter(|question| !lapsed(question, now));
+            return match (live.next(), live.next()) {
+                (Some(only), None) => Ok(Some(only)),
+                _ => Err(RuntimeError::ManyQuestions { open: open.len() }),
+            };
+        };
+        Ok(open.first().copied())
+    }
+
+    /// The questions that wait for an answer, of this graph and those within.
+    fn open_questions(&self) -> Vec<&Interrupt> {
+        let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
+        let waits = self.scope.graph.semantics().unanswered == Unanswered::Wait;
+        for (_, record) in self.known.iter().filter(|(_, record)| !record.is_finished()) {
+            for question in &record.interrupts {
+                // What failed after its question was answered has it on record still.
+                let answered = waits && is_answered(question, record);
+                if !answered && ids.insert(question.id) {
+                    open.push(question);
+                }
+            }
+        }
+        open
+    }
+}
+
+/// The answers by the ids of their questions.
+fn by_key(
+    open: &[&Interrupt],
+    answers: BTreeMap<String, Json>,
+) -> Result<BTreeMap<InterruptId, Json>, RuntimeError> {
+    let mut keys: BTreeMap<&str, Vec<InterruptId>> = BTreeMap::new();
+    for question in open {
+        if let Some(key) = &question.key {
+            keys.entry(key).or_default().push(question.id);
+        }
+    }
+    let mut by_id = BTreeMap::new();
+    for (key, answer) in answers {
+        let Some(ids) = keys.get(key.as_str()) else {
+            let open = keys.into_keys().map(str::to_owned).collect();
+            return Err(RuntimeError::UnknownKey { found: key, open });
+        };
+        by_id.extend(ids.iter().map(|id| (*id, answer.clone())));
+    }
+    Ok(by_id)
+}
+
+/// Whether an answer that a task took is the one to this question of it.
+fn is_answered(question: &Interrupt, record: &TaskRecord) -> bool {
+    let taken = record.resume.as_ref().map_or(0, Vec::len);
+    let mut taken = 0..u32::try_from(taken).unwrap_or(u32::MAX);
+    taken.any(|index| interrupt_id(question.task, index) == question.id)
+}
+
+fn lapsed(question: &Interrupt, now: Timestamp) -> bool {
+    question.lapses_at().is_some_and(|at| at <= now)
+}
+
+fn check(question: &Interrupt, answer: &Json) -> Result<(), RuntimeError> {
+    let Some(schema) = &question.answer_schema else { return Ok(()) };
+    let checked = Checker::new(schema)?.check(answer);
+    checked.map_err(|problem| wrong(question.id, &question.node, problem))
+}
+
+fn wrong(question: InterruptId, node: &str, problem: String) -> RuntimeError {
+    RuntimeError::WrongAnswer { question, node: node.to_owned(), problem }
+}
+
+impl Scope {
+    /// Whether one of a task's open questions may get an answer in this run, or its default.
+    pub(super) fn may_answer(&self, open: &[Interrupt]) -> bool {
+        let given = |question: &Interrupt| self.shared.answer(question.id).is_some();
+        let expires = open.iter().any(|question| question.lapses_at().is_some());
+        self.offers_answer() || open.iter().any(given) || expires && self.any_lapsed(open)
+    }
+
+    fn any_lapsed(&self, open: &[Interrupt]) -> bool {
+        let now = self.shared.host.clock().now();
+        open.iter().any(|question| lapsed(question, now))
+    }
+}
+
+impl Shared {
+    /// Keeps in mind when open questions expire: the time of the first asking counts.
+    pub(super) fn know(&self, open: &[Interrupt]) {
+        for question in open {
+            if let (Some(at), Some(default)) = (question.expires_at, &question.default) {
+                let mut expiries = lock(&self.expiries);
+                expiries.entry(question.id).or_insert_with(|| (at, default.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn expiry(&self, id: InterruptId) -> Option<(Timestamp, Json)> {
+        lock(&self.expiries).get(&id).cloned()
+    }
+
+    /// The answer that was given by id to a task's next question.
+    pub(super) fn given_answer(
+        &self,
+        task: TaskId,
+        answered: usize,
+        unanswered: Unanswered,
+    ) -> Option<Json> {
+        self.answers.get()?;
+        let next = u32::try_from(answered).unwrap_or(u32::MAX);
+        let first = || match unanswered {
+            // In the reference the id of the first question stands for the task's next one.
+            Unanswered::Rerun => self.answer(interrupt_id(task, 0)),
+            Unanswered::Wait => None,
+        };
+        self.answer(interrupt_id(task, next)).or_else(first).cloned()
+    }
+}
+
+impl TaskAt {
+    /// The number of the task's next question, and its answer when there is one.
+    pub(crate) fn next_answer(
+        &self,
+        question: &Question,
+    ) -> Result<(u32, Option<Answer>), RuntimeError> {
+        let index = self.scratch.asked.fetch_add(1, Ordering::Relaxed);
+        let mut resume = lock(&self.scratch.resume);
+        if resume.len() <= index as usize {
+            let Some(answer) = self.scratch.take_answer() else { return Ok((index, None)) };
+            if let Some(schema) = &question.answer_schema {
+                // It came before the question was known, so that it could not be refused then.
+                let checked = Checker::new(schema)?.check(&answer);
+                let id = interrupt_id(self.id, index);
+                checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
+            }
+            resume.push(answer);
+        }
+        self.scratch.resumed.store(true, Ordering::Relaxed);
+        let answer = resume.get(index as usize);
+        Ok((index, answer.map(|value| self.answer(value.clone()))))
+    }
+
+    /// Takes the default of a question that has expired as its answer; not while a question the
+    /// task asked before it is open.
+    pub(crate) fn take_default(&self, index: u32, default: &Json) -> Option<Answer> {
+        let mut resume = lock(&self.scratch.resume);
+        if resume.len() != index as usize {
+            return None;
+        }
+        resume.push(default.clone());
+        self.scratch.resumed.store(true, Ordering::Relaxed);
+        Some(self.answer(default.clone()))
+    }
+
+    fn answer(&self, value: Json) -> Answer {
+        let answered_at = self.scope.shared.host.clock().now();
+        Answer { value, answered_by: "local".to_owned(), answered_at }
+    }
+}

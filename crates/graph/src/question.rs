@@ -1,0 +1,203 @@
+//! What a node asks, and the times it waits for.
+
+use crate::context::{Ctx, RunOf};
+use crate::error::{NodeError, RuntimeError, Stop};
+use crate::exec::Checker;
+use crate::node::NodeResult;
+use serde_json::Value as Json;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weftwork_engine::ids::interrupt_id;
+use weftwork_types::canonical::can_be_read_back;
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
+use weftwork_types::{InterruptId, Timestamp};
+
+/// A question with all there may be to it, for [`Ctx::ask_question`].
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Question {
+    pub(crate) ask: Ask,
+    pub(crate) answer_schema: Option<Json>,
+    pub(crate) expiry: Option<(Timestamp, Json)>,
+    pub(crate) key: Option<String>,
+}
+
+impl Question {
+    /// A question that takes any answer and waits for it however long that takes.
+    pub fn new(ask: Ask) -> Self {
+        Self { ask, answer_schema: None, expiry: None, key: None }
+    }
+
+    /// A question that shows a JSON value.
+    pub fn value(value: Json) -> Self {
+        Self::new(Ask::Value { value })
+    }
+
+    /// The JSON Schema (2020-12) an answer must satisfy. It refers to nothing outside itself.
+    pub fn answer_schema(mut self, schema: Json) -> Self {
+        self.answer_schema = Some(schema);
+        self
+    }
+
+    /// When nobody has answered at that time, the question takes this as its answer. The default
+    /// need not satisfy the schema.
+    pub fn expires_at(mut self, at: Timestamp, default: Json) -> Self {
+        self.expiry = Some((at, default));
+        self
+    }
+
+    /// A key by which it can be answered, such as the number of an order:
+    /// [`Resume::ByKey`](crate::Resume::ByKey). All open questions of one key get one answer.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+}
+
+impl Ctx {
+    /// Asks a person and returns the answer, or stops the node here until there is one.
+    ///
+    /// The run then ends with the outcome `interrupted`; an answer starts a run that executes this
+    /// node from its first line. Questions are matched with answers by their order within the
+    /// task, and calls that were recorded are not made again.
+    ///
+    /// In a run of this process ([`CompiledGraph::run`](crate::CompiledGraph::run)) an answer that
+    /// does not satisfy the schema is refused before anything runs.
+    ///
+    /// # Errors
+    /// A [`NodeError`] that stops the node while there is no answer: return it with `?`. It fails
+    /// the node when the schema is none.
+    pub fn ask(&self, ask: Ask, answer_schema: Option<Json>) -> NodeResult<Answer> {
+        self.ask_question(Question { answer_schema, ..Question::new(ask) })
+    }
+
+    /// Asks anything: shorthand for [`ask`](Self::ask) with a JSON value.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn interrupt(&self, value: Json) -> NodeResult<Json> {
+        self.ask(Ask::Value { value }, None).map(|answer| answer.value)
+    }
+
+    /// Asks a person who has until then to answer; after that the question takes its default.
+    ///
+    /// The default is taken when the run goes on at or after that time, whatever makes it go on,
+    /// and no answer came with it or before. The time of the first asking counts: it is on record,
+    /// and one that is computed anew when the node runs again does not move it.
+    ///
+    /// A hosted run keeps the time and the default with the question, and does not take it yet.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_until(
+        &self,
+        ask: Ask,
+        answer_schema: Option<Json>,
+        expires_at: Timestamp,
+        default: Json,
+    ) -> NodeResult<Answer> {
+        let question = Question { answer_schema, ..Question::new(ask) };
+        self.ask_question(question.expires_at(expires_at, default))
+    }
+
+    /// Waits for something to happen that is known by a key, such as a payment by the number of
+    /// its order: [`Resume::ByKey`](crate::Resume::ByKey) says that it did.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn wait_for(&self, key: &str, ask: Ask, answer_schema: Option<Json>) -> NodeResult<Answer> {
+        self.ask_question(Question { answer_schema, ..Question::new(ask) }.key(key))
+    }
+
+    /// Asks a question with all there may be to it.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn ask_question(&self, question: Question) -> NodeResult<Answer> {
+        let (index, answer) = match &self.0.run {
+            RunOf::Hosted(hosted) => {
+                let index = hosted.asked.fetch_add(1, Ordering::Relaxed);
+                let id = interrupt_id(hosted.task, index);
+                (index, hosted.answers.get(&id).cloned())
+            }
+            RunOf::Local(local) => local.at.next_answer(&question).map_err(failed)?,
+        };
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        let id = interrupt_id(self.task_id(), index);
+        let Question { mut ask, answer_schema, expiry, key } = question;
+        let expiry = expiry.map(|given| self.first_expiry(id).unwrap_or(given));
+        if let Some((at, default)) = &expiry
+            && let Some(local) = self.local()
+            && *at <= self.clock().now()
+            && let Some(answer) = local.take_default(index, default)
+        {
+            return Ok(answer);
+        }
+        if let (Ask::Timer { until }, Some((at, _))) = (&mut ask, &expiry) {
+            *until = *at;
+        }
+        let (expires_at, default) = expiry.unzip();
+        let asked = serde_json::to_value(&ask)?;
+        let parts = [Some(&asked), answer_schema.as_ref(), default.as_ref()];
+        if !parts.into_iter().flatten().all(can_be_read_back) {
+            return Err(RuntimeError::TooDeep { what: "a question" }.into());
+        }
+        if let Some(schema) = &answer_schema {
+            Checker::new(schema).map_err(failed)?;
+        }
+        let (task, node) = (self.task_id(), self.node().to_owned());
+        let asked = Interrupt { id, task, node, ask, answer_schema, expires_at, default, key };
+        self.open(vec![asked]);
+        Err(NodeError::interrupted())
+    }
+
+    /// When a question that is on record expires, and its default.
+    fn first_expiry(&self, id: InterruptId) -> Option<(Timestamp, Json)> {
+        self.local()?.scope.shared.expiry(id)
+    }
+
+    /// Stops the node for a while: [`sleep_until`](Self::sleep_until) that long after now. When
+    /// the node runs again from its first line, the time of the first call counts.
+    ///
+    /// # Errors
+    /// As [`sleep_until`](Self::sleep_until).
+    ///
+    /// # Cancel safety
+    /// As [`sleep_until`](Self::sleep_until).
+    pub async fn sleep(&self, duration: Duration) -> NodeResult<()> {
+        self.sleep_until(self.clock().now().plus(duration)).await
+    }
+
+    /// Stops the node until a time. One that has passed costs no stop.
+    ///
+    /// The timer is an open question that nobody need answer: it outlives the process. The run
+    /// ends with the outcome `interrupted`, and goes on when it is told to at or after that time;
+    /// [`Run::waiting`](crate::exec::Run::waiting) waits for it in place. Whoever answers it
+    /// earlier ends it earlier.
+    ///
+    /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph
+    /// that is kept [`Never`](crate::Keep::Never), a hosted run so far), the node waits in place.
+    ///
+    /// # Errors
+    /// A [`NodeError`] that stops the node: return it with `?`.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn sleep_until(&self, until: Timestamp) -> NodeResult<()> {
+        if !self.local().is_some_and(|at| at.scope.is_kept()) {
+            let left = until.since(self.clock().now());
+            if !left.is_zero() {
+                self.clock().sleep(left).await;
+            }
+            return Ok(());
+        }
+        let question = Question::new(Ask::Timer { until }).expires_at(until, Json::Null);
+        self.ask_question(question).map(|_| ())
+    }
+}
+
+fn failed(error: RuntimeError) -> NodeError {
+    NodeError(Stop::Failed(error.fault()))
+}
