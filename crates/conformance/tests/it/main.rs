@@ -6,3 +6,4 @@ mod decoder;
 mod kit;
 mod serve;
 mod typed;
+mod weft;

@@ -212,6 +212,19 @@ impl Machine {
 }
 
 impl Plan {
+    /// Checks that the graph has the nodes an output leads to, or ignores those it does not have.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownTarget`] for the first it does not have.
+    pub fn check_targets(&self, from: NodeIdx, output: &TaskOutput) -> Result<(), EngineError> {
+        for goto in &output.goto {
+            if let Goto::Node(name) | Goto::Send { node: name, .. } = goto {
+                self.target(name, from)?;
+            }
+        }
+        Ok(())
+    }
+
     fn target(&self, name: &str, from: NodeIdx) -> Result<Option<NodeIdx>, EngineError> {
         let found = self.node_idx(name);
         if found.is_some() || self.unknown == Unknown::Ignore {

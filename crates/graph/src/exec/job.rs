@@ -206,7 +206,7 @@ impl Job {
         }
         if self.follows == Follows::Nothing {
             return match found(self.graph(), self.index, output) {
-                Ok(output) => What::Done(Arc::new(output)),
+                Ok(output) => led(self.graph(), self.index, output),
                 Err(fault) => What::Failed { fault, partial: None },
             };
         }
@@ -238,6 +238,14 @@ fn finished(name: &str, output: TaskOutput) -> What {
     What::Failed { fault: Fault::new(NODE_FAILED, text), partial: None }
 }
 
+/// The output, unless it leads to nodes the graph does not have.
+fn led(graph: &CompiledGraph, node: NodeIdx, output: TaskOutput) -> What {
+    match graph.plan().check_targets(node, &output) {
+        Ok(()) => What::Done(Arc::new(output)),
+        Err(error) => What::Failed { fault: error.fault(), partial: None },
+    }
+}
+
 /// A node's result with its channels found, and with where its routes lead.
 pub(super) fn routed(
     graph: &CompiledGraph,
@@ -264,7 +272,7 @@ pub(super) fn routed_after(
         Err(fault) => return What::Failed { fault, partial: None },
     };
     if routes.is_empty() {
-        return What::Done(Arc::new(output));
+        return led(graph, node, output);
     }
     let plan = graph.plan();
     let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
@@ -282,7 +290,7 @@ pub(super) fn routed_after(
             Err(fault) => return What::Failed { fault, partial: wrote.then_some(output) },
         }
     }
-    What::Done(Arc::new(output))
+    led(graph, node, output)
 }
 
 /// What a node returned, when it returned an object and the graph leaves names it does not know to
