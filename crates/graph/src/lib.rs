@@ -5,7 +5,7 @@
 //! whose result says what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
 //! compiled graphs over a store and is the one `GraphExecutor` of this process; runs without a store
 //! go through [`exec`]. Hosted runs have a loop of their own until they move to that one
-//! (`docs/adr/0008-the-loop-moves.md`).
+//! (`docs/adr/0009-the-loop-moves.md`).
 
 mod builder;
 mod clock;
