@@ -195,6 +195,7 @@ pub(crate) enum Graph {
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Drawing {
     Mermaid,
+    Svg,
 }
 
 #[derive(Debug, Args)]

@@ -200,10 +200,18 @@ impl CompiledGraph {
         &self.0.plan
     }
 
-    /// The graph as a Mermaid flowchart: dashed arrows are routes.
+    /// The graph as a Mermaid flowchart: dashed arrows are routes and commands, boxes around boxes
+    /// are graphs that run as nodes.
     #[must_use]
     pub fn mermaid(&self) -> String {
-        crate::draw::mermaid(&self.0.plan, !self.0.start_routes.is_empty())
+        crate::draw::mermaid(self)
+    }
+
+    /// The graph as an SVG image, as [`mermaid`](Self::mermaid) draws it. The same graph gives the
+    /// same image; it has no scripts and needs nothing from elsewhere.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        crate::draw::svg(self)
     }
 
     pub(crate) fn node(&self, index: NodeIdx) -> Option<&NodeFn> {

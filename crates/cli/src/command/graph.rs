@@ -7,8 +7,12 @@ use crate::house::House;
 
 pub(crate) fn graph(command: &Graph, house: &House) -> Result<Exit, CliError> {
     match command {
-        Graph::Show { agent, format: Drawing::Mermaid } => {
-            house.screen.piece(house.graph_of(agent)?.mermaid())?;
+        Graph::Show { agent, format } => {
+            let graph = house.graph_of(agent)?;
+            house.screen.piece(match format {
+                Drawing::Mermaid => graph.mermaid(),
+                Drawing::Svg => graph.svg(),
+            })?;
             Ok(Exit::Done)
         }
     }

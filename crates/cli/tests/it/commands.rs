@@ -85,6 +85,8 @@ fn graphs_agents_and_pages_are_shown() {
     let home = Home::new();
     let came = home.weft(&["graph", "show", "desk"]);
     assert!(came.out.starts_with("flowchart TD\n"), "{came:?}");
+    let came = home.weft(&["graph", "show", "desk", "--format", "svg"]);
+    assert!(came.out.starts_with("<svg ") && came.out.ends_with("</svg>\n"), "{came:?}");
     let came = home.weft(&["agents", "list"]);
     assert!(came.out.contains("builtin:desk"), "{came:?}");
     let came = home.weft(&["explain", "w0302"]);

@@ -172,7 +172,7 @@ impl PlanBuilder {
             channels: self.channels,
             triggers: draft.triggers,
             entry: draft.entry,
-            start_routes: draft.start_routes,
+            start_routes: draft.start_targets,
             by_name: draft.by_name,
             channel_by_name: draft.channel_by_name,
             fingerprint,
@@ -188,6 +188,7 @@ struct Draft {
     /// Whether an edge leads from the start, be it to the end.
     entered: bool,
     start_routes: Vec<NodeIdx>,
+    start_targets: Vec<String>,
     by_name: BTreeMap<String, NodeIdx>,
     channel_by_name: BTreeMap<String, ChannelIdx>,
     problems: Vec<PlanProblem>,
@@ -231,6 +232,7 @@ impl Draft {
             entry: Vec::new(),
             entered: false,
             start_routes: Vec::new(),
+            start_targets: Vec::new(),
             by_name,
             channel_by_name,
             problems,
@@ -367,6 +369,7 @@ impl Draft {
         let found: Vec<_> = named.filter_map(|t| self.target(what, t)).collect();
         if from == START {
             self.start_routes.extend(found);
+            self.start_targets.extend(targets.iter().cloned());
             return;
         }
         let source = self.source(what, from);

@@ -54,8 +54,8 @@ pub struct Plan {
     /// Whether the graph is one node that takes the input as it is.
     pub(crate) single: bool,
     pub(crate) entry: Vec<NodeIdx>,
-    /// Where routes from the start may lead, as far as they are declared.
-    pub(crate) start_routes: Vec<NodeIdx>,
+    /// Where routes from the start may lead, as far as they are declared. `END` included.
+    pub(crate) start_routes: Vec<String>,
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
@@ -294,9 +294,10 @@ impl Plan {
         &self.entry
     }
 
-    /// The nodes that routes from the start may lead to, as far as they are declared.
+    /// The names that routes from the start may choose, as far as they are declared. `END`
+    /// included.
     #[must_use]
-    pub fn start_routes(&self) -> &[NodeIdx] {
+    pub fn start_routes(&self) -> &[String] {
         &self.start_routes
     }
 

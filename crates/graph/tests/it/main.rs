@@ -3,6 +3,7 @@
 
 mod attempts;
 mod depth;
+mod drawings;
 mod ends;
 mod faults;
 mod faulty;
