@@ -1,7 +1,7 @@
 //! How a run in this process is asked for, and how it ends.
 
 use crate::error::RuntimeError;
-use crate::node::{IntoOutput, NodeResult};
+use crate::node::IntoOutput;
 use crate::route::Next;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -29,9 +29,10 @@ impl Start {
     /// New input that is typed already: an update of the state.
     ///
     /// # Errors
-    /// The update's own.
-    pub fn typed(update: impl IntoOutput) -> NodeResult<Self> {
-        update.into_output().map(Self::Typed)
+    /// [`RuntimeError::Node`] with the update's own.
+    pub fn typed(update: impl IntoOutput) -> Result<Self, RuntimeError> {
+        let output = update.into_output();
+        output.map(Self::Typed).map_err(|error| RuntimeError::Node(error.into_fault()))
     }
 }
 
