@@ -393,6 +393,7 @@ impl<S: StateSpec> Graph<S> {
             before: self.before,
             after: self.after,
             concurrency: self.concurrency,
+            state: (TypeId::of::<S>(), S::NAME),
         }))
     }
 }

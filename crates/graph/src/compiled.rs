@@ -1,11 +1,12 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
 use crate::exec::{Keep, Semantics, Stops};
-use crate::extract::{BuildInfo, DepMap, TaskInput};
+use crate::extract::{BuildInfo, DepMap, Role, TaskInput};
 use crate::node::{Handler, NodeResult};
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
 use crate::state::{Seen, StateSpec};
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
@@ -29,6 +30,8 @@ struct Inner {
     after: Stops,
     concurrency: Option<usize>,
     handlers: Vec<Arc<str>>,
+    /// The state's type, and its name.
+    state: (TypeId, &'static str),
 }
 
 impl std::fmt::Debug for Inner {
@@ -52,6 +55,7 @@ pub(crate) struct Parts {
     pub(crate) before: Stops,
     pub(crate) after: Stops,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) state: (TypeId, &'static str),
 }
 
 type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> + Send + Sync;
@@ -178,6 +182,7 @@ impl CompiledGraph {
             before: parts.before,
             after: parts.after,
             concurrency: parts.concurrency,
+            state: parts.state,
             handlers: names.iter().map(|n| format!("__error_handler__{n}").into()).collect(),
         }))
     }
@@ -212,6 +217,17 @@ impl CompiledGraph {
     #[must_use]
     pub fn svg(&self) -> String {
         crate::draw::svg(self)
+    }
+
+    /// Whether the graph's state is `S`.
+    pub(crate) fn is_over<S: StateSpec>(&self) -> bool {
+        self.0.state.0 == TypeId::of::<S>()
+    }
+
+    /// What is known of the graph to those that must fit it.
+    pub(crate) fn info(&self) -> BuildInfo<'_> {
+        let (state, state_name) = self.0.state;
+        BuildInfo { state, state_name, deps: &self.0.deps, role: Role::Node, led_to: None }
     }
 
     pub(crate) fn node(&self, index: NodeIdx) -> Option<&NodeFn> {

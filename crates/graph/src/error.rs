@@ -61,7 +61,7 @@ impl NodeError {
 }
 
 pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
-pub(crate) const TOO_DEEP: ErrorCode = ErrorCode("W0103");
+pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
@@ -179,6 +179,14 @@ pub enum RuntimeError {
     TooDeep {
         /// What the value is.
         what: &'static str,
+    },
+    /// Typed input is of another state than the graph's.
+    #[error("the input is {what}; {fix}: give an update of that")]
+    OtherState {
+        /// What it is.
+        what: String,
+        /// What the graph's state is.
+        fix: String,
     },
     /// A run was asked to go on with nothing to go on with, or to start with nothing.
     #[error(
@@ -308,7 +316,7 @@ impl RuntimeError {
             Self::NothingToContinue { .. } => ErrorCode("W0114"),
             Self::UnknownNode { .. } => ErrorCode("W0115"),
             Self::AmbiguousUpdate => ErrorCode("W0116"),
-            Self::TooDeep { .. } => TOO_DEEP,
+            Self::TooDeep { .. } | Self::OtherState { .. } => UNFIT,
             Self::EmptyInput => ErrorCode("W0118"),
             Self::NoSaver { .. } => ErrorCode("W0119"),
             Self::ManyQuestions { .. } => ErrorCode("W0120"),

@@ -1,7 +1,7 @@
 //! A chain of ten over a state with a hundred further keys of a hundred bytes.
 
 use crate::inline;
-use weftwork_graph::{CompiledGraph, Graph, IntoOutput, START, Start, State};
+use weftwork_graph::{CompiledGraph, Graph, START, Start, State};
 
 macro_rules! wide {
     ($($key:ident)*) => {
@@ -46,5 +46,5 @@ pub(super) fn chain() -> CompiledGraph {
 
 /// The input: its values are made anew for each run, as the loop by hand has it.
 pub(super) fn start() -> Box<dyn Fn() -> Start> {
-    Box::new(|| Start::Typed(filled().into_output().expect("an update")))
+    Box::new(|| Start::typed(filled()).expect("an update"))
 }

@@ -1,6 +1,7 @@
 //! How a run in this process is asked for, and how it ends.
 
 use crate::error::RuntimeError;
+use crate::extract::BuildInfo;
 use crate::node::IntoOutput;
 use crate::route::Next;
 use serde_json::Value as Json;
@@ -20,9 +21,9 @@ pub enum Start {
     Continue,
     /// Answers, a change of the state, nodes to go to.
     Command(StartCommand),
-    /// New input that is typed already.
+    /// New input that is typed already, and what tells whether it is of a graph's state.
     #[doc(hidden)]
-    Typed(TaskOutput),
+    Typed(TaskOutput, fn(&BuildInfo<'_>) -> Option<(String, String)>),
 }
 
 impl Start {
@@ -30,9 +31,10 @@ impl Start {
     ///
     /// # Errors
     /// [`RuntimeError::Node`] with the update's own.
-    pub fn typed(update: impl IntoOutput) -> Result<Self, RuntimeError> {
+    pub fn typed<U: IntoOutput>(update: U) -> Result<Self, RuntimeError> {
         let output = update.into_output();
-        output.map(Self::Typed).map_err(|error| RuntimeError::Node(error.into_fault()))
+        let output = output.map_err(|error| RuntimeError::Node(error.into_fault()))?;
+        Ok(Self::Typed(output, U::check))
     }
 }
 

@@ -20,6 +20,11 @@ pub(super) fn check(
     {
         return Err(RuntimeError::TooDeep { what: "the input" });
     }
+    if let Start::Typed(_, misfit) = start
+        && let Some((what, fix)) = misfit(&graph.info())
+    {
+        return Err(RuntimeError::OtherState { what, fix });
+    }
     let plan = graph.plan();
     if plan.unknown() == Unknown::Ignore {
         return Ok(());

@@ -210,15 +210,16 @@ impl Finished {
         matches!(self.ended, Ended::Done)
     }
 
-    /// The state, when it is that of the graph.
+    /// The state; none when the graph's is another than `S`.
     #[must_use]
-    pub fn state<S: StateSpec>(&self) -> State<S> {
-        State::over(Seen {
+    pub fn state<S: StateSpec>(&self) -> Option<State<S>> {
+        let seen = || Seen {
             slots: self.slots.clone(),
             plan: self.graph.plan(),
             node: NodeIdx::START,
             returned: None,
-        })
+        };
+        self.graph.is_over::<S>().then(|| State::over(seen()))
     }
 
     /// How the run ended, with its output as JSON.
@@ -244,7 +245,7 @@ fn told(finished: Finished) -> Result<Outcome, RuntimeError> {
 fn begin(start: Start) -> Begin {
     match start {
         Start::Input(json) => Begin::Input(StartInput::Json(Arc::new(json))),
-        Start::Typed(output) => Begin::Input(StartInput::Writes(Arc::new(output))),
+        Start::Typed(output, _) => Begin::Input(StartInput::Writes(Arc::new(output))),
         Start::Continue => Begin::Nothing,
         Start::Command(command) => Begin::Command(command),
     }

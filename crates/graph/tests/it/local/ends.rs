@@ -170,7 +170,8 @@ async fn typed_states_run_too() {
     let start = Start::typed(Count2Update::new().n(1)).expect("an update");
     let ended = graph.run(&Host::new(), start).finish().await.expect("runs");
     assert!(ended.is_completed());
-    assert_eq!(*ended.state::<Count2>().n(), 4);
+    assert_eq!(ended.state::<Count2>().map(|state| *state.n()), Some(4));
+    assert!(ended.state::<weftwork_graph::Dynamic>().is_none(), "it is another state");
 }
 
 #[tokio::test]
