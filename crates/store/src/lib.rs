@@ -10,6 +10,7 @@
 //! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
 //! column of every key, and what belongs to another organisation is reported as missing.
 
+pub mod checkpoint;
 pub mod conformance;
 pub mod error;
 pub mod items;
@@ -19,6 +20,10 @@ pub mod record;
 pub mod rule;
 pub mod table;
 
+pub use checkpoint::{
+    FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
+    WriteCheckpoints,
+};
 pub use error::StoreError;
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, MemoryItems, Namespace, NamespaceQuery,

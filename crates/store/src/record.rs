@@ -144,6 +144,9 @@ pub struct Commit {
     pub steps: Vec<StepRow>,
     /// What tasks of the open superstep left behind. Replaces what the same task left before.
     pub writes: Vec<TaskWrites>,
+    /// Checkpoints and parts of open supersteps, as a run in this process keeps them. The last
+    /// checkpoint of the root graph becomes the thread's head.
+    pub keep: crate::checkpoint::Keep,
     /// Questions that are open now. One that was answered before stays answered. All other open
     /// questions of the thread are closed when this commit also ends the run or adds a step.
     pub interrupts: Vec<Interrupt>,
