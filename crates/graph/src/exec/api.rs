@@ -173,6 +173,8 @@ pub struct Semantics {
     pub unknown: weftwork_engine::Unknown,
     /// What happens with tasks whose questions were not answered when a run goes on.
     pub unanswered: Unanswered,
+    /// How a run goes on where another one stopped or failed.
+    pub resuming: Resuming,
     /// How supersteps are counted against the limit.
     pub limits: Limits,
 }
@@ -184,6 +186,19 @@ pub enum Unanswered {
     Wait,
     /// They run again up to their question.
     Rerun,
+}
+
+/// How a run goes on where another one stopped or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resuming {
+    /// What finished is not run again, error handlers included. A graph that keeps its own state
+    /// takes its input unless it stopped within the very task that goes on. Of a superstep that
+    /// could not be closed nothing is kept but what its tasks left behind.
+    Exact,
+    /// As the reference does: error handlers run again; a graph that keeps its own state goes on
+    /// where it stands and drops its input; when checkpoints are kept at the end, one holds the
+    /// channels up to the one that could not be written.
+    Reference,
 }
 
 /// How supersteps are counted against the limit.
@@ -204,6 +219,7 @@ impl Semantics {
         Self {
             unknown: weftwork_engine::Unknown::Refuse,
             unanswered: Unanswered::Wait,
+            resuming: Resuming::Exact,
             limits: Limits::Exact,
         }
     }
@@ -214,6 +230,7 @@ impl Semantics {
         Self {
             unknown: weftwork_engine::Unknown::Ignore,
             unanswered: Unanswered::Rerun,
+            resuming: Resuming::Reference,
             limits: Limits::Reference,
         }
     }

@@ -1,6 +1,6 @@
 //! What a run does first: takes its input, or goes on where the thread stands.
 
-use super::api::{Fail, Going, StartCommand, Unanswered};
+use super::api::{Fail, Going, Resuming, StartCommand, Unanswered};
 use super::cycle::Cycle;
 use super::event::Source;
 use super::saver::TaskRecord;
@@ -27,6 +27,9 @@ impl Begin {
 impl Cycle {
     pub(super) async fn begin(&mut self, begin: Begin) -> Going<()> {
         let scope = Arc::clone(&self.scope);
+        if self.starts_anew() {
+            scope.set_resuming(Some(false));
+        }
         let flag = scope.resuming();
         let goes_on = matches!(begin, Begin::Nothing | Begin::Command(_));
         let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
@@ -141,6 +144,16 @@ impl Cycle {
             saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
         }
         Ok(output)
+    }
+
+    /// Whether a graph that keeps its own state was left by another task than the one that runs it
+    /// now.
+    fn starts_anew(&self) -> bool {
+        let scope = &self.scope;
+        scope.keep.own
+            && scope.resuming() == Some(true)
+            && self.meta.parents != scope.around
+            && scope.graph.semantics().resuming == Resuming::Exact
     }
 
     /// Counted channels that tasks wrote whose results are not used.

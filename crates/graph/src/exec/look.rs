@@ -1,6 +1,6 @@
 //! Looking at threads: a state at a checkpoint, and how it came about.
 
-use super::api::Keep;
+use super::api::{Keep, Resuming, Unanswered};
 use super::call::without_tasks;
 use super::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot, Written};
 use super::host::Host;
@@ -11,7 +11,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::pregel::{Done, Task};
+use weftwork_engine::pregel::{Done, Path, Task};
 use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -228,9 +228,9 @@ impl Look<'_> {
         let mut next = Vec::new();
         for task in &due {
             let key = key_of(self.graph, task);
-            let record = records.iter().find(|(known, _)| *known == key).map(|(_, record)| record);
+            let record = record_of(&records, &key);
             let id = key.id(&place.ns, checkpoint.id, step);
-            if !(live && record.is_some_and(TaskRecord::is_finished)) {
+            if !(live && self.is_over(task, record, &records)) {
                 next.push(key.name().to_string());
             }
             let state = self.state_of(place, task.node, &key, id).await?;
@@ -252,20 +252,36 @@ impl Look<'_> {
         })
     }
 
+    /// Whether nothing is left to do for a task: it finished, or its error handler did.
+    fn is_over(
+        &self,
+        task: &Task,
+        record: Option<&TaskRecord>,
+        records: &[(TaskKey, TaskRecord)],
+    ) -> bool {
+        let handled = record.is_some_and(|record| record.handled) && self.keeps_handlers();
+        let handler = || record_of(records, &key_of(self.graph, &handler_of(task)));
+        record.is_some_and(TaskRecord::is_finished)
+            || handled && handler().is_some_and(TaskRecord::is_finished)
+    }
+
+    fn keeps_handlers(&self) -> bool {
+        self.graph.semantics().resuming == Resuming::Exact
+    }
+
     fn apply_finished(
         &self,
         machine: &mut weftwork_engine::pregel::Machine,
         due: &[Task],
         records: &[(TaskKey, TaskRecord)],
     ) -> Result<(), RuntimeError> {
-        let finished = due.iter().filter_map(|task| {
-            let key = key_of(self.graph, task);
-            let record = records.iter().find(|(known, _)| *known == key).map(|(_, r)| r)?;
-            Some((task, record, record.output.as_deref()?))
+        let handlers = due.iter().filter(|_| self.keeps_handlers()).map(handler_of);
+        let tasks: Vec<Task> = due.iter().cloned().chain(handlers).collect();
+        let finished = tasks.iter().filter_map(|task| {
+            let record = record_of(records, &key_of(self.graph, task))?;
+            Some(Done { task, output: record.output.as_deref()?, edges: record.edges })
         });
-        let mut done: Vec<_> = finished
-            .map(|(task, record, output)| Done { task, output, edges: record.edges })
-            .collect();
+        let mut done: Vec<_> = finished.collect();
         if !done.is_empty() {
             machine.apply(&mut done, &mut Vec::new())?;
             // What lasts one superstep is not shown beyond the one it was written in.
@@ -305,7 +321,12 @@ impl Look<'_> {
         state: Option<SubState>,
     ) -> TaskSnapshot {
         let finished = record.is_some_and(TaskRecord::is_finished);
-        let asked = record.map(|record| record.interrupts.clone()).unwrap_or_default();
+        let waits = self.graph.semantics().unanswered == Unanswered::Wait;
+        let asked = |record: &TaskRecord| {
+            let over = waits && live && record.went_on;
+            if over { Vec::new() } else { record.interrupts.clone() }
+        };
+        let asked = record.map(asked).unwrap_or_default();
         TaskSnapshot {
             id,
             name: key.name().to_string(),
@@ -328,7 +349,22 @@ impl Look<'_> {
 
 /// A task's key.
 pub(super) fn key_of(graph: &CompiledGraph, task: &Task) -> TaskKey {
-    TaskKey::Node { node: graph.plan().shared_name(task.node), path: task.path }
+    let handler = graph.handler_name(task.node).filter(|_| matches!(task.path, Path::Handler(_)));
+    let node = handler.cloned().unwrap_or_else(|| graph.plan().shared_name(task.node));
+    TaskKey::Node { node, path: task.path }
+}
+
+/// The task that handles another one's failure.
+pub(super) fn handler_of(failed: &Task) -> Task {
+    let path = Path::Handler(match failed.path {
+        Path::Push(index) => Some(index),
+        _ => None,
+    });
+    Task { node: failed.node, path, arg: failed.arg.clone() }
+}
+
+fn record_of<'r>(records: &'r [(TaskKey, TaskRecord)], key: &TaskKey) -> Option<&'r TaskRecord> {
+    records.iter().find(|(known, _)| known == key).map(|(_, record)| record)
 }
 
 /// Writes as an object, the last one of each channel.

@@ -16,6 +16,7 @@ mod cycle;
 mod event;
 mod host;
 mod job;
+mod known;
 mod look;
 mod memory;
 mod questions;
@@ -31,7 +32,8 @@ mod update;
 mod wait;
 
 pub use api::{
-    Durability, Keep, Limits, Outcome, Resume, Semantics, Start, StartCommand, Stops, Unanswered,
+    Durability, Keep, Limits, Outcome, Resume, Resuming, Semantics, Start, StartCommand, Stops,
+    Unanswered,
 };
 pub use event::{
     Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,

@@ -28,7 +28,8 @@ impl Cycle {
             Resume::ById(answers) => answers,
             Resume::ByKey(answers) => by_key(&open, answers)?,
             Resume::One(answer) => match self.only(&open)? {
-                Some(only) if open.len() > 1 => BTreeMap::from([(only.id, answer)]),
+                // It answers that question and no other one.
+                Some(only) if open.len() > 1 || self.waits() => BTreeMap::from([(only.id, answer)]),
                 only => {
                     only.map_or(Ok(()), |only| check(only, &answer))?;
                     return Ok(Some(answer));
@@ -59,14 +60,19 @@ impl Cycle {
         Ok(open.first().copied())
     }
 
+    /// Whether tasks wait until their questions are answered.
+    fn waits(&self) -> bool {
+        self.scope.graph.semantics().unanswered == Unanswered::Wait
+    }
+
     /// The questions that wait for an answer, of this graph and those within.
     fn open_questions(&self) -> Vec<&Interrupt> {
         let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
-        let waits = self.scope.graph.semantics().unanswered == Unanswered::Wait;
+        let waits = self.waits();
         for (_, record) in self.known.iter().filter(|(_, record)| !record.is_finished()) {
             for question in &record.interrupts {
                 // What failed after its question was answered has it on record still.
-                let answered = waits && is_answered(question, record);
+                let answered = waits && (record.went_on || is_answered(question, record));
                 if !answered && ids.insert(question.id) {
                     open.push(question);
                 }

@@ -111,6 +111,8 @@ pub struct Rest {
     pub handled: bool,
     /// What it asked last.
     pub interrupts: Vec<Interrupt>,
+    /// Whether it went on past that: it failed afterwards, or a graph within it stopped.
+    pub went_on: bool,
     /// Whether a graph within it stopped before or after a node.
     pub stopped: bool,
     /// The answers it got, in order.
@@ -123,6 +125,7 @@ impl Rest {
         error: None,
         handled: false,
         interrupts: Vec::new(),
+        went_on: false,
         stopped: false,
         resume: None,
     };
@@ -169,7 +172,13 @@ impl TaskRecord {
 
     /// Whether nothing is known.
     pub(super) fn is_blank(&self) -> bool {
-        !self.is_finished() && self.error.is_none() && self.interrupts.is_empty()
+        let open = self.error.is_none() && self.interrupts.is_empty() && !self.stopped;
+        !self.is_finished() && open
+    }
+
+    /// The questions that wait for an answer.
+    pub(super) fn open_questions(&self) -> &[Interrupt] {
+        if self.is_finished() || self.went_on { &[] } else { &self.interrupts }
     }
 
     /// Leaves out what is not stored. A task that left nothing else behind has not finished then.
@@ -194,10 +203,14 @@ impl TaskRecord {
         let Some(newer) = newer.rest else { return };
         let rest: &mut Rest = self;
         rest.returned = rest.returned.take().or(newer.returned);
+        let failed = newer.error.is_some();
         rest.error = newer.error.or_else(|| rest.error.take());
         rest.handled |= newer.handled;
         if !newer.interrupts.is_empty() {
             rest.interrupts = newer.interrupts;
+            rest.went_on = false;
+        } else if failed || newer.stopped {
+            rest.went_on = true;
         }
         rest.resume = newer.resume.or_else(|| rest.resume.take());
     }

@@ -3,6 +3,7 @@
 use super::api::{Fail, Going};
 use super::cycle::{Cycle, SlotState};
 use super::job::{End, What};
+use super::saver::TaskRecord;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
 use weftwork_engine::pregel::Path;
@@ -31,7 +32,11 @@ impl Cycle {
             What::Waiting(interrupts) => {
                 slot.record.interrupts = interrupts;
                 if slot.record.interrupts.is_empty() {
-                    slot.kept = true;
+                    // Worth keeping when it went on past a question that is on record.
+                    let asked = |(key, record): &(_, TaskRecord)| {
+                        *key == slot.key && !record.open_questions().is_empty()
+                    };
+                    slot.kept = !self.known.iter().any(asked);
                     slot.record.stopped = true;
                     return;
                 }

@@ -1,11 +1,11 @@
 //! One superstep: plan, start, settle, close.
 
-use super::api::{Ended, Fail, Going, Limits, Unanswered};
+use super::api::{Ended, Fail, Going, Limits, Resuming};
 use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
 use super::job::End;
 use super::saver::TaskKey;
-use super::scope::{Called, lock, turn};
+use super::scope::{lock, turn};
 use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
@@ -92,78 +92,6 @@ impl Cycle {
         };
         self.tasks.clear();
         self.tasks.extend(self.machine.due_iter().map(slot));
-    }
-
-    /// Gives tasks the answers they had got, though they run again.
-    fn take_answers(&mut self) {
-        for (key, record) in &self.known {
-            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) {
-                slot.record.resume.clone_from(&record.resume);
-            }
-        }
-    }
-
-    /// Gives tasks what they left behind before this loop, and starts the error handlers of those
-    /// that failed then.
-    fn take_known(&mut self) {
-        if self.known.is_empty() {
-            return;
-        }
-        let mut handlers = Vec::new();
-        let unanswered = self.scope.graph.semantics().unanswered;
-        for (key, record) in &self.known {
-            self.scope.shared.know(&record.interrupts);
-            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) else {
-                let counts = record.is_finished() || record.resume.is_some();
-                if let (TaskKey::Call { .. }, true) = (key, counts) {
-                    let (key, record) = (key.clone(), record.clone());
-                    lock(&self.scope.calls).push(Called { key, record, fresh: false });
-                }
-                continue;
-            };
-            if record.resume.is_some() {
-                slot.record.resume.clone_from(&record.resume);
-            }
-            if record.output.is_some() {
-                slot.record.output.clone_from(&record.output);
-                slot.record.edges = record.edges;
-                slot.state = SlotState::Ended;
-                (slot.kept, slot.cached) = (true, true);
-            }
-            if record.handled && record.error.is_some() {
-                slot.record.error.clone_from(&record.error);
-                slot.record.handled = true;
-                slot.state = SlotState::Ended;
-                slot.kept = true;
-                handlers.push(slot.task.clone());
-            }
-            // What failed runs again: its question may have been answered before it did.
-            let failed = record.error.is_some();
-            if !(record.is_finished() || failed || record.interrupts.is_empty())
-                && unanswered == Unanswered::Wait
-                && !self.scope.may_answer(&record.interrupts)
-                && self.scope.resuming() == Some(true)
-            {
-                slot.record.interrupts.clone_from(&record.interrupts);
-                slot.state = SlotState::Ended;
-                slot.kept = true;
-            }
-        }
-        for task in handlers {
-            self.add_handler(&task);
-        }
-    }
-
-    /// Starts the error handler of a failed task.
-    pub(super) fn add_handler(&mut self, failed: &Task) {
-        let Some(name) = self.scope.graph.handler_name(failed.node) else { return };
-        let path = Path::Handler(match failed.path {
-            Path::Push(index) => Some(index),
-            _ => None,
-        });
-        let key = TaskKey::Node { node: Arc::clone(name), path };
-        let task = Task { node: failed.node, path, arg: failed.arg.clone() };
-        self.tasks.push(Slot::new(task, key, (self.id, self.step)));
     }
 
     fn tell_cached(&self) {
@@ -269,6 +197,8 @@ impl Cycle {
             self.recount_overwritten();
         }
         let mut written = std::mem::take(&mut self.written);
+        let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
+        let before = (exact && self.on_exit() && self.keeps()).then(|| self.machine.clone());
         let applied = match self.tasks.as_slice() {
             [only] => self.machine.apply(&mut [only.done(&nothing)], &mut written),
             tasks => {
@@ -277,6 +207,9 @@ impl Cycle {
             }
         };
         if let Err(error) = applied {
+            if let Some(before) = before {
+                self.machine = before;
+            }
             self.flush().await?;
             return Err(RuntimeError::Engine(error).into());
         }

@@ -4,6 +4,7 @@ mod ends;
 mod errors;
 mod fields;
 mod questions;
+mod resuming;
 mod timers;
 mod within;
 

@@ -1,0 +1,89 @@
+//! What became of the tasks of an open superstep before this loop.
+
+use super::api::{Resuming, Unanswered};
+use super::cycle::{Cycle, Slot, SlotState};
+use super::look::{handler_of, key_of};
+use super::saver::{TaskKey, TaskRecord};
+use super::scope::{Called, Scope, lock};
+use weftwork_engine::pregel::Task;
+
+impl Cycle {
+    /// Gives tasks the answers they had got, though they run again.
+    pub(super) fn take_answers(&mut self) {
+        for (key, record) in &self.known {
+            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) {
+                slot.record.resume.clone_from(&record.resume);
+            }
+        }
+    }
+
+    /// Gives tasks what they left behind before this loop, and starts the error handlers of those
+    /// that failed then.
+    pub(super) fn take_known(&mut self) {
+        if self.known.is_empty() {
+            return;
+        }
+        let mut handlers = Vec::new();
+        for (key, record) in &self.known {
+            self.scope.shared.know(&record.interrupts);
+            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) else {
+                let counts = record.is_finished() || record.resume.is_some();
+                if let (TaskKey::Call { .. }, true) = (key, counts) {
+                    let (key, record) = (key.clone(), record.clone());
+                    lock(&self.scope.calls).push(Called { key, record, fresh: false });
+                }
+                continue;
+            };
+            slot.take_known(record, &self.scope);
+            if record.handled && record.error.is_some() {
+                slot.record.error.clone_from(&record.error);
+                slot.record.handled = true;
+                slot.state = SlotState::Ended;
+                slot.kept = true;
+                handlers.push(slot.task.clone());
+            }
+        }
+        let first = self.tasks.len();
+        for task in handlers {
+            self.add_handler(&task);
+        }
+        if self.scope.graph.semantics().resuming == Resuming::Exact {
+            for slot in self.tasks.iter_mut().skip(first) {
+                if let Some((_, record)) = self.known.iter().find(|(key, _)| *key == slot.key) {
+                    slot.take_known(record, &self.scope);
+                }
+            }
+        }
+    }
+
+    /// Starts the error handler of a failed task.
+    pub(super) fn add_handler(&mut self, failed: &Task) {
+        let task = handler_of(failed);
+        let key = key_of(&self.scope.graph, &task);
+        self.tasks.push(Slot::new(task, key, (self.id, self.step)));
+    }
+}
+
+impl Slot {
+    fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
+        if record.resume.is_some() {
+            self.record.resume.clone_from(&record.resume);
+        }
+        if record.output.is_some() {
+            self.record.output.clone_from(&record.output);
+            self.record.edges = record.edges;
+            self.state = SlotState::Ended;
+            (self.kept, self.cached) = (true, true);
+        }
+        let open = record.open_questions();
+        if !open.is_empty()
+            && scope.graph.semantics().unanswered == Unanswered::Wait
+            && scope.resuming() == Some(true)
+            && !scope.may_answer(open)
+        {
+            self.record.interrupts = open.to_vec();
+            self.state = SlotState::Ended;
+            self.kept = true;
+        }
+    }
+}
