@@ -11,17 +11,20 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn the_readme_shows_the_first_agent_as_it_is() {
+fn the_readme_shows_the_examples_as_they_are() {
     let readme = read("README.md");
-    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
-    let example = read("examples/first_agent.rs");
-    // Readers need not know how the house keeps `println!` out of its own crates.
-    let expected = example.replace(
-        "#![expect(clippy::print_stdout, reason = \"an example talks to its reader\")]\n\n",
-        "",
-    );
-    assert_eq!(shown, Some(expected.as_str()));
-    assert!(example.lines().count() <= 40);
+    let shown = readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples = [("examples/first_agent.rs", 40), ("examples/own_graph.rs", 60)];
+    let examples = examples.map(|(path, lines_max)| {
+        let example = read(path);
+        assert!(example.lines().count() <= lines_max, "{path} is too long to be read in passing");
+        // Readers need not know how the house keeps `println!` out of its own crates.
+        example.replace(
+            "#![expect(clippy::print_stdout, reason = \"an example talks to its reader\")]\n\n",
+            "",
+        )
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), examples);
 }
 
 #[test]
