@@ -97,3 +97,8 @@ pub mod prelude {
     pub use crate::types::run::{RunFinal, RunStatus};
     pub use crate::{App, Config, Reply};
 }
+
+/// The programs of the guide, so that they are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/graphs.md")]
+struct Guide;
