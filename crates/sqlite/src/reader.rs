@@ -2,6 +2,7 @@
 
 use crate::error::{Done, Place};
 use crate::open;
+use crate::store::Durability;
 use futures_channel::oneshot;
 use rusqlite::Connection;
 use std::path::Path;
@@ -19,14 +20,24 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 pub(crate) struct Readers {
     jobs: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
+    inline: Option<Mutex<Connection>>,
     place: Place,
 }
 
 impl Readers {
-    pub(crate) fn open(path: &Path, place: &Place) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        path: &Path,
+        place: &Place,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
-        let mut readers = Self { jobs: Some(jobs), handles: Vec::new(), place: place.clone() };
+        let inline = match durability {
+            Durability::Normal => Some(Mutex::new(open::reader(path, place)?)),
+            Durability::Full => None,
+        };
+        let (handles, place_of_all) = (Vec::new(), place.clone());
+        let mut readers = Self { jobs: Some(jobs), handles, inline, place: place_of_all };
         for number in 0..THREADS {
             let conn = open::reader(path, place)?;
             let waiting = waiting.clone();
@@ -38,6 +49,21 @@ impl Readers {
             readers.handles.push(handle);
         }
         Ok(readers)
+    }
+
+    /// Does work that is soon done: on the caller's thread where writing is done there as well, for
+    /// a hand-over to another thread takes longer than a look at a few rows.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.inline {
+            Some(conn) => {
+                let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
+                transaction(&conn, work).map_err(|fail| self.place.fail(fail))
+            }
+            None => self.read(work).await,
+        }
     }
 
     /// Does the work in a transaction of its own, so that it sees one state of the store.
@@ -80,8 +106,15 @@ fn serve(conn: &Connection, waiting: &Mutex<Receiver<Job>>) {
 }
 
 fn transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> Done<T>) -> Done<T> {
-    let snapshot = conn.unchecked_transaction()?;
-    let value = work(&snapshot)?;
-    snapshot.finish()?;
+    let execute = |sql| conn.prepare_cached(sql).and_then(|mut it| it.execute([])).map(drop);
+    // A work that panicked left its transaction open.
+    if !conn.is_autocommit() {
+        execute("ROLLBACK")?;
+    }
+    execute("BEGIN")?;
+    let value = work(conn);
+    let ended = execute("ROLLBACK");
+    let value = value?;
+    ended?;
     Ok(value)
 }

@@ -10,6 +10,10 @@ use std::str::FromStr;
 use weftwork_store::StoreError;
 use weftwork_types::canonical::{self, Hash};
 
+/// The most pages given back to the system after something was deleted, so that others need not
+/// wait long for the lock. The rest is used again or given back the next time.
+const PAGES_GIVEN_BACK_MAX: u32 = 2_000;
+
 /// Where something lies: the table and the key.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
@@ -175,4 +179,11 @@ pub(crate) fn all<T>(
 /// Runs a statement and returns how many rows it changed.
 pub(crate) fn execute(conn: &rusqlite::Connection, sql: &str, params: impl Params) -> Done<usize> {
     Ok(conn.prepare_cached(sql)?.execute(params)?)
+}
+
+/// Gives free pages of the file back to the system.
+pub(crate) fn give_back(conn: &rusqlite::Connection) -> Done<()> {
+    // One row per page: the pragma works only as far as it is read.
+    let sql = format!("PRAGMA incremental_vacuum({PAGES_GIVEN_BACK_MAX})");
+    all(conn, &sql, [], |_| Ok(())).map(drop)
 }

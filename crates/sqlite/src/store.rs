@@ -77,7 +77,7 @@ impl SqliteStore {
             Durability::Full => Writer::thread(conn, place.clone())?,
             Durability::Normal => Writer::inline(conn, place.clone()),
         };
-        let readers = Readers::open(path, &place)?;
+        let readers = Readers::open(path, &place, options.durability)?;
         Ok(Self { path: path.to_owned(), place, locks, readers, writer })
     }
 
@@ -96,6 +96,14 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         Box::pin(self.readers.read(work))
+    }
+
+    /// Reads a little: where writing is done by the caller, this is as well.
+    pub(crate) fn look<'a, T: Send + 'static>(
+        &'a self,
+        work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(self.readers.look(work))
     }
 
     pub(crate) fn write<'a, T: Send + 'static>(

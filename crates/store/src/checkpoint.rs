@@ -57,7 +57,8 @@ pub enum Pending {
 /// What is kept in one transaction: all of it or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// Checkpoints, in order. One whose id is there already takes its place.
+    /// Checkpoints, in order. One whose id is there already takes its place; what is pending
+    /// there stays.
     pub checkpoints: Vec<NewCheckpoint>,
     /// Parts of open supersteps, in order.
     pub pending: Vec<NewPending>,
@@ -89,6 +90,9 @@ pub struct FoundCheckpoint {
     pub tasks: Vec<Vec<u8>>,
 }
 
+/// The body of a checkpoint, by its id.
+pub type Body = (CheckpointId, Vec<u8>);
+
 /// Reads checkpoints.
 pub trait ReadCheckpoints: Send + Sync {
     /// A checkpoint, or the newest one; `None` when there is none.
@@ -112,7 +116,7 @@ pub trait ReadCheckpoints: Send + Sync {
         who: &'a Principal,
         at: &'a Shelf,
         ids: Vec<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Vec<(CheckpointId, Vec<u8>)>>>;
+    ) -> BoxFuture<'a, Result<Vec<Body>>>;
 
     /// Checkpoints older than `before` (or all), newest first, at most `limit`.
     ///
@@ -168,8 +172,8 @@ pub trait WriteCheckpoints: Send + Sync {
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Puts these checkpoints in the place of all that the graph has, with the parts of open
-    /// supersteps that belong to them; the others go.
+    /// Puts these checkpoints in the place of all that the graph has. The parts of open supersteps
+    /// that belong to them stay, and those in `keep` are added; all others go.
     ///
     /// # Errors
     /// [`StoreError::Conflict`](crate::StoreError::Conflict) when `newest` is not the newest
@@ -182,7 +186,8 @@ pub trait WriteCheckpoints: Send + Sync {
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Copies all checkpoints of a thread under another name, in place of what is there.
+    /// Copies all checkpoints of a thread under another name, with the parts of open supersteps,
+    /// in place of what is there. A thread copied to itself stays as it is.
     ///
     /// # Errors
     /// Only those of the system.

@@ -21,7 +21,7 @@ pub mod rule;
 pub mod table;
 
 pub use checkpoint::{
-    FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
+    Body, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
     WriteCheckpoints,
 };
 pub use error::StoreError;

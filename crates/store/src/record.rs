@@ -148,7 +148,8 @@ pub struct Commit {
     /// checkpoint of the root graph becomes the thread's head.
     pub keep: crate::checkpoint::Keep,
     /// Questions that are open now. One that was answered before stays answered. All other open
-    /// questions of the thread are closed when this commit also ends the run or adds a step.
+    /// questions of the thread are closed when this commit also ends the run, adds a step or keeps
+    /// a checkpoint.
     pub interrupts: Vec<Interrupt>,
     /// Events, in order. The store numbers them.
     pub events: Vec<AiEvent>,

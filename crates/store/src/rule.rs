@@ -1,5 +1,6 @@
 //! What every store decides alike, so that drivers only fetch and keep rows.
 
+use crate::checkpoint::Shelf;
 use crate::error::StoreError;
 use crate::record::{Claim, InterruptRow, NewCall, NewRun, OpenedCall};
 use crate::table::Result;
@@ -146,6 +147,21 @@ pub fn parent_missing(thread: &ThreadId, id: CheckpointId, parent: CheckpointId)
         expected: format!("its parent `{parent}` in the same thread"),
         found: "no such checkpoint".to_owned(),
     }
+}
+
+/// Lets checkpoints be rewritten when the newest one is still the one that was read.
+///
+/// # Errors
+/// [`StoreError::Conflict`].
+pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<CheckpointId>) -> Result<()> {
+    if found == Some(expected) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        place: format!("checkpoints of thread `{}`, graph `{}`", at.thread, at.ns),
+        expected: format!("`{expected}` as the newest one"),
+        found: found.map_or("none".to_owned(), |id| format!("`{id}`")),
+    })
 }
 
 /// There is no such checkpoint.

@@ -4,6 +4,7 @@
 //! Nothing happens before a future is first polled. A future that is dropped after that may still
 //! take effect: who drops a write must read before it decides what to do next.
 
+use crate::checkpoint::{ReadCheckpoints, WriteCheckpoints};
 use crate::error::StoreError;
 use crate::record::{
     Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StepRow,
@@ -150,7 +151,7 @@ pub trait WriteRuns: Send + Sync {
 /// Reads checkpoints.
 pub trait ReadSteps: Send + Sync {
     /// The newest checkpoint of a thread's root graph with all that leads to it; `None` when the
-    /// thread has none.
+    /// thread has none, or has those of [`ReadCheckpoints`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such thread, [`StoreError::Corrupt`] when a row
@@ -322,6 +323,8 @@ pub trait Store:
     + ReadUsage
     + WriteUsage
     + Workers
+    + ReadCheckpoints
+    + WriteCheckpoints
     + std::fmt::Debug
 {
     /// Where the store is, for messages: a file, a URL without secrets, or `memory`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork_store::table::Result;
 use weftwork_store::*;
+use weftwork_types::canonical::Hash;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallResult};
 use weftwork_types::run::RunRef;
@@ -241,6 +242,89 @@ impl Workers for Faulty {
     }
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
         self.inner.retire(worker)
+    }
+}
+
+impl ReadCheckpoints for Faulty {
+    fn checkpoint<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a Shelf,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
+        self.inner.checkpoint(w, at, id)
+    }
+    fn bodies<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a Shelf,
+        ids: Vec<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Vec<Body>>> {
+        self.inner.bodies(w, at, ids)
+    }
+    fn page<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a Shelf,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
+        self.inner.page(w, at, before, limit)
+    }
+    fn shelves<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+        self.inner.shelves(w, t)
+    }
+    fn blob<'a>(&'a self, w: &'a Principal, hash: Hash) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.inner.blob(w, hash)
+    }
+    fn layout<'a>(
+        &'a self,
+        w: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.inner.layout(w, hash)
+    }
+}
+
+impl WriteCheckpoints for Faulty {
+    fn keep<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.keep(w, t, keep)
+    }
+    fn rewrite<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a Shelf,
+        newest: CheckpointId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.rewrite(w, at, newest, keep)
+    }
+    fn copy_checkpoints<'a>(
+        &'a self,
+        w: &'a Principal,
+        from: &'a ThreadId,
+        to: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.copy_checkpoints(w, from, to)
+    }
+    fn delete_checkpoints<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.delete_checkpoints(w, t)
+    }
+    fn collect_blobs<'a>(&'a self, w: &'a Principal) -> BoxFuture<'a, Result<u64>> {
+        self.inner.collect_blobs(w)
     }
 }
 

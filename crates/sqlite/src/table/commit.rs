@@ -1,6 +1,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{events, interrupts, steps};
+use crate::table::{events, interrupts, keep, steps};
 use rusqlite::{Connection, params};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed};
@@ -36,7 +36,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
     Ok(held.ok_or_else(|| rule::missing("run", run))?)
 }
 
-/// Writes a commit: claim, steps, writes, questions, events, outcome.
+/// Writes a commit: claim, writes, steps, what is kept, questions, events, outcome.
 pub(crate) fn commit(
     conn: &Connection,
     org: &OrgId,
@@ -52,7 +52,10 @@ pub(crate) fn commit(
     for step in &commit.steps {
         head = steps::add(conn, org, thread, step, head)?;
     }
-    if !commit.steps.is_empty() || commit.finish.is_some() {
+    keep::keep(conn, org, thread, &commit.keep)?;
+    head = keep::head(&commit.keep).or(head);
+    let adds_step = !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty();
+    if adds_step || commit.finish.is_some() {
         interrupts::close(conn, org, thread)?;
     }
     for interrupt in &commit.interrupts {

@@ -2,9 +2,11 @@
 //! transaction.
 
 pub(crate) mod calls;
+pub(crate) mod checkpoints;
 pub(crate) mod commit;
 pub(crate) mod events;
 pub(crate) mod interrupts;
+pub(crate) mod keep;
 pub(crate) mod runs;
 pub(crate) mod steps;
 pub(crate) mod threads;

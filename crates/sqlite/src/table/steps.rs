@@ -1,7 +1,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::threads;
+use crate::table::{keep, threads};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeSet;
 use weftwork_store::table::{ReadSteps, Result};
@@ -69,7 +69,12 @@ fn head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<Head>>
         Ok(At::new("threads", &name).maybe_bits(row, "head")?)
     })?;
     let head = found.flatten().map(CheckpointId);
-    head.map(|head| lineage(conn, org, thread, head)).transpose()
+    match head {
+        Some(head) if !exists(conn, org, thread, head)? && keep::has(conn, org, thread, head)? => {
+            Ok(None)
+        }
+        head => head.map(|head| lineage(conn, org, thread, head)).transpose(),
+    }
 }
 
 fn lineage(conn: &Connection, org: &OrgId, thread: &ThreadId, head: CheckpointId) -> Done<Head> {
@@ -146,8 +151,7 @@ pub(crate) fn add(
     step: &StepRow,
     head: Option<CheckpointId>,
 ) -> Done<Option<CheckpointId>> {
-    let parent = step.parent.filter(|parent| Some(*parent) != head);
-    if let Some(parent) = parent
+    if let Some(parent) = step.parent
         && !exists(conn, org, thread, parent)?
     {
         let known = exists(conn, org, thread, step.id)?;

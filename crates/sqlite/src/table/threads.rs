@@ -1,15 +1,11 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::runs;
+use crate::table::{keep, runs};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::{ThreadRow, rule};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
-
-/// The most pages given back to the system after a thread was deleted, so that others need not
-/// wait long for the lock. The rest is used again or given back the next time.
-const PAGES_GIVEN_BACK_MAX: u32 = 2_000;
 
 impl ReadThreads for SqliteStore {
     fn thread<'a>(
@@ -56,13 +52,11 @@ fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     if let Some(open) = runs::open_run(conn, org, id)? {
         return Err(rule::busy(&open).into());
     }
-    // Everything else of the thread goes with it, by foreign keys.
+    // Everything else of the thread goes with it, by foreign keys, but for its checkpoints.
     let sql = "DELETE FROM threads WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), id.as_str()])?;
-    // One row per page: the pragma works only as far as it is read.
-    let sql = format!("PRAGMA incremental_vacuum({PAGES_GIVEN_BACK_MAX})");
-    row::all(conn, &sql, [], |_| Ok(()))?;
-    Ok(())
+    keep::delete(conn, org, id)?;
+    row::give_back(conn)
 }
 
 /// Fails when there is no such thread.

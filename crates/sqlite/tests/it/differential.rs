@@ -113,7 +113,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         finish,
     )
         .prop_map(|(steps, writes, interrupts, events, finish)| {
-            Box::new(Commit { steps, writes, interrupts, events, finish, at: Timestamp(0) })
+            Box::new(Commit { steps, writes, interrupts, events, finish, ..Commit::default() })
         })
 }
 

@@ -1,8 +1,9 @@
+use crate::checkpoint::ReadCheckpoints;
 use crate::table::{Result, Store};
-use weftwork_types::Principal;
+use weftwork_types::{Principal, ThreadId};
 
-/// Everything that can be read as these principals, one line per thread, run, checkpoint list,
-/// question, call and usage fact; equal stores give equal lines.
+/// Everything of threads that have a row that can be read as these principals, one line per thread,
+/// run, list of steps, checkpoint, question, call and usage fact; equal stores give equal lines.
 ///
 /// # Errors
 /// What the reads return.
@@ -13,6 +14,7 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
             let id = thread.id.clone();
             lines.push(format!("{} {thread:?}", who.org));
             lines.push(format!("head {:?}", store.head(who, &id).await?));
+            lines.extend(dump_checkpoints(store, who, &id).await?);
             let interrupts = store.interrupts(who, &id).await?;
             lines.extend(interrupts.iter().map(|row| format!("interrupt {row:?}")));
             let calls = store.calls(who, &id).await?;
@@ -25,6 +27,23 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
                 lines.extend(events.iter().map(|row| format!("event {row:?}")));
             }
         }
+    }
+    Ok(lines)
+}
+
+/// The checkpoints of a thread, with or without a row of its own, one line each.
+///
+/// # Errors
+/// What the reads return.
+pub async fn dump_checkpoints(
+    store: &(impl ReadCheckpoints + ?Sized),
+    who: &Principal,
+    thread: &ThreadId,
+) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for at in store.shelves(who, thread).await? {
+        let page = store.page(who, &at, None, usize::MAX).await?;
+        lines.extend(page.iter().map(|row| format!("checkpoint of `{}` {row:?}", at.ns)));
     }
     Ok(lines)
 }

@@ -20,6 +20,7 @@
 //! ```
 #![expect(clippy::expect_used, reason = "a case that fails does so by a panic that says why")]
 
+mod checkpoints;
 mod claims;
 mod commits;
 mod dump;
@@ -30,7 +31,7 @@ mod runs;
 mod tenancy;
 mod usage;
 
-pub use dump::dump;
+pub use dump::{dump, dump_checkpoints};
 
 use crate::table::Store;
 use std::sync::Arc;
@@ -102,6 +103,24 @@ cases! { $
     commits::a_refused_commit_changes_nothing,
     commits::the_thread_follows_the_outcome_of_the_run,
     commits::values_read_back_as_they_were_written,
+    checkpoints::a_checkpoint_is_read_by_id_or_as_the_newest,
+    checkpoints::a_page_has_the_newest_first,
+    checkpoints::tasks_are_added_in_order_and_those_of_the_next_come_last,
+    checkpoints::what_came_from_outside_is_replaced,
+    checkpoints::a_checkpoint_of_the_same_id_takes_its_place,
+    checkpoints::graphs_of_a_thread_are_apart,
+    checkpoints::bodies_are_read_by_their_ids,
+    checkpoints::a_copy_takes_the_place_of_what_is_there,
+    checkpoints::only_the_thread_that_is_deleted_goes,
+    checkpoints::a_rewrite_keeps_what_belongs_to_the_rest,
+    checkpoints::a_rewrite_is_refused_when_the_newest_moved,
+    checkpoints::blobs_are_collected_when_nobody_speaks_of_them,
+    checkpoints::names_left_out_are_kept_by_their_hash,
+    checkpoints::organisations_keep_their_checkpoints_apart,
+    checkpoints::a_commit_keeps_checkpoints_and_moves_the_head,
+    checkpoints::a_kept_checkpoint_closes_questions,
+    checkpoints::an_old_claim_keeps_nothing,
+    checkpoints::a_refused_commit_keeps_nothing,
     interrupts::a_question_opens_is_answered_and_goes_on,
     interrupts::the_first_answer_counts,
     interrupts::questions_left_behind_are_closed,

@@ -5,19 +5,30 @@ use crate::table::Result;
 use std::collections::BTreeSet;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{InterruptId, RunId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, RunId, Timestamp};
+
+/// What a commit kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    /// Whether there were checkpoints.
+    pub(super) checkpoints: bool,
+    /// The last one of the root graph.
+    pub(super) head: Option<CheckpointId>,
+}
 
 impl Thread {
-    /// Writes a commit of the run at `index`, whose claim was checked.
-    pub(super) fn commit(&mut self, index: usize, commit: Commit) -> Result<Committed> {
-        self.check_steps(&commit.steps)?;
-        let leaves_step = !commit.steps.is_empty() || commit.finish.is_some();
+    /// Writes a commit of the run at `index` that was checked: all but what it keeps, which was
+    /// written before.
+    pub(super) fn commit(&mut self, index: usize, commit: Commit, kept: Kept) -> Committed {
+        let adds_step = !commit.steps.is_empty() || kept.checkpoints;
+        let leaves_step = adds_step || commit.finish.is_some();
         for write in commit.writes {
             self.writes.insert((write.of, write.task), write.body);
         }
         for step in commit.steps {
             self.add_step(step);
         }
+        self.row.head = kept.head.or(self.row.head);
         let run = self.runs[index].row.new.at.run.clone();
         self.ask(commit.interrupts, &run, leaves_step);
         self.row.updated_at = commit.at;
@@ -29,10 +40,10 @@ impl Thread {
             run.row.ended_at = Some(commit.at);
             self.row.status = run.row.status;
         }
-        Ok(Committed { first_seq, cancel_requested: run.row.cancel_requested })
+        Committed { first_seq, cancel_requested: run.row.cancel_requested }
     }
 
-    fn check_steps(&self, steps: &[StepRow]) -> Result<()> {
+    pub(super) fn check_steps(&self, steps: &[StepRow]) -> Result<()> {
         let mut fresh = BTreeSet::new();
         for step in steps {
             if self.steps.contains_key(&step.id) || fresh.contains(&step.id) {

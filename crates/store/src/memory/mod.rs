@@ -1,5 +1,6 @@
 //! A store in memory: for tests, and for runs that need not outlive the process.
 
+mod checkpoints;
 mod commit;
 mod read;
 mod write;
@@ -61,6 +62,7 @@ struct Tables {
     keys: BTreeMap<(OrgId, String), RunRef>,
     usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
     workers: BTreeMap<WorkerId, WorkerRow>,
+    checkpoints: checkpoints::Checkpoints,
     /// Counts runs, to know which is older.
     run_count: u64,
 }

@@ -84,8 +84,11 @@ impl ReadSteps for MemoryStore {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<Head>>> {
         self.with(move |tables| {
-            let thread = tables.thread(who, thread)?;
-            thread.row.head.map(|head| lineage(thread, head)).transpose()
+            let found = tables.thread(who, thread)?;
+            let is_kept = |head| tables.checkpoints.has(&who.org, thread, head);
+            let head =
+                found.row.head.filter(|head| found.steps.contains_key(head) || !is_kept(*head));
+            head.map(|head| lineage(found, head)).transpose()
         })
     }
 

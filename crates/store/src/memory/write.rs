@@ -1,3 +1,4 @@
+use super::commit::Kept;
 use super::{MemoryStore, Run, Tables, Thread};
 use crate::record::{
     Claim, Commit, Committed, NewCall, NewRun, OpenedCall, RunRow, UsageRow, WorkerRow,
@@ -21,6 +22,7 @@ impl WriteThreads for MemoryStore {
                 return Err(rule::busy(&run.row.new.at));
             }
             tables.threads.remove(&(who.org.clone(), id.clone()));
+            tables.checkpoints.delete(&who.org, id);
             tables.runs.retain(|(org, _), thread| *org != who.org || thread != id);
             tables.keys.retain(|(org, _), at| *org != who.org || at.thread != *id);
             Ok(())
@@ -72,11 +74,16 @@ impl WriteRuns for MemoryStore {
         &'a self,
         who: &'a Principal,
         claim: &'a Claim,
-        commit: Commit,
+        mut commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
         self.with(move |tables| {
-            let (thread, index) = claimed(tables, who, claim)?;
-            thread.commit(index, commit)
+            let (thread, _) = claimed(tables, who, claim)?;
+            thread.check_steps(&commit.steps)?;
+            let keep = std::mem::take(&mut commit.keep);
+            let checkpoints = !keep.checkpoints.is_empty();
+            let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
+            let (thread, index) = tables.run_mut(who, &claim.at)?;
+            Ok(thread.commit(index, commit, Kept { checkpoints, head }))
         })
     }
 

@@ -1,0 +1,315 @@
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::keep;
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use weftwork_store::table::Result;
+use weftwork_store::{Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, WriteCheckpoints};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
+
+impl ReadCheckpoints for SqliteStore {
+    fn checkpoint<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.look(move |conn| match id {
+            Some(id) => known(conn, &org, &at, id),
+            None => newest(conn, &org, &at),
+        })
+    }
+
+    fn bodies<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        ids: Vec<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Vec<Body>>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.look(move |conn| {
+            let found = ids.into_iter().map(|id| Ok((id, body(conn, &org, &at, id)?)));
+            found.filter_map(|row| row.map(|(id, body)| Some((id, body?))).transpose()).collect()
+        })
+    }
+
+    fn page<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.read(move |conn| page(conn, &org, &at, before, limit))
+    }
+
+    fn shelves<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.read(move |conn| shelves(conn, &org, &thread))
+    }
+
+    fn blob<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let org = who.org.clone();
+        self.look(move |conn| {
+            let sql = "SELECT body FROM blobs WHERE org = ?1 AND hash = ?2";
+            by_hash(conn, At::new("blobs", &hash), sql, &org, hash)
+        })
+    }
+
+    fn layout<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let org = who.org.clone();
+        self.look(move |conn| {
+            let sql = "SELECT body FROM layouts WHERE org = ?1 AND hash = ?2";
+            by_hash(conn, At::new("layouts", &hash), sql, &org, hash)
+        })
+    }
+}
+
+impl WriteCheckpoints for SqliteStore {
+    fn keep<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.write(move |conn| keep::keep(conn, &org, &thread, &keep))
+    }
+
+    fn rewrite<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        newest: CheckpointId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.write(move |conn| keep::rewrite(conn, &org, &at, newest, &keep))
+    }
+
+    fn copy_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        from: &'a ThreadId,
+        to: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, from, to) = (who.org.clone(), from.clone(), to.clone());
+        self.write(move |conn| keep::copy(conn, &org, &from, &to))
+    }
+
+    fn delete_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.write(move |conn| {
+            keep::delete(conn, &org, &thread)?;
+            row::give_back(conn)
+        })
+    }
+
+    fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
+        let org = who.org.clone();
+        self.write(move |conn| {
+            let collected = keep::collect(conn, &org)?;
+            row::give_back(conn)?;
+            Ok(collected)
+        })
+    }
+}
+
+/// Names a row of a graph; made into text only for an error.
+struct Key<'a> {
+    at: &'a Shelf,
+    id: Option<CheckpointId>,
+}
+
+impl Display for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shelf { thread, ns } = self.at;
+        write!(f, "thread `{thread}`")?;
+        if !ns.is_empty() {
+            write!(f, ", graph `{ns}`")?;
+        }
+        self.id.map_or(Ok(()), |id| write!(f, ", checkpoint `{id}`"))
+    }
+}
+
+/// A row of the table.
+struct Kept {
+    id: CheckpointId,
+    of: Option<CheckpointId>,
+    tasks: Vec<u8>,
+    body: Vec<u8>,
+}
+
+fn read(at: &Shelf, row: &Row<'_>) -> Done<Kept> {
+    let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
+    let key = Key { at, id: Some(id) };
+    let at = At::new("checkpoints", &key);
+    let of = at.maybe_bits(row, "of")?.map(CheckpointId);
+    Ok(Kept { id, of, tasks: at.plain(row, "tasks")?, body: at.plain(row, "body")? })
+}
+
+/// The newest checkpoint: none follows it.
+fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
+    let sql = "SELECT id, body FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3
+               ORDER BY id DESC LIMIT 1";
+    let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns], |row| {
+        let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
+        Ok((id, At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?))
+    })?;
+    let Some((id, body)) = found else { return Ok(None) };
+    let Parts { outside, tasks } = pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
+    Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
+}
+
+fn known(
+    conn: &Connection,
+    org: &OrgId,
+    at: &Shelf,
+    id: CheckpointId,
+) -> Done<Option<FoundCheckpoint>> {
+    let Some(body) = body(conn, org, at, id)? else { return Ok(None) };
+    let Parts { outside, mut tasks } =
+        pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
+    let next = next(conn, org, at, id)?;
+    tasks.extend(next.filter(|(of, _)| *of == Some(id)).map(|(_, left)| left));
+    Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
+}
+
+fn body(conn: &Connection, org: &OrgId, at: &Shelf, id: CheckpointId) -> Done<Option<Vec<u8>>> {
+    let sql = "SELECT body FROM checkpoints
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4";
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, id.0.to_be_bytes()];
+    row::one(conn, sql, key, |row| {
+        Ok(At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?)
+    })
+}
+
+/// What the checkpoint after one says of its predecessor.
+fn next(
+    conn: &Connection,
+    org: &OrgId,
+    at: &Shelf,
+    id: CheckpointId,
+) -> Done<Option<(Option<CheckpointId>, Vec<u8>)>> {
+    let sql = "SELECT of, tasks FROM checkpoints
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id > ?4 ORDER BY id LIMIT 1";
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, id.0.to_be_bytes()];
+    let name = Key { at, id: Some(id) };
+    row::one(conn, sql, key, |row| {
+        let at = At::new("checkpoints, after", &name);
+        Ok((at.maybe_bits(row, "of")?.map(CheckpointId), at.plain(row, "tasks")?))
+    })
+}
+
+/// What is pending at a checkpoint.
+#[derive(Default)]
+struct Parts {
+    outside: Option<Vec<u8>>,
+    tasks: Vec<Vec<u8>>,
+}
+
+fn pending(
+    conn: &Connection,
+    org: &OrgId,
+    at: &Shelf,
+    ids: std::ops::RangeInclusive<CheckpointId>,
+) -> Done<BTreeMap<CheckpointId, Parts>> {
+    let sql = "SELECT of, part, body FROM pending
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of BETWEEN ?4 AND ?5
+               ORDER BY of, part";
+    let (first, last) = (ids.start().0.to_be_bytes(), ids.end().0.to_be_bytes());
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows =
+        statement.query(params![org.as_str(), at.thread.as_str(), at.ns, first, last])?;
+    let mut found: BTreeMap<CheckpointId, Parts> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let of = CheckpointId(At::new("pending", &Key { at, id: None }).bits(row, "of")?);
+        let key = Key { at, id: Some(of) };
+        let at = At::new("pending", &key);
+        let parts = found.entry(of).or_default();
+        match at.plain::<i64>(row, "part")? {
+            keep::OUTSIDE => parts.outside = Some(at.plain(row, "body")?),
+            _ => parts.tasks.push(at.plain(row, "body")?),
+        }
+    }
+    Ok(found)
+}
+
+fn page(
+    conn: &Connection,
+    org: &OrgId,
+    at: &Shelf,
+    before: Option<CheckpointId>,
+    limit: usize,
+) -> Done<Vec<FoundCheckpoint>> {
+    // Ids have 16 bytes, so that none is as great as 17 of the greatest.
+    let end = before.map_or([u8::MAX; 17].to_vec(), |id| id.0.to_be_bytes().to_vec());
+    let sql = "SELECT id, of, tasks, body FROM checkpoints
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id < ?4
+               ORDER BY id DESC LIMIT ?5";
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, end, row::int(limit)];
+    let rows = row::all(conn, sql, key, |row| read(at, row))?;
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(Vec::new()) };
+    let mut parts = pending(conn, org, at, last.id..=first.id)?;
+    let mut after = next(conn, org, at, first.id)?;
+    let mut found = Vec::with_capacity(rows.len());
+    for Kept { id, of, tasks: left, body } in rows {
+        let Parts { outside, mut tasks } = parts.remove(&id).unwrap_or_default();
+        tasks.extend(after.filter(|(of, _)| *of == Some(id)).map(|(_, left)| left));
+        after = Some((of, left));
+        found.push(FoundCheckpoint { id, body, outside, tasks });
+    }
+    Ok(found)
+}
+
+/// One seek per graph, however many checkpoints they have.
+fn shelves(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<Shelf>> {
+    let first = "SELECT ns FROM checkpoints WHERE org = ?1 AND thread = ?2
+                 ORDER BY ns LIMIT 1";
+    let after = "SELECT ns FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns > ?3
+                 ORDER BY ns LIMIT 1";
+    let name = format!("thread `{thread}`");
+    let read = |row: &Row<'_>| Ok(At::new("checkpoints", &name).plain::<String>(row, "ns")?);
+    let mut found: Vec<Shelf> = Vec::new();
+    loop {
+        let next = match found.last() {
+            None => row::one(conn, first, params![org.as_str(), thread.as_str()], read)?,
+            Some(Shelf { ns, .. }) => {
+                row::one(conn, after, params![org.as_str(), thread.as_str(), ns], read)?
+            }
+        };
+        let Some(ns) = next else { return Ok(found) };
+        found.push(Shelf { thread: thread.clone(), ns });
+    }
+}
+
+fn by_hash(
+    conn: &Connection,
+    at: At<'_>,
+    sql: &str,
+    org: &OrgId,
+    hash: Hash,
+) -> Done<Option<Vec<u8>>> {
+    row::one(conn, sql, params![org.as_str(), hash.0], |row| Ok(at.plain(row, "body")?))
+}

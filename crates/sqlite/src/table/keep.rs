@@ -1,0 +1,211 @@
+//! Writing checkpoints. What is usual is one statement.
+
+use crate::error::Done;
+use crate::row::{self, At};
+use rusqlite::{Connection, params};
+use std::collections::BTreeSet;
+use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{CheckpointId, OrgId, ThreadId};
+
+/// The part that came from outside.
+pub(crate) const OUTSIDE: i64 = 0;
+/// The checkpoint itself, among those who speak of blobs.
+const CHECKPOINT: i64 = -1;
+
+/// Keeps everything.
+pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Keep) -> Done<()> {
+    for (hash, body) in &keep.blobs {
+        let sql = "INSERT INTO blobs (org, hash, body) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (org, hash) DO NOTHING";
+        row::execute(conn, sql, params![org.as_str(), hash.0, body])?;
+    }
+    for (hash, body) in &keep.layouts {
+        let sql = "INSERT INTO layouts (org, hash, body) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (org, hash) DO NOTHING";
+        row::execute(conn, sql, params![org.as_str(), hash.0, body])?;
+    }
+    for checkpoint in &keep.checkpoints {
+        put(conn, org, thread, checkpoint)?;
+    }
+    for part in &keep.pending {
+        match part.what {
+            Pending::Outside => put_outside(conn, org, thread, part)?,
+            Pending::Tasks => add_tasks(conn, org, thread, part)?,
+        }
+    }
+    Ok(())
+}
+
+/// The last checkpoint of the root graph that was kept.
+pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
+    keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
+}
+
+fn put(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<()> {
+    let id = new.id.0.to_be_bytes();
+    let of = new.of.map(|of| of.0.to_be_bytes());
+    let (org_id, name) = (org.as_str(), thread.as_str());
+    let sql = "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+               ON CONFLICT (org, thread, ns, id) DO NOTHING";
+    if row::execute(conn, sql, params![org_id, name, new.ns, id, of, new.tasks, new.body])? == 0 {
+        let sql = "UPDATE checkpoints SET of = ?5, tasks = ?6, body = ?7
+                   WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4";
+        row::execute(conn, sql, params![org_id, name, new.ns, id, of, new.tasks, new.body])?;
+        be_silent(conn, org, thread, (&new.ns, new.id, CHECKPOINT))?;
+    }
+    speak(conn, org, thread, (&new.ns, new.id, CHECKPOINT), &new.blobs)
+}
+
+fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
+    let sql = "INSERT INTO pending (org, thread, ns, of, part, body)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (org, thread, ns, of, part) DO UPDATE SET body = excluded.body";
+    let of = new.of.0.to_be_bytes();
+    let values = params![org.as_str(), thread.as_str(), new.ns, of, OUTSIDE, new.body];
+    row::execute(conn, sql, values)?;
+    be_silent(conn, org, thread, (&new.ns, new.of, OUTSIDE))?;
+    speak(conn, org, thread, (&new.ns, new.of, OUTSIDE), &new.blobs)
+}
+
+fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
+    // The number after the last one, and never that of what came from outside.
+    let sql = "INSERT INTO pending (org, thread, ns, of, part, body)
+               SELECT ?1, ?2, ?3, ?4, coalesce(max(part), 0) + 1, ?5 FROM pending
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4
+               RETURNING part";
+    let of = new.of.0.to_be_bytes();
+    let values = params![org.as_str(), thread.as_str(), new.ns, of, new.body];
+    let part = row::all(conn, sql, values, |row| Ok(row.get::<_, i64>(0)?))?;
+    for part in part {
+        speak(conn, org, thread, (&new.ns, new.of, part), &new.blobs)?;
+    }
+    Ok(())
+}
+
+/// Notes the blobs that a row speaks of.
+fn speak(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    (ns, id, part): (&str, CheckpointId, i64),
+    blobs: &[Hash],
+) -> Done<()> {
+    for hash in blobs {
+        let sql = "INSERT INTO blob_refs (org, thread, ns, id, part, hash)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                   ON CONFLICT (org, thread, ns, id, part, hash) DO NOTHING";
+        let id = id.0.to_be_bytes();
+        let values = params![org.as_str(), thread.as_str(), ns, id, part, hash.0];
+        row::execute(conn, sql, values)?;
+    }
+    Ok(())
+}
+
+/// Forgets which blobs a row spoke of.
+fn be_silent(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    (ns, id, part): (&str, CheckpointId, i64),
+) -> Done<()> {
+    let sql = "DELETE FROM blob_refs
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4 AND part = ?5";
+    let key = params![org.as_str(), thread.as_str(), ns, id.0.to_be_bytes(), part];
+    row::execute(conn, sql, key)?;
+    Ok(())
+}
+
+/// Puts checkpoints in the place of all that a graph has.
+pub(crate) fn rewrite(
+    conn: &Connection,
+    org: &OrgId,
+    at: &Shelf,
+    newest: CheckpointId,
+    new: &Keep,
+) -> Done<()> {
+    let key = params![org.as_str(), at.thread.as_str(), at.ns];
+    rule::check_newest(at, newest, newest_id(conn, org, at)?)?;
+    for sql in [
+        "DELETE FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3",
+        "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND part < 0",
+    ] {
+        row::execute(conn, sql, key)?;
+    }
+    let sql = "SELECT DISTINCT of FROM pending WHERE org = ?1 AND thread = ?2 AND ns = ?3";
+    let name = format!("thread `{}`", at.thread);
+    let open = row::all(conn, sql, key, |row| Ok(At::new("pending", &name).bits(row, "of")?))?;
+    let ours = new.checkpoints.iter().filter(|new| new.ns == at.ns);
+    let ids: BTreeSet<u128> = ours.map(|new| new.id.0).collect();
+    for of in open.into_iter().filter(|of| !ids.contains(of)) {
+        for sql in [
+            "DELETE FROM pending WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4",
+            "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4",
+        ] {
+            let key = params![org.as_str(), at.thread.as_str(), at.ns, of.to_be_bytes()];
+            row::execute(conn, sql, key)?;
+        }
+    }
+    keep(conn, org, &at.thread, new)?;
+    row::give_back(conn)
+}
+
+fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
+    let sql = "SELECT id FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3
+               ORDER BY id DESC LIMIT 1";
+    let name = format!("thread `{}`", at.thread);
+    let key = params![org.as_str(), at.thread.as_str(), at.ns];
+    row::one(conn, sql, key, |row| Ok(CheckpointId(At::new("checkpoints", &name).bits(row, "id")?)))
+}
+
+/// Whether a checkpoint of the root graph is there.
+pub(crate) fn has(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    id: CheckpointId,
+) -> Done<bool> {
+    let sql = "SELECT 1 FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = '' AND id = ?3";
+    let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
+    Ok(row::one(conn, sql, key, |_| Ok(()))?.is_some())
+}
+
+/// Copies all of a thread in place of what another has.
+pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
+    if from == to {
+        return Ok(());
+    }
+    delete(conn, org, to)?;
+    for sql in [
+        "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body)
+         SELECT org, ?3, ns, id, of, tasks, body FROM checkpoints WHERE org = ?1 AND thread = ?2",
+        "INSERT INTO pending (org, thread, ns, of, part, body)
+         SELECT org, ?3, ns, of, part, body FROM pending WHERE org = ?1 AND thread = ?2",
+        "INSERT INTO blob_refs (org, thread, ns, id, part, hash)
+         SELECT org, ?3, ns, id, part, hash FROM blob_refs WHERE org = ?1 AND thread = ?2",
+    ] {
+        row::execute(conn, sql, params![org.as_str(), from.as_str(), to.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Forgets all of a thread.
+pub(crate) fn delete(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    for sql in [
+        "DELETE FROM checkpoints WHERE org = ?1 AND thread = ?2",
+        "DELETE FROM pending WHERE org = ?1 AND thread = ?2",
+        "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2",
+    ] {
+        row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Removes the blobs of which nobody speaks; returns how many.
+pub(crate) fn collect(conn: &Connection, org: &OrgId) -> Done<u64> {
+    let sql = "DELETE FROM blobs WHERE org = ?1 AND NOT EXISTS (
+                   SELECT 1 FROM blob_refs
+                   WHERE blob_refs.org = blobs.org AND blob_refs.hash = blobs.hash)";
+    Ok(row::execute(conn, sql, [org.as_str()])? as u64)
+}

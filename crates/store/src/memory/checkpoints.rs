@@ -1,0 +1,272 @@
+//! Checkpoints in memory.
+
+use super::MemoryStore;
+use crate::checkpoint::{
+    Body, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
+    WriteCheckpoints,
+};
+use crate::rule;
+use crate::table::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use weftwork_types::canonical::Hash;
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
+
+/// The checkpoints of all organisations.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    threads: BTreeMap<(OrgId, ThreadId), Graphs>,
+    blobs: BTreeMap<(OrgId, Hash), Vec<u8>>,
+    layouts: BTreeMap<(OrgId, Hash), Vec<u8>>,
+}
+
+/// What one thread has, by the way to the graph.
+type Graphs = BTreeMap<String, Graph>;
+
+#[derive(Debug, Clone, Default)]
+struct Graph {
+    checkpoints: BTreeMap<CheckpointId, NewCheckpoint>,
+    open: BTreeMap<CheckpointId, Open>,
+}
+
+/// What is known of a superstep beside the checkpoints.
+#[derive(Debug, Clone, Default)]
+struct Open {
+    outside: Option<NewPending>,
+    tasks: Vec<NewPending>,
+}
+
+impl Checkpoints {
+    /// Keeps all of it; returns the last checkpoint of the root graph.
+    pub(super) fn keep(
+        &mut self,
+        org: &OrgId,
+        thread: &ThreadId,
+        keep: Keep,
+    ) -> Option<CheckpointId> {
+        for (hash, body) in keep.blobs {
+            self.blobs.entry((org.clone(), hash)).or_insert(body);
+        }
+        for (hash, body) in keep.layouts {
+            self.layouts.entry((org.clone(), hash)).or_insert(body);
+        }
+        let mut head = None;
+        if keep.checkpoints.is_empty() && keep.pending.is_empty() {
+            return head;
+        }
+        let graphs = self.threads.entry((org.clone(), thread.clone())).or_default();
+        for new in keep.checkpoints {
+            if new.ns.is_empty() {
+                head = Some(new.id);
+            }
+            let graph = graphs.entry(new.ns.clone()).or_default();
+            graph.checkpoints.insert(new.id, new);
+        }
+        for part in keep.pending {
+            let graph = graphs.entry(part.ns.clone()).or_default();
+            let open = graph.open.entry(part.of).or_default();
+            match part.what {
+                Pending::Outside => open.outside = Some(part),
+                Pending::Tasks => open.tasks.push(part),
+            }
+        }
+        head
+    }
+
+    /// Whether a checkpoint of the root graph is there.
+    pub(super) fn has(&self, org: &OrgId, thread: &ThreadId, id: CheckpointId) -> bool {
+        let graphs = self.threads.get(&(org.clone(), thread.clone()));
+        graphs.and_then(|graphs| graphs.get("")).is_some_and(|g| g.checkpoints.contains_key(&id))
+    }
+
+    pub(super) fn delete(&mut self, org: &OrgId, thread: &ThreadId) {
+        self.threads.remove(&(org.clone(), thread.clone()));
+    }
+
+    fn graph(&self, org: &OrgId, at: &Shelf) -> Option<&Graph> {
+        self.threads.get(&(org.clone(), at.thread.clone()))?.get(&at.ns)
+    }
+
+    fn rewrite(&mut self, org: &OrgId, at: &Shelf, newest: CheckpointId, keep: Keep) -> Result<()> {
+        let graph = self.threads.get_mut(&(org.clone(), at.thread.clone()));
+        let graph = graph.and_then(|graphs| graphs.get_mut(&at.ns));
+        let found = graph.as_ref().and_then(|graph| graph.checkpoints.keys().next_back().copied());
+        rule::check_newest(at, newest, found)?;
+        if let Some(graph) = graph {
+            let ours = keep.checkpoints.iter().filter(|new| new.ns == at.ns);
+            let ids: BTreeSet<CheckpointId> = ours.map(|new| new.id).collect();
+            graph.checkpoints.clear();
+            graph.open.retain(|of, _| ids.contains(of));
+        }
+        self.keep(org, &at.thread, keep);
+        Ok(())
+    }
+
+    fn copy(&mut self, org: &OrgId, from: &ThreadId, to: &ThreadId) {
+        let copied = self.threads.get(&(org.clone(), from.clone())).cloned();
+        self.delete(org, to);
+        if let Some(graphs) = copied {
+            self.threads.insert((org.clone(), to.clone()), graphs);
+        }
+    }
+
+    fn collect(&mut self, org: &OrgId) -> u64 {
+        let ours = self.threads.iter().filter(|((owner, _), _)| owner == org);
+        let graphs = ours.flat_map(|(_, graphs)| graphs.values());
+        let spoken: BTreeSet<Hash> = graphs.flat_map(Graph::blobs).collect();
+        let before = self.blobs.len();
+        self.blobs.retain(|(owner, hash), _| owner != org || spoken.contains(hash));
+        (before - self.blobs.len()) as u64
+    }
+}
+
+impl Graph {
+    fn found(&self, checkpoint: &NewCheckpoint) -> FoundCheckpoint {
+        let id = checkpoint.id;
+        let open = self.open.get(&id);
+        let outside = open.and_then(|open| open.outside.as_ref()).map(|part| part.body.clone());
+        let mut tasks: Vec<_> =
+            open.into_iter().flat_map(|open| &open.tasks).map(|part| part.body.clone()).collect();
+        let next = self.checkpoints.range((Bound::Excluded(id), Bound::Unbounded)).next();
+        tasks.extend(
+            next.filter(|(_, next)| next.of == Some(id)).map(|(_, next)| next.tasks.clone()),
+        );
+        FoundCheckpoint { id, body: checkpoint.body.clone(), outside, tasks }
+    }
+
+    fn blobs(&self) -> impl Iterator<Item = Hash> {
+        let parts = self.open.values().flat_map(|open| open.outside.iter().chain(&open.tasks));
+        let spoken = self.checkpoints.values().map(|checkpoint| &checkpoint.blobs);
+        spoken.chain(parts.map(|part| &part.blobs)).flatten().copied()
+    }
+}
+
+impl ReadCheckpoints for MemoryStore {
+    fn checkpoint<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
+        self.with(move |tables| {
+            let found = tables.checkpoints.graph(&who.org, at).and_then(|graph| {
+                let checkpoint = match id {
+                    Some(id) => graph.checkpoints.get(&id),
+                    None => graph.checkpoints.values().next_back(),
+                };
+                checkpoint.map(|checkpoint| graph.found(checkpoint))
+            });
+            Ok(found)
+        })
+    }
+
+    fn bodies<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        ids: Vec<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Vec<Body>>> {
+        self.with(move |tables| {
+            let graph = tables.checkpoints.graph(&who.org, at);
+            let found = ids.into_iter().filter_map(|id| graph?.checkpoints.get(&id));
+            Ok(found.map(|checkpoint| (checkpoint.id, checkpoint.body.clone())).collect())
+        })
+    }
+
+    fn page<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
+        self.with(move |tables| {
+            let Some(graph) = tables.checkpoints.graph(&who.org, at) else { return Ok(Vec::new()) };
+            let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+            let older = graph.checkpoints.range((Bound::Unbounded, end)).rev();
+            Ok(older.take(limit).map(|(_, checkpoint)| graph.found(checkpoint)).collect())
+        })
+    }
+
+    fn shelves<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+        self.with(move |tables| {
+            let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
+            let filled = graphs.into_iter().flatten().filter(|(_, g)| !g.checkpoints.is_empty());
+            let shelf = |ns: &String| Shelf { thread: thread.clone(), ns: ns.clone() };
+            Ok(filled.map(|(ns, _)| shelf(ns)).collect())
+        })
+    }
+
+    fn blob<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.with(move |tables| Ok(tables.checkpoints.blobs.get(&(who.org.clone(), hash)).cloned()))
+    }
+
+    fn layout<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.with(move |tables| {
+            Ok(tables.checkpoints.layouts.get(&(who.org.clone(), hash)).cloned())
+        })
+    }
+}
+
+impl WriteCheckpoints for MemoryStore {
+    fn keep<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            tables.checkpoints.keep(&who.org, thread, keep);
+            Ok(())
+        })
+    }
+
+    fn rewrite<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        newest: CheckpointId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| tables.checkpoints.rewrite(&who.org, at, newest, keep))
+    }
+
+    fn copy_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        from: &'a ThreadId,
+        to: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            tables.checkpoints.copy(&who.org, from, to);
+            Ok(())
+        })
+    }
+
+    fn delete_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| {
+            tables.checkpoints.delete(&who.org, thread);
+            Ok(())
+        })
+    }
+
+    fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
+        self.with(move |tables| Ok(tables.checkpoints.collect(&who.org)))
+    }
+}
