@@ -102,13 +102,15 @@ impl Ctx {
         }
     }
 
-    /// The thread.
+    /// The thread. In a run of this process whose thread has no name, or one that is no
+    /// [`ThreadId`], it is an id of the task's own.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.calls().thread
     }
 
-    /// What model and tool calls need from the run.
+    /// What model and tool calls need from the run. In a run of this process they are on no
+    /// journal, budget or ledger: a node that runs again makes them again.
     #[must_use]
     pub fn calls(&self) -> &CallContext {
         match &self.0.run {

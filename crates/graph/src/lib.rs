@@ -1,11 +1,15 @@
 //! Typed graphs: write nodes as plain async functions, connect them, run them durably.
 //!
-//! A state is a struct with `#[derive(State)]`; each field is a channel. Nodes are async functions
-//! whose arguments say what they need ([`State`](struct@State), [`Arg`], [`Deps`], [`Ctx`]) and
-//! whose result says what they write. [`Graph::build`] reports every problem of a graph at once. A [`Runtime`] hosts
-//! compiled graphs over a store and is the one `GraphExecutor` of this process; runs without a store
-//! go through [`exec`]. Hosted runs have a loop of their own until they move to that one
-//! (`docs/adr/0009-the-loop-moves.md`).
+//! A state is a struct with `#[derive(State)]`; each field is a channel. Or it is [`Dynamic`]: then
+//! channels are named while the program runs. Nodes are async functions whose arguments say what
+//! they need ([`State`](struct@State), [`Field`], [`Input`], [`Arg`], [`Deps`], [`Ctx`]) and whose
+//! result says what they write. [`Graph::build`] reports every problem of a graph at once. A
+//! [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
+//!
+//! A [`Runtime`] hosts compiled graphs over a store and is the one `GraphExecutor` of this process;
+//! runs without a store go through [`exec`], on a [`Host`]. Hosted runs have a loop of their own
+//! until they move to that one (`docs/adr/0009-the-loop-moves.md`), and what they cannot do yet is
+//! said where it is documented.
 
 mod builder;
 mod clock;

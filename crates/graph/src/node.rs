@@ -114,7 +114,7 @@ impl Send {
     }
 }
 
-/// A function that can be a node: async, up to six arguments that each implement [`FromTask`], a
+/// A function that can be a node: async, one to six arguments that each implement [`FromTask`], a
 /// result that implements [`IntoOutput`]. `M` only tells the implementations apart.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a node",

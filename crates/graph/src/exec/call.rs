@@ -27,6 +27,8 @@ impl Ctx {
     /// When the graph stops at a question, this node stops with it; when the run goes on, the node
     /// runs again from its first line, and the graph goes on where it stopped.
     ///
+    /// In a hosted run it fails so far.
+    ///
     /// # Errors
     /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn call(&self, graph: &CompiledGraph, keep: Keep, input: Json) -> NodeResult<Json> {
@@ -60,6 +62,8 @@ impl Ctx {
     /// Runs a task and returns its result. A task that finished in this superstep before is not
     /// run again.
     ///
+    /// In a hosted run it fails so far.
+    ///
     /// # Errors
     /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
@@ -84,7 +88,8 @@ impl Ctx {
         call.settle(end.what, end.answers, self, key).await
     }
 
-    /// What the last turn of the flow on this thread saved; none in its first.
+    /// What the last turn of the flow on this thread saved; none in its first, and none in a hosted
+    /// run so far.
     #[must_use]
     pub fn previous(&self) -> Option<Json> {
         let at = self.local()?;
@@ -92,7 +97,8 @@ impl Ctx {
         plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
     }
 
-    /// Asks the run to stop after this superstep. It can go on later.
+    /// Asks the run to stop after this superstep. It can go on later. A hosted run does not stop so
+    /// far.
     pub fn drain(&self, reason: impl Into<String>) {
         if let Some(at) = self.local() {
             lock(&at.scope.shared.drain).get_or_insert_with(|| reason.into());
@@ -100,25 +106,27 @@ impl Ctx {
         }
     }
 
-    /// What the run was given besides its input.
+    /// What the run was given besides its input: `null` when nothing was, as in all hosted runs so
+    /// far.
     #[must_use]
     pub fn context(&self) -> &Json {
         static NONE: Json = Json::Null;
         self.local().map_or(&NONE, |at| &at.scope.shared.context)
     }
 
-    /// The long-term store of the host, when it has one.
+    /// The long-term store of the host, when it has one. None in a hosted run so far.
     #[must_use]
     pub fn items(&self) -> Option<&Arc<dyn weftwork_store::items::ItemStore>> {
         self.local()?.scope.shared.host.items()
     }
 
-    /// Tells a piece of a message.
+    /// Tells a piece of a message. In a hosted run nobody hears it: there, models tell messages.
     pub fn token(&self, id: &str, text: &str) {
         self.tell_message(true, id, text);
     }
 
-    /// Tells a whole message, unless one of that id was told in this run, in pieces or whole.
+    /// Tells a whole message, unless one of that id was told in this run, in pieces or whole. In a
+    /// hosted run nobody hears it.
     pub fn message(&self, id: &str, content: &str) {
         self.tell_message(false, id, content);
     }

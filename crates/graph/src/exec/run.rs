@@ -50,7 +50,9 @@ impl CompiledGraph {
         }
     }
 
-    /// Takes input to its end, keeping no checkpoints.
+    /// Takes input to its end. On a host with a saver that is a run on the thread whose name is
+    /// empty: it goes on from what the last one there left. To name a thread, use
+    /// [`run`](Self::run).
     ///
     /// # Errors
     /// [`RuntimeError`] when a node fails or the input does not fit.
@@ -63,7 +65,8 @@ impl CompiledGraph {
 }
 
 impl Run {
-    /// The thread whose checkpoints the run goes on from and adds to.
+    /// The thread whose checkpoints the run goes on from and adds to; without this, the one whose
+    /// name is empty. It means nothing on a host without a saver.
     pub fn thread(mut self, thread: impl Into<Arc<str>>) -> Self {
         self.options.thread = thread.into();
         self
