@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod loopback;
+pub mod sim;
 
 pub use clock::ManualClock;
 pub use loopback::{LoopbackServer, Received, Reply};
+pub use sim::World;

@@ -10,6 +10,7 @@ mod faulty;
 mod local;
 mod pause;
 mod peers;
+mod sim;
 mod supersteps;
 mod support;
 mod travel;

@@ -1,0 +1,251 @@
+//! A saver in memory that takes its time, and watches what it is given.
+
+use super::build::{Mark, Probe};
+use super::model::Point;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_engine::ids::{interrupt_id, task_id};
+use weftwork_engine::pregel::Machine;
+use weftwork_graph::exec::{
+    Checkpoint, Kept as Answer, MemorySaver, Outside, Place, Put, Records, Saved, Saver, Source,
+    TaskKey, TaskRecord,
+};
+use weftwork_store::StoreError;
+use weftwork_testkit::World;
+use weftwork_testkit::sim::Draw;
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// A checkpoint as it was when it was kept.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) id: CheckpointId,
+    pub(super) parent: Option<CheckpointId>,
+    pub(super) source: Source,
+    pub(super) step: i64,
+    pub(super) point: Point,
+}
+
+#[derive(Debug)]
+pub(super) struct Watching {
+    inner: Arc<MemorySaver>,
+    world: World,
+    probe: Arc<Probe>,
+    /// Whether calls may take time; then a run can be cut off before and after each.
+    slow: bool,
+    draw: Mutex<Draw>,
+    /// Calls that are under way.
+    busy: AtomicUsize,
+    /// Calls that were cut off.
+    cut: AtomicUsize,
+    kept: Mutex<BTreeMap<Place, Vec<Kept>>>,
+    changes: AtomicUsize,
+}
+
+impl Watching {
+    pub(super) fn new(world: &World, probe: &Arc<Probe>, slow: bool, draw: Draw) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemorySaver::new(),
+            world: world.clone(),
+            probe: Arc::clone(probe),
+            slow,
+            draw: Mutex::new(draw),
+            busy: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
+            kept: Mutex::default(),
+            changes: AtomicUsize::new(0),
+        })
+    }
+
+    /// The checkpoints of the outermost graph, by age.
+    pub(super) fn outermost(&self) -> Vec<Kept> {
+        let kept = self.kept();
+        kept.iter()
+            .find(|(place, _)| place.ns.is_empty())
+            .map(|(_, k)| k.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<Place, Vec<Kept>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn inner(&self) -> &Arc<MemorySaver> {
+        &self.inner
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many calls were cut off.
+    pub(super) fn cut(&self) -> usize {
+        self.cut.load(Ordering::SeqCst)
+    }
+
+    /// How often anything was kept.
+    pub(super) fn changes(&self) -> usize {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn is_slow(&self) -> bool {
+        let mut draw = self.draw.lock().unwrap_or_else(PoisonError::into_inner);
+        self.slow && draw.chance(40)
+    }
+
+    async fn take_time(&self) {
+        if self.is_slow() {
+            self.world.pause().await;
+        }
+    }
+
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(async move {
+            let mut busy = Busy::of(self);
+            self.take_time().await;
+            let done = call.await;
+            self.take_time().await;
+            busy.done = true;
+            done
+        })
+    }
+
+    fn note(&self, at: &Place, checkpoint: &Checkpoint) {
+        let kept = Kept {
+            id: checkpoint.id,
+            parent: checkpoint.parent,
+            source: checkpoint.metadata.source,
+            step: checkpoint.metadata.step,
+            point: point(&checkpoint.machine),
+        };
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.kept().entry(at.clone()).or_default().push(kept);
+    }
+
+    /// Tasks whose result is kept must not run again.
+    fn keep_finished(&self, at: &Place, of: CheckpointId, tasks: &[(TaskKey, TaskRecord)]) {
+        let step = {
+            let kept = self.kept();
+            let of = kept.get(at).and_then(|kept| kept.iter().find(|kept| kept.id == of));
+            of.map(|kept| kept.step + 1)
+        };
+        let Some(step) = step else { return };
+        for (key, record) in tasks.iter().filter(|(_, record)| record.is_finished()) {
+            let TaskKey::Node { node, path } = key else { continue };
+            self.changes.fetch_add(1, Ordering::SeqCst);
+            let failed_in_route = record.error.is_some();
+            if !failed_in_route {
+                let name = format!("{}|{node}", at.ns);
+                self.probe.keep(mark(task_id(of, step, &name, &path.to_string())));
+            }
+        }
+    }
+}
+
+/// The id of a task's first message.
+fn mark(task: weftwork_types::TaskId) -> Mark {
+    let bits = interrupt_id(task, 0).0 ^ u128::from(u64::MAX);
+    Mark::from_uuid(uuid::Uuid::from_u128(bits))
+}
+
+/// State and what is due, as JSON.
+pub(super) fn point(machine: &Machine) -> Point {
+    let plan = machine.plan();
+    let values: Map<String, Value> = plan
+        .channel_names()
+        .filter_map(|name| Some((name.to_owned(), plan.channel_json(machine.slots(), name)?)))
+        .collect();
+    let due = machine.due_in_order();
+    let mut next: Vec<String> =
+        due.iter().map(|task| plan.shared_name(task.node).to_string()).collect();
+    next.sort();
+    Point { values: Value::Object(values), next }
+}
+
+struct Busy<'a> {
+    saver: &'a Watching,
+    done: bool,
+}
+
+impl<'a> Busy<'a> {
+    fn of(saver: &'a Watching) -> Self {
+        saver.busy.fetch_add(1, Ordering::SeqCst);
+        Self { saver, done: false }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.saver.busy.fetch_sub(1, Ordering::SeqCst);
+        self.saver.cut.fetch_add(usize::from(!self.done), Ordering::SeqCst);
+    }
+}
+
+impl Saver for Watching {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
+        self.call(async move { self.inner.load(at, id).await })
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
+        self.call(async move { self.inner.list(at, before, limit).await })
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Answer<'a> {
+        let slow = self.is_slow();
+        let keep = move || {
+            self.keep_finished(at, put.of, &put.tasks);
+            self.note(at, &put.checkpoint);
+            self.inner.put(at, put)
+        };
+        if slow { Answer::Later(self.call(async move { keep().done().await })) } else { keep() }
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.call(async move {
+            self.keep_finished(at, of, &tasks);
+            self.inner.put_tasks(at, of, tasks).await
+        })
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        of: CheckpointId,
+        outside: Outside,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.call(async move {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+            self.inner.put_outside(at, of, outside).await
+        })
+    }
+
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.call(async move { self.inner.delete(thread).await })
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.call(async move { self.inner.copy(from, to).await })
+    }
+
+    fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.call(async move { self.inner.prune(thread, keep).await })
+    }
+}
