@@ -17,6 +17,8 @@ pub mod ids;
 pub mod list;
 pub mod machine;
 pub mod plan;
+#[doc(hidden)]
+pub mod planted;
 pub mod pregel;
 pub mod record;
 pub mod task;

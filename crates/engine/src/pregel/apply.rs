@@ -6,6 +6,7 @@ use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
+use crate::planted::{self, Bug};
 use crate::task::{Goto, TaskOutput};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
@@ -47,9 +48,10 @@ impl Machine {
         written: &mut Vec<ChannelIdx>,
     ) -> Result<(), EngineError> {
         let plan = &Arc::clone(&self.plan);
-        if done.len() > 1 {
+        if done.len() > 1 && !planted::has(Bug::CompletionOrder) {
             done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
+        self.control.remember();
         let next = self.control.version + 1;
         self.begin(plan, done.iter().map(|d| d.task), next);
         plan.fold_all(&mut self.slots, done, written)?;
@@ -177,6 +179,11 @@ impl Machine {
                 }
                 Goto::Send { node, arg } => {
                     let found = plan.target(node, from)?;
+                    let merged = planted::has(Bug::SendsMerged)
+                        && sends.iter().any(|sent| *sent.name == **node);
+                    if merged {
+                        continue;
+                    }
                     let name = node.as_str().into();
                     sends.push(Sent { node: found, name, arg: arg.clone() });
                 }
@@ -197,12 +204,12 @@ impl Machine {
         control.clear_unwritten(plan, next);
         for index in &plan.lapsing {
             let lapses = !written.contains(&ChannelIdx(*index)) && self.slots.get(*index).is_some();
-            if lapses {
+            if lapses && !planted::has(Bug::EphemeralStays) {
                 self.slots.set(*index, None);
                 changed = true;
             }
         }
-        if !control.leads_on() {
+        if !control.leads_on() || planted::has(Bug::DeferredEarly) {
             control.release_deferred(plan, next);
         }
         if changed {

@@ -5,6 +5,7 @@
 //! `prepare_next_tasks` of `pregel/_algo.py` decide (`docs/adr/0006-what-is-due.md`).
 
 use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
+use crate::planted::{self, Bug};
 use crate::task::Arg;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,9 @@ pub(crate) struct Control {
     pub(crate) version: u32,
     /// What `version` was when the run last went on past an interrupt.
     pub(crate) passed: u32,
+    /// What it was before the last superstep was closed.
+    #[cfg(feature = "planted-bugs")]
+    before: Option<Box<Self>>,
 }
 
 impl Control {
@@ -93,10 +97,12 @@ impl Control {
     fn is_full(&self, plan: &Plan, index: TriggerIdx) -> bool {
         match plan.triggers.get(index.0).map(|t| &t.kind) {
             Some(TriggerKind::Branch { .. }) => self.trigger(index).written,
-            Some(TriggerKind::Join { sources, .. }) => self
-                .arrived
-                .get(&index)
-                .is_some_and(|arrived| sources.iter().all(|source| arrived.contains(source))),
+            Some(TriggerKind::Join { sources, .. }) => {
+                self.arrived.get(&index).is_some_and(|arrived| {
+                    let all = sources.iter().all(|source| arrived.contains(source));
+                    all || planted::has(Bug::JoinPerBranch)
+                })
+            }
             None => false,
         }
     }
@@ -134,7 +140,9 @@ impl Control {
                 candidates.extend(self.targets(plan, triggers.iter().copied()));
                 if candidates.len() > 1 {
                     candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
-                    candidates.dedup();
+                    if !planted::has(Bug::FanInPerBranch) {
+                        candidates.dedup();
+                    }
                 }
             }
             Updated::Known { .. } | Updated::Unknown => return self.due_in_order(plan),
@@ -241,7 +249,7 @@ impl Control {
     fn note(&mut self, index: TriggerIdx) {
         if let Updated::Known { any, triggers, .. } = &mut self.updated {
             *any = true;
-            if !triggers.contains(&index) {
+            if !triggers.contains(&index) || planted::has(Bug::FanInPerBranch) {
                 triggers.push(index);
             }
         }
@@ -316,5 +324,27 @@ impl Control {
             [.., (second, _), (first, node)] if first != second => Some(*node),
             _ => None,
         }
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+impl Control {
+    pub(crate) fn remember(&mut self) {}
+
+    pub(crate) fn name_finished(&mut self) {}
+}
+
+#[cfg(feature = "planted-bugs")]
+impl Control {
+    /// What was due before is due again in what is stored, see [`Bug::NamesFinished`].
+    pub(crate) fn name_finished(&mut self) {
+        if let Some(before) = self.before.take() {
+            *self = *before;
+        }
+    }
+
+    pub(crate) fn remember(&mut self) {
+        self.before = None;
+        self.before = planted::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
     }
 }

@@ -9,6 +9,7 @@ pub use control::{Sent, StartInput};
 use crate::error::{EngineError, THE_INPUT};
 use crate::ids::cut;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
+use crate::planted::{self, Bug};
 use crate::task::{Arg, TaskOutput};
 use crate::value::{Slots, Write};
 use control::{Control, Few, Updated};
@@ -140,13 +141,16 @@ impl Machine {
 
     /// The run goes on past an interrupt: what changed so far stops it no more.
     pub fn pass(&mut self) {
-        self.control.passed = self.control.version;
+        if !planted::has(Bug::StopsRearm) {
+            self.control.passed = self.control.version;
+        }
     }
 
     /// The machine as it is stored: without values that are not, in the state and in what was sent.
     #[must_use]
     pub fn stored(&self) -> Self {
         let mut stored = self.clone();
+        stored.control.name_finished();
         for index in &self.plan.untracked {
             stored.slots.set(*index, None);
         }

@@ -7,6 +7,7 @@ use super::scope::{Scope, lock};
 use crate::error::RuntimeError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
+use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::{Done, Machine, Task};
 use weftwork_engine::{ChannelIdx, Slots, TaskOutput};
 use weftwork_types::{CheckpointId, TaskId};
@@ -155,6 +156,9 @@ impl Cycle {
                 saved = saver.load(at, None).await?;
             }
         }
+        if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
+            saved = None;
+        }
         if let Some(saved) = &mut saved {
             let machine = saved.checkpoint.machine.clone().over(scope.graph.plan());
             saved.checkpoint.machine = machine.map_err(RuntimeError::Engine)?;
@@ -249,7 +253,8 @@ impl Cycle {
 
     /// Makes a checkpoint of the state as it stands, and keeps it unless that is done at the end.
     pub(super) async fn checkpoint(&mut self, source: Source) -> Going<()> {
-        if !self.keeps() || self.on_exit() {
+        let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
+        if !self.keeps() || self.on_exit() || unkept {
             self.advance(source, false);
             return Ok(());
         }
@@ -345,7 +350,7 @@ impl Cycle {
 
     /// Keeps what became of tasks while their superstep is open.
     pub(super) async fn flush(&mut self) -> Going<()> {
-        if self.on_exit() {
+        if self.on_exit() || planted::has(Bug::KeepsNothing) {
             return Ok(());
         }
         let tasks = self.unkept(Still::Open);

@@ -3,6 +3,7 @@
 use super::saver::{Checkpoint, Kept, Outside, Place, Put, Records, Saved, Saver};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_engine::planted::{self, Bug};
 use weftwork_store::StoreError;
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -207,6 +208,9 @@ impl Saver for MemorySaver {
             Some(graph) => {
                 if let Some(entry) = graph.get_mut(put.of) {
                     entry.add(put.tasks);
+                }
+                if let (true, Some(last)) = (planted::has(Bug::Aliased), graph.0.last_mut()) {
+                    last.checkpoint.machine = entry.checkpoint.machine.clone();
                 }
                 graph.insert(entry);
             }

@@ -6,6 +6,7 @@ use super::job::{End, What};
 use super::saver::TaskRecord;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
+use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -15,6 +16,7 @@ impl Cycle {
         let handles = self.has_handler(index);
         let Some(slot) = self.tasks.get_mut(index) else { return };
         slot.state = SlotState::Ended;
+        planted::ended(index);
         let answered = end.answers.is_some();
         if answered {
             slot.record.resume = end.answers;
@@ -36,7 +38,8 @@ impl Cycle {
                     let asked = |(key, record): &(_, TaskRecord)| {
                         *key == slot.key && !record.open_questions().is_empty()
                     };
-                    slot.kept = !self.known.iter().any(asked);
+                    let kept = !self.known.iter().any(asked);
+                    slot.kept = kept || planted::has(Bug::StaleQuestions);
                     slot.record.stopped = true;
                     return;
                 }

@@ -13,6 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::TaskOutput;
+use weftwork_engine::planted;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
 use weftwork_types::interrupt::Interrupt;
@@ -203,6 +204,7 @@ impl Cycle {
             [only] => self.machine.apply(&mut [only.done(&nothing)], &mut written),
             tasks => {
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
+                planted::by_completion(&mut done);
                 self.machine.apply(&mut done, &mut written)
             }
         };

@@ -10,6 +10,8 @@ mod build;
 mod laws;
 mod logic;
 mod model;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod saver;
 mod script;
 mod spec;
