@@ -3,6 +3,7 @@
 mod ends;
 mod errors;
 mod fields;
+mod peers;
 mod questions;
 mod resuming;
 mod timers;
