@@ -14,6 +14,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # at_least FOUND WANTED: whether one version is not older than another.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
+# have_postgres: whether scripts/postgres.sh will find one. Debian keeps its programs off the PATH.
+have_postgres() { ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || have pg_config; }
+
 # value KEY FILE: a string from a TOML file.
 value() { sed -n "s/^$1 *= *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
 
@@ -39,6 +42,7 @@ system() {
   have cc || missing+=(gcc libc6-dev)
   have make || missing+=(make)
   have git || missing+=(git)
+  have_postgres || missing+=(postgresql)
   [ "${#missing[@]}" -eq 0 ] || packages "${missing[@]}"
 }
 

@@ -1,0 +1,184 @@
+//! From the errors of Postgres and the network to those of a store.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use tokio_postgres::error::{Error, SqlState};
+use weftwork_store::StoreError;
+
+/// A failure of work on a connection: one of the store's own, or one of Postgres that still lacks
+/// the name of the database.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    Store(StoreError),
+    Postgres(Error),
+}
+
+/// What work on a connection gives.
+pub(crate) type Done<T> = Result<T, Fail>;
+
+impl From<StoreError> for Fail {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(error: Error) -> Self {
+        Self::Postgres(error)
+    }
+}
+
+impl Fail {
+    /// The code of Postgres, when it answered at all.
+    pub(crate) fn state(&self) -> Option<&SqlState> {
+        match self {
+            Self::Store(_) => None,
+            Self::Postgres(error) => error.code(),
+        }
+    }
+
+    /// Whether the server ended the transaction so that it is tried once more: two that waited for
+    /// each other, or met at a unique index, or a table that changed under a prepared statement.
+    pub(crate) fn is_collision(&self) -> bool {
+        let codes = [
+            &SqlState::T_R_SERIALIZATION_FAILURE,
+            &SqlState::T_R_DEADLOCK_DETECTED,
+            &SqlState::UNIQUE_VIOLATION,
+        ];
+        self.state().is_some_and(|code| codes.contains(&code)) || self.is_stale()
+    }
+
+    /// Whether a table changed under a prepared statement.
+    pub(crate) fn is_stale(&self) -> bool {
+        let Self::Postgres(error) = self else { return false };
+        error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED)
+            && error.as_db_error().is_some_and(|db| db.message().contains("cached plan"))
+    }
+
+    /// What one of our own statements refused with this code.
+    pub(crate) fn refused(&self, code: &str) -> Option<&str> {
+        let Self::Postgres(error) = self else { return None };
+        let refusal = error.as_db_error().filter(|refusal| refusal.code().code() == code);
+        refusal.map(|refusal| refusal.message())
+    }
+
+    /// Whether the connection is gone, or none could be had.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            Self::Store(_) => false,
+            Self::Postgres(error) => match error.code() {
+                Some(code) => is_away(code),
+                None => error.is_closed() || is_io(error),
+            },
+        }
+    }
+}
+
+/// Whether the server says that it is going, coming, or has no room for us now.
+fn is_away(code: &SqlState) -> bool {
+    let codes = [
+        &SqlState::ADMIN_SHUTDOWN,
+        &SqlState::CRASH_SHUTDOWN,
+        &SqlState::CANNOT_CONNECT_NOW,
+        &SqlState::TOO_MANY_CONNECTIONS,
+    ];
+    codes.contains(&code) || code.code().starts_with("08")
+}
+
+fn is_io(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if error.is::<std::io::Error>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// The database as errors name it: without user name's secret and without settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) name: Arc<str>,
+    pub(crate) wait_ms: u64,
+}
+
+impl Place {
+    fn name(&self) -> String {
+        self.name.as_ref().to_owned()
+    }
+
+    pub(crate) fn fail(&self, fail: Fail) -> StoreError {
+        match fail {
+            Fail::Store(error) => error,
+            Fail::Postgres(error) => self.postgres(&error),
+        }
+    }
+
+    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> StoreError {
+        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: false }
+    }
+
+    /// For what may pass by itself.
+    pub(crate) fn away(&self, reason: impl Into<String>) -> StoreError {
+        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: true }
+    }
+
+    fn postgres(&self, error: &Error) -> StoreError {
+        let reason = reason(error);
+        let Some(code) = error.code() else {
+            let lost = error.is_closed() || is_io(error);
+            return if lost { self.away(reason) } else { self.unavailable(reason) };
+        };
+        if is_away(code) {
+            return self.away(reason);
+        }
+        let place = self.name();
+        match *code {
+            SqlState::DISK_FULL => StoreError::Full { place, reason },
+            SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
+                StoreError::ReadOnly { place, reason }
+            }
+            SqlState::LOCK_NOT_AVAILABLE => StoreError::Locked { place, waited_ms: self.wait_ms },
+            // The statements are ours and were tried, so somebody else changed the tables.
+            SqlState::DATA_CORRUPTED
+            | SqlState::INDEX_CORRUPTED
+            | SqlState::UNDEFINED_TABLE
+            | SqlState::UNDEFINED_COLUMN
+            | SqlState::UNDEFINED_FUNCTION => {
+                StoreError::Corrupt { place: format!("store `{place}`"), what: reason }
+            }
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE | SqlState::UNTRANSLATABLE_CHARACTER => {
+                StoreError::Conflict {
+                    place: "a record".to_owned(),
+                    expected: "names that Postgres can hold, without NUL characters".to_owned(),
+                    found: reason,
+                }
+            }
+            SqlState::T_R_SERIALIZATION_FAILURE
+            | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::UNIQUE_VIOLATION
+            | SqlState::QUERY_CANCELED
+            | SqlState::OUT_OF_MEMORY
+            | SqlState::IO_ERROR => self.away(reason),
+            _ => self.unavailable(reason),
+        }
+    }
+}
+
+/// What was said, without the values of our statements and without the settings.
+fn reason(error: &Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        return format!("{} ({})", db.message(), db.code().code());
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,200 @@
+//! A few connections, and work that is tried again when it may be.
+
+use crate::conn::Conn;
+use crate::error::{Done, Fail, Place};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::{Config, NoTls};
+use weftwork_store::StoreError;
+use weftwork_types::BoxFuture;
+
+/// How often transactions that met others are tried again.
+const COLLISIONS_MAX: u32 = 10;
+/// The pause before work is tried again, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// How long closing waits for connections to say goodbye.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// Whether an earlier try of the same call may have taken effect, although nobody said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It is the first, or the others are known to have left nothing behind.
+    Nothing,
+    /// The connection broke while it was on its way.
+    Doubt,
+}
+
+/// Work on a connection, which may be done several times.
+pub(crate) type Work<A, T> = for<'c> fn(&'c mut Conn, &'c A, Before) -> BoxFuture<'c, Done<T>>;
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    config: Config,
+    /// What every new connection runs first.
+    greeting: String,
+    place: Place,
+    answer: Duration,
+    idle: Mutex<Vec<Conn>>,
+    served: Mutex<JoinSet<()>>,
+    free: Semaphore,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        config: Config,
+        greeting: String,
+        place: Place,
+        answer: Duration,
+        connections_max: usize,
+    ) -> Self {
+        Self {
+            config,
+            greeting,
+            place,
+            answer,
+            idle: Mutex::default(),
+            served: Mutex::default(),
+            free: Semaphore::new(connections_max.max(1)),
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn wait(&self) -> Duration {
+        Duration::from_millis(self.place.wait_ms)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn served(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the work; again when others were in its way, or when the connection broke, as long as
+    /// we may wait.
+    pub(crate) async fn run<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
+        let until = Instant::now() + self.wait();
+        let (mut collisions, mut pause, mut before) = (0, PAUSE_MIN, Before::Nothing);
+        loop {
+            let (done, doubt) = self.attempt(args, work, before).await;
+            let fail = match done {
+                Ok(done) => return Ok(done),
+                Err(fail) => fail,
+            };
+            if doubt {
+                before = Before::Doubt;
+            }
+            let again = if fail.is_collision() {
+                collisions += 1;
+                collisions <= COLLISIONS_MAX
+            } else {
+                fail.is_loss() && Instant::now() + pause < until
+            };
+            if !again {
+                return Err(self.told(fail, before));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Does the work once.
+    pub(crate) async fn once<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
+        let (done, _) = self.attempt(args, work, Before::Nothing).await;
+        done.map_err(|fail| self.place.fail(fail))
+    }
+
+    fn told(&self, fail: Fail, before: Before) -> StoreError {
+        match (self.place.fail(fail), before) {
+            (StoreError::Unavailable { place, reason, retriable }, Before::Doubt) => {
+                let reason = format!("{reason}; whether the last write took effect is not known");
+                StoreError::Unavailable { place, reason, retriable }
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// One try, and whether it may have taken effect although it failed.
+    async fn attempt<A, T>(&self, args: &A, work: Work<A, T>, before: Before) -> (Done<T>, bool) {
+        let permit = match timeout(self.wait(), self.free.acquire()).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return (Err(self.place.unavailable("it was closed").into()), false),
+            Err(_) => {
+                let error = self.place.away("all its connections are at work for too long");
+                return (Err(error.into()), false);
+            }
+        };
+        let mut conn = match self.connection().await {
+            Ok(conn) => conn,
+            Err(fail) => return (Err(fail), false),
+        };
+        let done = match timeout(self.answer, work(&mut conn, args, before)).await {
+            Ok(done) => done,
+            Err(_) => {
+                // The connection is dropped, and with it its transaction.
+                let waited = self.answer.as_millis();
+                let error = self.place.away(format!("it did not answer within {waited} ms"));
+                return (Err(error.into()), conn.is_in_doubt());
+            }
+        };
+        let doubt = matches!(&done, Err(fail) if fail.is_loss()) && conn.is_in_doubt();
+        self.give_back(conn, done.as_ref().err()).await;
+        drop(permit);
+        (done, doubt)
+    }
+
+    async fn give_back(&self, mut conn: Conn, fail: Option<&Fail>) {
+        // Stale statements are of no use to the next one either.
+        if conn.is_lost() || fail.is_some_and(|fail| fail.is_loss() || fail.is_stale()) {
+            return;
+        }
+        if (fail.is_some() || conn.is_open()) && conn.tidy().await.is_err() {
+            return;
+        }
+        self.idle().push(conn);
+    }
+
+    async fn connection(&self) -> Done<Conn> {
+        loop {
+            let idle = self.idle().pop();
+            match idle {
+                Some(conn) if conn.is_lost() => {}
+                Some(conn) => return Ok(conn),
+                None => return self.connect().await,
+            }
+        }
+    }
+
+    async fn connect(&self) -> Done<Conn> {
+        let (client, connection) = self.config.connect(NoTls).await?;
+        {
+            let mut served = self.served();
+            while served.try_join_next().is_some() {}
+            served.spawn(async move {
+                // Whoever waits for an answer is told the error, too.
+                drop(connection.await);
+            });
+        }
+        let mut conn = Conn::new(client);
+        conn.script(&self.greeting).await?;
+        Ok(conn)
+    }
+
+    /// Closes all connections.
+    pub(crate) async fn close(&self) {
+        self.free.close();
+        self.idle().clear();
+        let mut served = std::mem::take(&mut *self.served());
+        let all = async { while served.join_next().await.is_some() {} };
+        // What does not answer is cut off.
+        drop(timeout(CLOSE, all).await);
+    }
+}

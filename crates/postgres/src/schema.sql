@@ -1,0 +1,221 @@
+-- Format 0. The organisation is the first column of every key; only `workers` and `meta` belong
+-- to nobody. Texts sort by their bytes, as everywhere in the house. There are no foreign keys:
+-- whoever writes for a thread holds the lock of its row, or of its name while it has none, and
+-- checks of its own statements; a thread is deleted with all that is its own in one transaction.
+
+CREATE TABLE meta (
+    key text COLLATE "C" PRIMARY KEY,
+    value bigint NOT NULL
+);
+
+-- `seq` is the number of the newest run's last event. `mark` names the last commit or claim, so
+-- that whoever lost its connection can find out whether it took effect. The room left in each
+-- page lets a commit put the new version of a row beside the old one.
+CREATE TABLE threads (
+    org text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    graph text NOT NULL,
+    status text NOT NULL,
+    head bytea,
+    seq bigint NOT NULL,
+    mark bytea,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (org, id)
+) WITH (fillfactor = 70);
+
+CREATE TABLE runs (
+    org text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    thread text COLLATE "C" NOT NULL,
+    subject text NOT NULL,
+    graph text NOT NULL,
+    caller text NOT NULL,
+    input text NOT NULL,
+    options text NOT NULL,
+    idempotency_key text COLLATE "C",
+    created_at bigint NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    worker text COLLATE "C",
+    fence bigint NOT NULL,
+    outcome text,
+    ended_at bigint,
+    cancel_requested boolean NOT NULL,
+    PRIMARY KEY (org, id)
+);
+CREATE INDEX runs_by_thread ON runs (org, thread, number);
+CREATE UNIQUE INDEX runs_by_key ON runs (org, idempotency_key) WHERE idempotency_key IS NOT NULL;
+-- A thread has at most one unfinished run.
+CREATE UNIQUE INDEX runs_open ON runs (org, thread) WHERE status IN ('pending', 'running');
+CREATE INDEX runs_waiting ON runs (created_at, number) WHERE status IN ('pending', 'running');
+
+CREATE TABLE steps (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    id bytea NOT NULL,
+    parent bytea,
+    ns text COLLATE "C" NOT NULL,
+    step bigint NOT NULL,
+    source text NOT NULL,
+    fingerprint bytea NOT NULL,
+    checksum bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (org, thread, id)
+);
+
+-- What the tasks of open supersteps left behind.
+CREATE TABLE writes (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    step bytea NOT NULL,
+    task bytea NOT NULL,
+    checksum bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (org, thread, step, task)
+);
+
+-- One row holds all events of one commit, as a JSON array.
+CREATE TABLE events (
+    org text COLLATE "C" NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    last_seq bigint NOT NULL,
+    first_seq bigint NOT NULL,
+    at bigint NOT NULL,
+    events text NOT NULL,
+    PRIMARY KEY (org, run, last_seq)
+);
+
+CREATE TABLE interrupts (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    id bytea NOT NULL,
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    run text COLLATE "C" NOT NULL,
+    interrupt text NOT NULL,
+    answer text,
+    closed boolean NOT NULL,
+    PRIMARY KEY (org, thread, id)
+);
+CREATE INDEX interrupts_open ON interrupts (org, thread) WHERE answer IS NULL AND NOT closed;
+
+-- The journal. `mark` names the last announcement.
+CREATE TABLE calls (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    key bytea NOT NULL,
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    kind text NOT NULL,
+    name text NOT NULL,
+    node text NOT NULL,
+    step bigint NOT NULL,
+    effect text NOT NULL,
+    state text NOT NULL,
+    result text,
+    made bigint NOT NULL,
+    possibly_paid bigint NOT NULL,
+    reused bigint NOT NULL,
+    mark bytea NOT NULL,
+    opened_at bigint NOT NULL,
+    settled_at bigint,
+    PRIMARY KEY (org, thread, key)
+) WITH (fillfactor = 80);
+
+-- Usage outlives its run and thread: somebody is billed for it.
+CREATE TABLE usage (
+    org text COLLATE "C" NOT NULL,
+    invocation text COLLATE "C" NOT NULL,
+    run text COLLATE "C" NOT NULL,
+    started_at bigint NOT NULL,
+    caller text NOT NULL,
+    fact text NOT NULL,
+    PRIMARY KEY (org, invocation)
+);
+CREATE INDEX usage_by_run ON usage (org, run);
+
+-- `expires_at` is by the clock of this database, in milliseconds since 1970.
+CREATE TABLE workers (
+    id text COLLATE "C" PRIMARY KEY,
+    started_at bigint NOT NULL,
+    expires_at bigint NOT NULL
+);
+
+CREATE FUNCTION database_time() RETURNS bigint LANGUAGE sql AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+$$;
+
+-- Ends the transaction of a statement that must not go on, with a code of ours and what it is
+-- about.
+CREATE FUNCTION refuse(code text, what text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what;
+END
+$$;
+
+-- Locks the thread and lets a write of a worker pass when its claim is the newest.
+CREATE FUNCTION hold(
+    in_org text, in_thread text, in_run text, in_worker text, in_fence bigint,
+    OUT seq bigint, OUT cancel_requested boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT t.seq INTO seq FROM threads t WHERE t.org = in_org AND t.id = in_thread FOR UPDATE;
+    SELECT r.cancel_requested INTO cancel_requested FROM runs r
+        WHERE r.org = in_org AND r.id = in_run AND r.thread = in_thread
+          AND r.fence = in_fence AND r.worker = in_worker AND r.status = 'running';
+    IF NOT FOUND THEN
+        PERFORM refuse('WF001', in_run);
+    END IF;
+END
+$$;
+
+-- Checkpoints as bytes. `blobs` are the blobs that a row speaks of; the index finds the rows that
+-- speak of any.
+CREATE TABLE checkpoints (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    ns text COLLATE "C" NOT NULL,
+    id bytea NOT NULL,
+    of bytea,
+    tasks bytea NOT NULL,
+    body bytea NOT NULL,
+    blobs bytea[] NOT NULL,
+    PRIMARY KEY (org, thread, ns, id)
+);
+CREATE INDEX checkpoints_that_speak ON checkpoints (org) WHERE blobs <> '{}';
+
+-- Parts of open supersteps, in the order of their numbers; at most one at each checkpoint came
+-- from outside. `mark` names the write, as it does in `threads`.
+CREATE TABLE pending (
+    org text COLLATE "C" NOT NULL,
+    thread text COLLATE "C" NOT NULL,
+    ns text COLLATE "C" NOT NULL,
+    of bytea NOT NULL,
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    outside boolean NOT NULL,
+    body bytea NOT NULL,
+    blobs bytea[] NOT NULL,
+    mark bytea,
+    PRIMARY KEY (org, thread, ns, of, number)
+);
+CREATE UNIQUE INDEX pending_outside ON pending (org, thread, ns, of) WHERE outside;
+CREATE INDEX pending_that_speak ON pending (org) WHERE blobs <> '{}';
+
+CREATE TABLE blobs (
+    org text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (org, hash)
+);
+
+CREATE TABLE layouts (
+    org text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (org, hash)
+);
+
+-- The number of an advisory lock, by what it guards: the checkpoints of a thread, which need not
+-- have a row of its own, or the blobs of an organisation.
+CREATE FUNCTION lock_of(org text, thread text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT hashtextextended(concat_ws(' ', current_schema(), org, thread), 0)
+$$;

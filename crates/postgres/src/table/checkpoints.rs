@@ -1,0 +1,241 @@
+use crate::conn::ask;
+use crate::error::Done;
+use crate::row::{At, bytes, int, text};
+use crate::store::PostgresStore;
+use crate::table::keep;
+use std::fmt::Display;
+use tokio_postgres::Row;
+use weftwork_store::table::Result;
+use weftwork_store::{Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, WriteCheckpoints};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
+
+/// A query for checkpoints of a graph, each with what is pending there and with what the next one
+/// says of its tasks.
+macro_rules! found {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.id, c.body,
+                 (SELECT p.body FROM pending p WHERE p.org = $1 AND p.thread = $2 AND p.ns = $3
+                      AND p.of = c.id AND p.outside) AS outside,
+                 ARRAY (SELECT p.body FROM pending p WHERE p.org = $1 AND p.thread = $2
+                      AND p.ns = $3 AND p.of = c.id AND NOT p.outside
+                      ORDER BY p.number) AS tasks,
+                 (SELECT CASE WHEN n.of = c.id THEN n.tasks END FROM checkpoints n
+                      WHERE n.org = $1 AND n.thread = $2 AND n.ns = $3 AND n.id > c.id
+                      ORDER BY n.id LIMIT 1) AS last
+             FROM checkpoints c WHERE c.org = $1 AND c.thread = $2 AND c.ns = $3 ",
+            $rest
+        )
+    };
+}
+
+impl ReadCheckpoints for PostgresStore {
+    fn checkpoint<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
+        self.run((who.org.clone(), at.clone(), id), |conn, (org, at, id), _| {
+            Box::pin(async move {
+                let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
+                let ask = match id {
+                    Some(id) => ask!(found!("AND c.id = $4"), org, thread, ns, bytes(id.0)),
+                    None => ask!(found!("ORDER BY c.id DESC LIMIT 1"), org, thread, ns),
+                };
+                let rows = conn.rows(ask).await?;
+                rows.first().map(|row| read(row, at)).transpose()
+            })
+        })
+    }
+
+    fn bodies<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        ids: Vec<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Vec<Body>>> {
+        self.run((who.org.clone(), at.clone(), ids), |conn, (org, at, ids), _| {
+            Box::pin(async move {
+                let sql = "SELECT id, body FROM checkpoints
+                           WHERE org = $1 AND thread = $2 AND ns = $3 AND id = ANY ($4)";
+                let ids: Vec<Vec<u8>> = ids.iter().map(|id| bytes(id.0)).collect();
+                let ask = ask!(sql, text(org), text(&at.thread), at.ns.clone(), ids);
+                let rows = conn.rows(ask).await?;
+                rows.iter().map(|row| body(row, at)).collect()
+            })
+        })
+    }
+
+    fn page<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
+        self.run(
+            (who.org.clone(), at.clone(), before, limit),
+            |conn, (org, at, before, limit), _| {
+                Box::pin(async move {
+                    // Ids have 16 bytes, so that none is as great as 17 of the greatest.
+                    let end = before.map_or_else(|| vec![u8::MAX; 17], |id| bytes(id.0));
+                    let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
+                    let sql = found!("AND c.id < $4 ORDER BY c.id DESC LIMIT $5");
+                    let rows = conn.rows(ask!(sql, org, thread, ns, end, int(*limit))).await?;
+                    rows.iter().map(|row| read(row, at)).collect()
+                })
+            },
+        )
+    }
+
+    fn shelves<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                // One seek per graph, however many checkpoints they have.
+                let sql = "WITH RECURSIVE way (ns) AS (
+                               (SELECT ns FROM checkpoints WHERE org = $1 AND thread = $2
+                                ORDER BY ns LIMIT 1)
+                               UNION ALL
+                               SELECT (SELECT c.ns FROM checkpoints c
+                                       WHERE c.org = $1 AND c.thread = $2 AND c.ns > way.ns
+                                       ORDER BY c.ns LIMIT 1)
+                               FROM way WHERE way.ns IS NOT NULL)
+                           SELECT ns FROM way WHERE ns IS NOT NULL";
+                let rows = conn.rows(ask!(sql, text(org), text(thread))).await?;
+                let name = format!("thread `{thread}`");
+                let at = At::new("checkpoints", &name);
+                let shelf = |row| Ok(Shelf { thread: thread.clone(), ns: at.plain(row, "ns")? });
+                rows.iter().map(shelf).collect()
+            })
+        })
+    }
+
+    fn blob<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let sql = "SELECT body FROM blobs WHERE org = $1 AND hash = $2";
+        self.by_hash(who, ("blobs", sql), hash)
+    }
+
+    fn layout<'a>(
+        &'a self,
+        who: &'a Principal,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        let sql = "SELECT body FROM layouts WHERE org = $1 AND hash = $2";
+        self.by_hash(who, ("layouts", sql), hash)
+    }
+}
+
+impl PostgresStore {
+    fn by_hash<'a>(
+        &'a self,
+        who: &'a Principal,
+        from: (&'static str, &'static str),
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
+        self.run((who.org.clone(), from, hash), |conn, (org, (table, sql), hash), _| {
+            Box::pin(async move {
+                let rows = conn.rows(ask!(*sql, text(org), hash.0.to_vec())).await?;
+                let at = At::new(table, hash);
+                Ok(rows.first().map(|row| at.plain(row, "body")).transpose()?)
+            })
+        })
+    }
+}
+
+impl WriteCheckpoints for PostgresStore {
+    fn keep<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        let args = (who.org.clone(), thread.clone(), keep, self.mark());
+        self.run(args, |conn, (org, thread, keep, mark), before| {
+            Box::pin(keep::keep(conn, org, thread, (keep, mark), before))
+        })
+    }
+
+    fn rewrite<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a Shelf,
+        newest: CheckpointId,
+        keep: Keep,
+    ) -> BoxFuture<'a, Result<()>> {
+        let args = (who.org.clone(), at.clone(), newest, keep, self.mark());
+        self.run(args, |conn, (org, at, newest, keep, mark), _| {
+            Box::pin(keep::rewrite(conn, org, at, *newest, (keep, mark)))
+        })
+    }
+
+    fn copy_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        from: &'a ThreadId,
+        to: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        let args = (who.org.clone(), from.clone(), to.clone());
+        self.run(args, |conn, (org, from, to), _| Box::pin(keep::copy(conn, org, from, to)))
+    }
+
+    fn delete_checkpoints<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let mut asks = vec![keep::lock_thread(org, thread)];
+                asks.extend(keep::deletes(org, thread));
+                conn.write(asks).await?;
+                Ok(())
+            })
+        })
+    }
+
+    fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
+        self.run(who.org.clone(), |conn, org: &OrgId, _| Box::pin(keep::collect(conn, org)))
+    }
+}
+
+/// Names a row of a graph; made into text only for an error.
+struct Key<'a> {
+    at: &'a Shelf,
+    id: Option<CheckpointId>,
+}
+
+impl Display for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shelf { thread, ns } = self.at;
+        write!(f, "thread `{thread}`")?;
+        if !ns.is_empty() {
+            write!(f, ", graph `{ns}`")?;
+        }
+        self.id.map_or(Ok(()), |id| write!(f, ", checkpoint `{id}`"))
+    }
+}
+
+fn body(row: &Row, at: &Shelf) -> Done<Body> {
+    let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
+    let key = Key { at, id: Some(id) };
+    Ok((id, At::new("checkpoints", &key).plain(row, "body")?))
+}
+
+fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
+    let (id, body) = body(row, at)?;
+    let key = Key { at, id: Some(id) };
+    let at = At::new("checkpoints", &key);
+    let mut tasks: Vec<Vec<u8>> = at.plain(row, "tasks")?;
+    tasks.extend(at.plain::<Option<Vec<u8>>>(row, "last")?);
+    Ok(FoundCheckpoint { id, body, outside: at.plain(row, "outside")?, tasks })
+}

@@ -1,0 +1,153 @@
+use crate::conn::{Ask, Conn, ask};
+use crate::error::{Done, Fail};
+use crate::pool::Before;
+use crate::row::{At, bytes, int, json, text, word};
+use crate::table::{events, interrupts, keep, steps};
+use weftwork_store::rule::{self, Holder};
+use weftwork_store::{Claim, Commit, Committed, StoreError};
+use weftwork_types::run::{RunFinal, RunStatus};
+use weftwork_types::{CheckpointId, OrgId, Timestamp, WorkerId};
+
+/// What `hold` says of a claim that is not the newest, of a run that has ended, of none at all.
+const NOT_OURS: &str = "WF001";
+
+/// A commit on its way.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) org: OrgId,
+    pub(crate) claim: Claim,
+    pub(crate) commit: Commit,
+    pub(crate) mark: Vec<u8>,
+}
+
+/// Locks the thread and stops the transaction when the claim is not the newest; see [`checked`].
+pub(crate) fn hold(org: &OrgId, claim: &Claim) -> Ask {
+    let (thread, run) = (text(&claim.at.thread), text(&claim.at.run));
+    let sql = "SELECT seq, cancel_requested FROM hold($1, $2, $3, $4, $5)";
+    ask!(sql, text(org), thread, run, text(&claim.worker), int(claim.fence))
+}
+
+/// The result of statements that began with [`hold`]; says why it stopped them.
+pub(crate) async fn checked<T>(
+    conn: &mut Conn,
+    org: &OrgId,
+    claim: &Claim,
+    done: Done<T>,
+) -> Done<T> {
+    match done {
+        Err(fail) if fail.refused(NOT_OURS).is_some() => {
+            conn.tidy().await?;
+            Err(refused(conn, org, claim, fail).await?)
+        }
+        done => done,
+    }
+}
+
+async fn refused(conn: &mut Conn, org: &OrgId, claim: &Claim, fail: Fail) -> Done<Fail> {
+    let sql = "SELECT status, worker, fence FROM runs
+               WHERE org = $1 AND id = $2 AND thread = $3";
+    let (run, thread) = (text(&claim.at.run), text(&claim.at.thread));
+    let rows = conn.rows(ask!(sql, text(org), run.clone(), thread)).await?;
+    let Some(row) = rows.first() else { return Ok(rule::missing("run", run).into()) };
+    let name = format!("run `{run}`");
+    let at = At::new("runs", &name);
+    let (status, fence) = (at.word(row, "status")?, at.count(row, "fence")?);
+    let worker: Option<WorkerId> = at.maybe_id(row, "worker")?;
+    // Fences only go up and an end is the end, so it is refused now as well.
+    let check = rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence });
+    Ok(check.err().map_or(fail, Fail::from))
+}
+
+/// Writes a commit, in one round trip.
+pub(crate) async fn commit(conn: &mut Conn, write: &Write, before: Before) -> Done<Committed> {
+    if before == Before::Doubt
+        && let Some(committed) = found(conn, write).await?
+    {
+        return Ok(committed);
+    }
+    let written = conn.write(asks(write)?).await;
+    let written = checked(conn, &write.org, &write.claim, written).await;
+    let answers = steps::checked(&write.claim.at.thread, &write.commit.steps, written)?;
+    let row = answers.first().and_then(|rows| rows.first());
+    let at = At::new("threads", &write.claim.at.thread);
+    let row = row.ok_or_else(|| at.corrupt("a commit gave no answer"))?;
+    Ok(Committed {
+        first_seq: at.count::<u64>(row, "seq")? + 1,
+        cancel_requested: at.plain(row, "cancel_requested")?,
+    })
+}
+
+/// Whether an earlier try of this commit took effect, and with what result. Waits for it when it
+/// is still under way.
+async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
+    let Write { org, claim, commit, mark } = write;
+    let sql = "SELECT t.seq, t.mark, r.cancel_requested FROM threads t, runs r
+               WHERE t.org = $1 AND t.id = $2 AND r.org = $1 AND r.id = $3 FOR UPDATE OF t";
+    let (thread, run) = (text(&claim.at.thread), text(&claim.at.run));
+    let rows = conn.write(vec![ask!(sql, text(org), thread, run)]).await?;
+    let Some(row) = rows.first().and_then(|rows| rows.first()) else { return Ok(None) };
+    let at = At::new("threads", &claim.at.thread);
+    if at.plain::<Option<&[u8]>>(row, "mark")? != Some(mark) {
+        return Ok(None);
+    }
+    let next = at.count::<u64>(row, "seq")? + 1;
+    Ok(Some(Committed {
+        first_seq: next.saturating_sub(commit.events.len() as u64),
+        cancel_requested: at.plain(row, "cancel_requested")?,
+    }))
+}
+
+/// The statements of a commit: claim, what tasks left, steps, what is kept, questions, events,
+/// outcome.
+fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
+    let Write { org, claim, commit, mark } = write;
+    let thread = &claim.at.thread;
+    let mut asks = vec![hold(org, claim)];
+    asks.extend(commit.writes.iter().map(|left| steps::leave(org, thread, left)));
+    let mut head = None;
+    for step in &commit.steps {
+        asks.extend(steps::add(org, thread, step, head)?);
+        head = if step.ns.is_empty() { Some(step.id) } else { head };
+    }
+    asks.extend(keep::asks(org, thread, &commit.keep, mark));
+    let head = keep::head(&commit.keep).or(head);
+    let adds_step = !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty();
+    if adds_step || commit.finish.is_some() {
+        asks.push(interrupts::close(org, thread));
+    }
+    for interrupt in &commit.interrupts {
+        asks.push(interrupts::open(org, &claim.at, interrupt)?);
+    }
+    if !commit.events.is_empty() {
+        asks.push(events::append(org, &claim.at, &commit.events, commit.at)?);
+    }
+    if let Some(end) = &commit.finish {
+        asks.push(finish(org, claim, end, commit.at)?);
+    }
+    asks.push(follow(org, claim, commit, head, mark)?);
+    Ok(asks)
+}
+
+fn finish(org: &OrgId, claim: &Claim, end: &RunFinal, at: Timestamp) -> Result<Ask, StoreError> {
+    let sql = "UPDATE runs SET status = $3, outcome = $4, ended_at = $5
+               WHERE org = $1 AND id = $2";
+    let (status, outcome) = (word(&end.status())?, json(end)?);
+    Ok(ask!(sql, text(org), text(&claim.at.run), status, outcome, at.0))
+}
+
+/// The thread's own row follows the run.
+fn follow(
+    org: &OrgId,
+    claim: &Claim,
+    commit: &Commit,
+    head: Option<CheckpointId>,
+    mark: &[u8],
+) -> Result<Ask, StoreError> {
+    let sql = "UPDATE threads SET head = coalesce($3, head), status = $4, updated_at = $5,
+                   seq = seq + $6, mark = $7
+               WHERE org = $1 AND id = $2";
+    let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
+    let (head, count) = (head.map(|id| bytes(id.0)), int(commit.events.len()));
+    let (thread, at) = (text(&claim.at.thread), commit.at.0);
+    Ok(ask!(sql, text(org), thread, head, word(&status)?, at, count, mark.to_vec()))
+}

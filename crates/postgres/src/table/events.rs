@@ -1,0 +1,76 @@
+use crate::conn::{Ask, ask};
+use crate::error::Done;
+use crate::row::{At, int, json, text};
+use crate::store::PostgresStore;
+use tokio_postgres::Row;
+use weftwork_store::table::{ReadEvents, Result};
+use weftwork_store::{StoredEvent, rule};
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::RunRef;
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, Timestamp};
+
+impl ReadEvents for PostgresStore {
+    fn events<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
+        let args = (who.org.clone(), at.clone(), after, limit);
+        self.run(args, |conn, (org, at, after, limit), _| {
+            Box::pin(async move {
+                let there = "SELECT 1 FROM runs WHERE org = $1 AND id = $2 AND thread = $3";
+                // Each row holds one event at least.
+                let sql = "SELECT last_seq, first_seq, at, events FROM events
+                           WHERE org = $1 AND run = $2 AND last_seq > $3
+                           ORDER BY last_seq LIMIT $4";
+                let (run, thread) = (text(&at.run), text(&at.thread));
+                let asks = vec![
+                    ask!(there, text(org), run.clone(), thread),
+                    ask!(sql, text(org), run, int(*after), int(*limit)),
+                ];
+                let found = conn.read(asks).await?;
+                let [there, rows] = found.as_slice() else { return Ok(Vec::new()) };
+                if there.is_empty() {
+                    return Err(rule::missing("run", &at.run).into());
+                }
+                some(rows, &at.run, *after, *limit)
+            })
+        })
+    }
+}
+
+fn some(rows: &[Row], run: &RunId, after: u64, limit: usize) -> Done<Vec<StoredEvent>> {
+    let mut found = Vec::new();
+    for row in rows {
+        let batch = batch(row, run)?.into_iter().filter(|event| event.seq > after);
+        found.extend(batch.take(limit - found.len()));
+    }
+    Ok(found)
+}
+
+/// The events of one commit.
+fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
+    let name = format!("run `{run}`");
+    let last: u64 = At::new("events", &name).count(row, "last_seq")?;
+    let name = format!("run `{run}`, last_seq {last}");
+    let place = At::new("events", &name);
+    let first: u64 = place.count(row, "first_seq")?;
+    let at = Timestamp(place.plain(row, "at")?);
+    let events: Vec<AiEvent> = place.json(row, "events")?;
+    if first + events.len() as u64 != last + 1 {
+        let what = format!("it holds {} events, expected {first} to {last}", events.len());
+        return Err(place.corrupt(what).into());
+    }
+    let numbered = (first..).zip(events);
+    Ok(numbered.map(|(seq, event)| StoredEvent { seq, at, event }).collect())
+}
+
+/// Adds events to the log of the thread's newest run, after those that the thread has counted.
+pub(crate) fn append(org: &OrgId, at: &RunRef, events: &[AiEvent], when: Timestamp) -> Result<Ask> {
+    let sql = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
+               SELECT $1, $3, seq + $4, seq + 1, $5, $6 FROM threads WHERE org = $1 AND id = $2";
+    let (thread, run, count) = (text(&at.thread), text(&at.run), int(events.len()));
+    Ok(ask!(sql, text(org), thread, run, count, when.0, json(&events)?))
+}

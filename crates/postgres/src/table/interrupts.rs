@@ -1,0 +1,100 @@
+use crate::conn::{Ask, ask};
+use crate::error::Done;
+use crate::row::{At, bytes, json, text};
+use crate::store::PostgresStore;
+use crate::table::threads;
+use std::collections::BTreeMap;
+use tokio_postgres::Row;
+use weftwork_store::table::{ReadInterrupts, Result};
+use weftwork_store::{InterruptRow, rule};
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::run::RunRef;
+use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
+
+impl ReadInterrupts for PostgresStore {
+    fn interrupts<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let sql = "SELECT id, run, interrupt, answer, closed FROM interrupts
+                           WHERE org = $1 AND thread = $2 ORDER BY number";
+                let ask = ask!(sql, text(org), text(thread));
+                let rows = threads::read_of(conn, org, thread, ask).await?;
+                rows.iter().map(|row| read(row, thread)).collect()
+            })
+        })
+    }
+}
+
+fn read(row: &Row, thread: &ThreadId) -> Done<InterruptRow> {
+    let name = format!("thread `{thread}`");
+    let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
+    let name = format!("thread `{thread}`, interrupt `{id}`");
+    let at = At::new("interrupts", &name);
+    Ok(InterruptRow {
+        interrupt: at.json(row, "interrupt")?,
+        run: at.id(row, "run")?,
+        answer: at.maybe_json(row, "answer")?,
+        closed: at.plain(row, "closed")?,
+    })
+}
+
+/// Finds the questions of these ids; see [`check`].
+pub(crate) fn asked<'i>(
+    org: &OrgId,
+    thread: &ThreadId,
+    ids: impl Iterator<Item = &'i InterruptId>,
+) -> Ask {
+    let sql = "SELECT id, run, interrupt, answer, closed FROM interrupts
+               WHERE org = $1 AND thread = $2 AND id = ANY ($3)";
+    let ids: Vec<Vec<u8>> = ids.map(|id| bytes(id.0)).collect();
+    ask!(sql, text(org), text(thread), ids)
+}
+
+/// Fails at the first answer whose question is not open.
+pub(crate) fn check(
+    thread: &ThreadId,
+    answers: &BTreeMap<InterruptId, Answer>,
+    asked: &[Row],
+) -> Done<()> {
+    let asked: Done<Vec<InterruptRow>> = asked.iter().map(|row| read(row, thread)).collect();
+    let asked = asked?;
+    for id in answers.keys() {
+        rule::check_answerable(*id, asked.iter().find(|row| row.interrupt.id == *id))?;
+    }
+    Ok(())
+}
+
+/// Gives answers to questions that were checked.
+pub(crate) fn answer(
+    org: &OrgId,
+    thread: &ThreadId,
+    answers: &BTreeMap<InterruptId, Answer>,
+) -> Result<Vec<Ask>> {
+    let sql = "UPDATE interrupts SET answer = $4 WHERE org = $1 AND thread = $2 AND id = $3";
+    let ask = |(id, answer): (&InterruptId, &Answer)| {
+        Ok(ask!(sql, text(org), text(thread), bytes(id.0), json(answer)?))
+    };
+    answers.iter().map(ask).collect()
+}
+
+/// Closes all open questions of a thread.
+pub(crate) fn close(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "UPDATE interrupts SET closed = true
+               WHERE org = $1 AND thread = $2 AND answer IS NULL AND NOT closed";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Opens a question, unless it was answered before.
+pub(crate) fn open(org: &OrgId, at: &RunRef, interrupt: &Interrupt) -> Result<Ask> {
+    let sql = "INSERT INTO interrupts AS i (org, thread, id, run, interrupt, closed)
+               VALUES ($1, $2, $3, $4, $5, false)
+               ON CONFLICT (org, thread, id) DO UPDATE
+                   SET run = excluded.run, interrupt = excluded.interrupt, closed = false
+                   WHERE i.answer IS NULL";
+    let (thread, run, id) = (text(&at.thread), text(&at.run), bytes(interrupt.id.0));
+    Ok(ask!(sql, text(org), thread, id, run, json(interrupt)?))
+}

@@ -1,0 +1,215 @@
+//! Writing checkpoints.
+//!
+//! Who adds checkpoints to a thread takes its lock with others; who replaces or removes them takes
+//! it alone. In the same way writers of rows that speak of blobs share the lock of their
+//! organisation's blobs, which who collects blobs takes alone.
+
+use crate::conn::{Ask, Conn, ask};
+use crate::error::Done;
+use crate::pool::Before;
+use crate::row::{At, bytes, text};
+use tokio_postgres::Row;
+use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError, rule};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{CheckpointId, OrgId, ThreadId};
+
+const SHARED: &str = "SELECT pg_advisory_xact_lock_shared(lock_of($1, $2))";
+const ALONE: &str = "SELECT pg_advisory_xact_lock(lock_of($1, $2))";
+
+fn share_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    ask!(SHARED, text(org), Some(text(thread)))
+}
+
+/// Takes the lock of a thread's checkpoints alone.
+pub(crate) fn lock_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    ask!(ALONE, text(org), Some(text(thread)))
+}
+
+fn share_blobs(org: &OrgId) -> Ask {
+    ask!(SHARED, text(org), None::<String>)
+}
+
+fn lock_blobs(org: &OrgId) -> Ask {
+    ask!(ALONE, text(org), None::<String>)
+}
+
+/// The statements that keep everything; none when there is nothing.
+pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    let speaks = keep.checkpoints.iter().any(|new| !new.blobs.is_empty())
+        || keep.pending.iter().any(|part| !part.blobs.is_empty());
+    if !keep.is_empty() {
+        asks.push(share_thread(org, thread));
+    }
+    if speaks || !keep.blobs.is_empty() {
+        asks.push(share_blobs(org));
+    }
+    for (hash, body) in &keep.blobs {
+        let sql = "INSERT INTO blobs (org, hash, body) VALUES ($1, $2, $3)
+                   ON CONFLICT (org, hash) DO NOTHING";
+        asks.push(ask!(sql, text(org), hash.0.to_vec(), body.clone()));
+    }
+    for (hash, body) in &keep.layouts {
+        let sql = "INSERT INTO layouts (org, hash, body) VALUES ($1, $2, $3)
+                   ON CONFLICT (org, hash) DO NOTHING";
+        asks.push(ask!(sql, text(org), hash.0.to_vec(), body.clone()));
+    }
+    asks.extend(keep.checkpoints.iter().map(|new| put(org, thread, new)));
+    asks.extend(keep.pending.iter().map(|part| add(org, thread, part, mark)));
+    asks
+}
+
+/// The last checkpoint of the root graph that is kept.
+pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
+    keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
+}
+
+fn put(org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Ask {
+    let sql = "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+               ON CONFLICT (org, thread, ns, id) DO UPDATE SET of = excluded.of,
+                   tasks = excluded.tasks, body = excluded.body, blobs = excluded.blobs";
+    let (id, of) = (bytes(new.id.0), new.of.map(|of| bytes(of.0)));
+    let (tasks, body, blobs) = (new.tasks.clone(), new.body.clone(), hashes(&new.blobs));
+    ask!(sql, text(org), text(thread), new.ns.clone(), id, of, tasks, body, blobs)
+}
+
+fn add(org: &OrgId, thread: &ThreadId, new: &NewPending, mark: &[u8]) -> Ask {
+    let outside = "INSERT INTO pending (org, thread, ns, of, outside, body, blobs, mark)
+                   VALUES ($1, $2, $3, $4, true, $5, $6, $7)
+                   ON CONFLICT (org, thread, ns, of) WHERE outside DO UPDATE
+                       SET body = excluded.body, blobs = excluded.blobs, mark = excluded.mark";
+    let tasks = "INSERT INTO pending (org, thread, ns, of, outside, body, blobs, mark)
+                 VALUES ($1, $2, $3, $4, false, $5, $6, $7)";
+    let sql = match new.what {
+        Pending::Outside => outside,
+        Pending::Tasks => tasks,
+    };
+    let (of, body, blobs) = (bytes(new.of.0), new.body.clone(), hashes(&new.blobs));
+    ask!(sql, text(org), text(thread), new.ns.clone(), of, body, blobs, mark.to_vec())
+}
+
+fn hashes(blobs: &[Hash]) -> Vec<Vec<u8>> {
+    blobs.iter().map(|hash| hash.0.to_vec()).collect()
+}
+
+/// Keeps everything.
+pub(crate) async fn keep(
+    conn: &mut Conn,
+    org: &OrgId,
+    thread: &ThreadId,
+    (keep, mark): (&Keep, &[u8]),
+    before: Before,
+) -> Done<()> {
+    let asks = asks(org, thread, keep, mark);
+    if asks.is_empty() {
+        return Ok(());
+    }
+    if before == Before::Nothing {
+        conn.write(asks).await?;
+        return Ok(());
+    }
+    // Alone: an earlier try that is still under way ends before.
+    let found = conn.begin(vec![lock_thread(org, thread), written(org, thread, mark)]).await?;
+    if found.last().is_none_or(Vec::is_empty) {
+        conn.commit(asks).await?;
+    }
+    Ok(())
+}
+
+/// Finds a row when a write of this mark took effect. One that left nothing pending leaves no
+/// trace, and may be done again.
+fn written(org: &OrgId, thread: &ThreadId, mark: &[u8]) -> Ask {
+    let sql = "SELECT 1 FROM pending WHERE org = $1 AND thread = $2 AND mark = $3 LIMIT 1";
+    ask!(sql, text(org), text(thread), mark.to_vec())
+}
+
+/// Puts checkpoints in the place of all that a graph has.
+pub(crate) async fn rewrite(
+    conn: &mut Conn,
+    org: &OrgId,
+    at: &Shelf,
+    newest: CheckpointId,
+    (new, mark): (&Keep, &[u8]),
+) -> Done<()> {
+    let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3
+               ORDER BY id DESC LIMIT 1";
+    let key = || (text(org), text(&at.thread), at.ns.clone());
+    let (of_org, thread, ns) = key();
+    let asks = vec![
+        lock_thread(org, &at.thread),
+        written(org, &at.thread, mark),
+        ask!(sql, of_org, thread, ns),
+    ];
+    let found = conn.begin(asks).await?;
+    let [_, written, newest_row] = found.as_slice() else { return Ok(()) };
+    if !written.is_empty() {
+        return Ok(());
+    }
+    rule::check_newest(at, newest, newest_row.first().map(|row| id(row, at)).transpose()?)?;
+    let ours = new.checkpoints.iter().filter(|new| new.ns == at.ns);
+    let ids: Vec<Vec<u8>> = ours.map(|new| bytes(new.id.0)).collect();
+    let gone = "DELETE FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3";
+    let alone = "DELETE FROM pending WHERE org = $1 AND thread = $2 AND ns = $3
+                     AND of <> ALL ($4)";
+    let (of_org, thread, ns) = key();
+    let mut all = vec![ask!(gone, of_org.clone(), thread.clone(), ns.clone())];
+    all.push(ask!(alone, of_org, thread, ns, ids));
+    all.extend(self::asks(org, &at.thread, new, mark));
+    conn.commit(all).await?;
+    Ok(())
+}
+
+fn id(row: &Row, at: &Shelf) -> Result<CheckpointId, StoreError> {
+    let name = format!("thread `{}`", at.thread);
+    At::new("checkpoints", &name).bits(row, "id").map(CheckpointId)
+}
+
+/// Copies all of a thread in place of what another has.
+pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
+    if from == to {
+        return Ok(());
+    }
+    let mut asks = vec![lock_thread(org, to), share_thread(org, from), share_blobs(org)];
+    asks.extend(deletes(org, to));
+    for sql in [
+        "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
+         SELECT org, $3, ns, id, of, tasks, body, blobs FROM checkpoints
+         WHERE org = $1 AND thread = $2",
+        "INSERT INTO pending (org, thread, ns, of, outside, body, blobs)
+         SELECT org, $3, ns, of, outside, body, blobs FROM pending
+         WHERE org = $1 AND thread = $2 ORDER BY number",
+    ] {
+        asks.push(ask!(sql, text(org), text(from), text(to)));
+    }
+    conn.write(asks).await?;
+    Ok(())
+}
+
+/// Forgets all of a thread.
+pub(crate) fn deletes(org: &OrgId, thread: &ThreadId) -> [Ask; 2] {
+    [
+        "DELETE FROM checkpoints WHERE org = $1 AND thread = $2",
+        "DELETE FROM pending WHERE org = $1 AND thread = $2",
+    ]
+    .map(|sql| ask!(sql, text(org), text(thread)))
+}
+
+/// Removes the blobs of which nobody speaks; returns how many.
+pub(crate) async fn collect(conn: &mut Conn, org: &OrgId) -> Done<u64> {
+    let sql = "WITH spoken AS MATERIALIZED (
+                   SELECT unnest(blobs) AS hash FROM checkpoints
+                   WHERE org = $1 AND blobs <> '{}'
+                   UNION
+                   SELECT unnest(blobs) FROM pending WHERE org = $1 AND blobs <> '{}'
+               ), gone AS (
+                   DELETE FROM blobs b WHERE b.org = $1
+                       AND NOT EXISTS (SELECT 1 FROM spoken s WHERE s.hash = b.hash)
+                   RETURNING 1
+               )
+               SELECT count(*) AS gone FROM gone";
+    let found = conn.write(vec![lock_blobs(org), ask!(sql, text(org))]).await?;
+    let row = found.last().and_then(|rows| rows.first());
+    let at = At::new("blobs", &org);
+    Ok(row.map(|row| at.count(row, "gone")).transpose()?.unwrap_or(0))
+}

@@ -1,0 +1,13 @@
+//! The tables: one file per table, with the traits it serves.
+
+mod calls;
+mod checkpoints;
+mod commit;
+mod events;
+mod interrupts;
+mod keep;
+mod runs;
+mod steps;
+mod threads;
+mod usage;
+mod workers;

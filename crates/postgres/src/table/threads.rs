@@ -1,0 +1,127 @@
+use crate::conn::{Ask, Conn, ask};
+use crate::error::Done;
+use crate::pool::Before;
+use crate::row::{At, int, text};
+use crate::store::PostgresStore;
+use crate::table::{keep, runs};
+use tokio_postgres::Row;
+use weftwork_store::table::{ReadThreads, Result, WriteThreads};
+use weftwork_store::{StoreError, ThreadRow, rule};
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
+
+impl ReadThreads for PostgresStore {
+    fn thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        self.run((who.org.clone(), id.clone()), |conn, (org, id), _| {
+            Box::pin(async move {
+                let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
+                           WHERE org = $1 AND id = $2";
+                let rows = conn.read(vec![ask!(sql, text(org), text(id))]).await?;
+                let row = rows.first().and_then(|rows| rows.first());
+                Ok(read(row.ok_or_else(|| rule::missing("thread", id))?)?)
+            })
+        })
+    }
+
+    fn threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
+        self.run((who.org.clone(), int(offset), int(limit)), |conn, (org, offset, limit), _| {
+            Box::pin(async move {
+                let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
+                           WHERE org = $1 ORDER BY updated_at DESC, id DESC LIMIT $2 OFFSET $3";
+                let rows = conn.rows(ask!(sql, text(org), *limit, *offset)).await?;
+                rows.iter().map(|row| Ok(read(row)?)).collect()
+            })
+        })
+    }
+}
+
+impl WriteThreads for PostgresStore {
+    fn delete_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.run((who.org.clone(), id.clone()), |conn, (org, id), before| {
+            Box::pin(delete(conn, org, id, before))
+        })
+    }
+}
+
+/// All that is a thread's own beside its checkpoints; the events go before the runs by which they are found.
+const DELETES: &[&str] = &[
+    "DELETE FROM events WHERE org = $1
+         AND run IN (SELECT id FROM runs WHERE org = $1 AND thread = $2)",
+    "DELETE FROM runs WHERE org = $1 AND thread = $2",
+    "DELETE FROM steps WHERE org = $1 AND thread = $2",
+    "DELETE FROM writes WHERE org = $1 AND thread = $2",
+    "DELETE FROM interrupts WHERE org = $1 AND thread = $2",
+    "DELETE FROM calls WHERE org = $1 AND thread = $2",
+    "DELETE FROM threads WHERE org = $1 AND id = $2",
+];
+
+async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> Done<()> {
+    let found = conn.begin(vec![lock(org, id), runs::open_run(org, id)]).await?;
+    let [thread, open] = found.as_slice() else { return Ok(()) };
+    if thread.is_empty() {
+        return match before {
+            Before::Nothing => Err(rule::missing("thread", id).into()),
+            Before::Doubt => Ok(()),
+        };
+    }
+    if let Some(open) = open.first() {
+        return Err(rule::busy(&runs::named(open, id)?).into());
+    }
+    let mut asks = vec![keep::lock_thread(org, id)];
+    asks.extend(keep::deletes(org, id));
+    asks.extend(DELETES.iter().map(|sql| ask!(sql, text(org), text(id))));
+    conn.commit(asks).await?;
+    Ok(())
+}
+
+/// Locks the thread's row against all others who write for the thread.
+pub(crate) fn lock(org: &OrgId, id: &ThreadId) -> Ask {
+    let sql = "SELECT seq, mark FROM threads WHERE org = $1 AND id = $2 FOR UPDATE";
+    ask!(sql, text(org), text(id))
+}
+
+/// Finds a row when there is such a thread; see [`expect`].
+pub(crate) fn there(org: &OrgId, id: &ThreadId) -> Ask {
+    ask!("SELECT 1 FROM threads WHERE org = $1 AND id = $2", text(org), text(id))
+}
+
+/// Reads with a statement what belongs to a thread; fails when there is no such thread.
+pub(crate) async fn read_of(
+    conn: &mut Conn,
+    org: &OrgId,
+    id: &ThreadId,
+    ask: Ask,
+) -> Done<Vec<Row>> {
+    let found = conn.read(vec![there(org, id), ask]).await?;
+    let mut found = found.into_iter();
+    if found.next().is_none_or(|thread| thread.is_empty()) {
+        return Err(rule::missing("thread", id).into());
+    }
+    Ok(found.next().unwrap_or_default())
+}
+
+fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
+    let key: &str = At::new("threads", &"a row").plain(row, "id")?;
+    let name = format!("thread `{key}`");
+    let at = At::new("threads", &name);
+    Ok(ThreadRow {
+        id: at.id(row, "id")?,
+        graph: at.plain(row, "graph")?,
+        status: at.word(row, "status")?,
+        head: at.maybe_bits(row, "head")?.map(CheckpointId),
+        created_at: Timestamp(at.plain(row, "created_at")?),
+        updated_at: Timestamp(at.plain(row, "updated_at")?),
+    })
+}

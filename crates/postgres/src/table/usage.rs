@@ -1,0 +1,73 @@
+use crate::conn::ask;
+use crate::error::Done;
+use crate::row::{At, json, text};
+use crate::store::PostgresStore;
+use crate::table::threads;
+use tokio_postgres::Row;
+use weftwork_store::UsageRow;
+use weftwork_store::table::{ReadUsage, Result, WriteUsage};
+use weftwork_types::{BoxFuture, Principal, RunId, ThreadId};
+
+impl ReadUsage for PostgresStore {
+    fn usage_of_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let sql = "SELECT u.invocation, u.caller, u.fact FROM runs r
+                           JOIN usage u ON u.org = r.org AND u.run = r.id
+                           WHERE r.org = $1 AND r.thread = $2
+                           ORDER BY u.started_at, u.invocation";
+                let ask = ask!(sql, text(org), text(thread));
+                let rows = threads::read_of(conn, org, thread, ask).await?;
+                rows.iter().map(read).collect()
+            })
+        })
+    }
+
+    fn usage_of_run<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
+        self.run((who.org.clone(), run.clone()), |conn, (org, run), _| {
+            Box::pin(async move {
+                let sql = "SELECT invocation, caller, fact FROM usage
+                           WHERE org = $1 AND run = $2 ORDER BY started_at, invocation";
+                let rows = conn.rows(ask!(sql, text(org), text(run))).await?;
+                rows.iter().map(read).collect()
+            })
+        })
+    }
+}
+
+impl WriteUsage for PostgresStore {
+    fn record_usage<'a>(
+        &'a self,
+        who: &'a Principal,
+        usage: UsageRow,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.run((who.org.clone(), usage), |conn, (org, usage), _| {
+            Box::pin(async move {
+                let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
+                           VALUES ($1, $2, $3, $4, $5, $6)
+                           ON CONFLICT (org, invocation) DO NOTHING";
+                let (invocation, run) = (text(&usage.fact.invocation_id), text(&usage.caller.run));
+                let (caller, fact) = (json(&usage.caller)?, json(&usage.fact)?);
+                let started = usage.fact.started_at.0;
+                let ask = ask!(sql, text(org), invocation, run, started, caller, fact);
+                conn.write(vec![ask]).await?;
+                Ok(())
+            })
+        })
+    }
+}
+
+fn read(row: &Row) -> Done<UsageRow> {
+    let key: &str = At::new("usage", &"a row").plain(row, "invocation")?;
+    let name = format!("invocation `{key}`");
+    let at = At::new("usage", &name);
+    Ok(UsageRow { caller: at.json(row, "caller")?, fact: at.json(row, "fact")? })
+}

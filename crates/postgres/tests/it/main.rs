@@ -1,0 +1,18 @@
+//! The Postgres store passes the conformance suite, agrees with the memory store, and outlives
+//! restarts of the database.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+
+mod support;
+
+use std::sync::Arc;
+use support::{Schema, block_on};
+use weftwork_store::Store;
+use weftwork_store::conformance::run_case;
+
+fn conforms(case: &str) {
+    let schema = Schema::new(case);
+    let store: Arc<dyn Store> = Arc::new(schema.open());
+    block_on(run_case(case, || async { store.clone() }));
+}
+
+weftwork_store::conformance_tests!(conforms);

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# A Postgres of one's own, for tests: made new, on a free port of this machine only, with every
+# write on disk before it is acknowledged, and gone afterwards.
+#
+#   scripts/postgres.sh with COMMAND...      runs a command; WEFT_TEST_POSTGRES holds the address
+#   scripts/postgres.sh serve FOLDER PORT    serves from a folder, made when it is missing, until
+#                                            it is ended; the password is in FOLDER.password
+set -euo pipefail
+
+say() { printf 'postgres: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# The programs are not on the PATH of a Debian machine; the newest version counts.
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1 || true)
+[ -n "$bin" ] || bin=$(pg_config --bindir 2>/dev/null || true)
+[ -x "$bin/initdb" ] || die "no Postgres here; run scripts/bootstrap.sh"
+
+# Postgres refuses to run as root, so root lends it to the user of the package.
+as=()
+if [ "$(id -u)" -eq 0 ]; then
+  id postgres >/dev/null 2>&1 || die "no user postgres here; run scripts/bootstrap.sh"
+  as=(setpriv --reuid=postgres --regid=postgres --init-groups --)
+fi
+
+# make FOLDER: a new cluster.
+make() {
+  local secret=$1.password
+  (umask 077 && head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$secret")
+  mkdir -m 700 "$1"
+  [ "${#as[@]}" -eq 0 ] || chown postgres "$1" "$secret"
+  (cd / && "${as[@]}" "$bin/initdb" --pgdata="$1" --username=weft --pwfile="$secret" \
+    --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$1.log" 2>&1) || {
+    cat "$1.log" >&2
+    die "no cluster could be made in $1"
+  }
+}
+
+# serve FOLDER PORT: takes the place of this process.
+serve() {
+  [ -d "$1" ] || make "$1"
+  cd /
+  exec "${as[@]}" "$bin/postgres" -D "$1" -p "$2" -c listen_addresses=127.0.0.1 \
+    -c unix_socket_directories= -c max_connections=200 -c shared_buffers=64MB \
+    -c fsync=on -c synchronous_commit=on -c log_min_messages=error </dev/null
+}
+
+ready() { "$bin/pg_isready" -q -h 127.0.0.1 -p "$1"; }
+
+server=
+folder=
+
+# start FOLDER: serves on the first port that nobody has.
+start() {
+  local port
+  for _ in 1 2 3 4 5 6 7 8 9; do
+    port=$((20000 + RANDOM % 20000))
+    ! ready "$port" || continue
+    serve "$1" "$port" >>"$1.log" 2>&1 &
+    server=$!
+    for _ in $(seq 300); do
+      kill -0 "$server" 2>/dev/null || break
+      if ready "$port"; then
+        found=$port
+        return
+      fi
+      sleep 0.1
+    done
+    stop
+  done
+  cat "$1.log" >&2
+  die "it does not start"
+}
+
+stop() {
+  [ -n "$server" ] || return 0
+  kill -INT "$server" 2>/dev/null || true
+  wait "$server" 2>/dev/null || true
+  server=
+}
+
+with() {
+  local password
+  folder=$(mktemp -d)
+  # Its user needs the way to it, and nothing else there.
+  chmod 711 "$folder"
+  trap 'stop; rm -rf "$folder"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  make "$folder/data"
+  start "$folder/data"
+  password=$(cat "$folder/data.password")
+  WEFT_TEST_POSTGRES="postgres://weft:$password@127.0.0.1:$found/postgres" "$@"
+}
+
+case "${1:-}" in
+  with) shift; [ "$#" -gt 0 ] || die "with what command?"; with "$@" ;;
+  serve) [ "$#" -eq 3 ] || die "usage: serve FOLDER PORT"; serve "$2" "$3" ;;
+  *) die "expected: with COMMAND..., or serve FOLDER PORT" ;;
+esac
