@@ -96,6 +96,40 @@ pub enum EngineError {
         /// What is wrong.
         reason: String,
     },
+    /// Stored bytes are not what this program writes.
+    #[error("the stored checkpoint is damaged: expected {expected} at byte {at}")]
+    Damaged {
+        /// Where.
+        at: usize,
+        /// What must be there.
+        expected: &'static str,
+    },
+    /// Stored bytes were written by a newer version of this program.
+    #[error(
+        "the stored checkpoint has format {found}, this program knows up to {known}; use a newer program"
+    )]
+    NewerRecord {
+        /// The format found.
+        found: u8,
+        /// The newest format this program knows.
+        known: u8,
+    },
+    /// A value cannot be stored.
+    #[error("the value of channel `{channel}` cannot be stored: {reason}")]
+    BadValue {
+        /// The channel.
+        channel: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A stored value cannot be read.
+    #[error("the stored value of channel `{channel}` cannot be read: {reason}")]
+    BadStored {
+        /// The channel.
+        channel: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A stored thread waits at a node that this graph does not have.
     #[error(
         "the thread waits at node `{node}`, which this build of the graph does not have; bring the node back, or update the thread"
@@ -131,7 +165,11 @@ impl EngineError {
             Self::BadWrite { .. } | Self::BadSend { .. } | Self::NotAnObject { .. } => "W0103",
             Self::UnknownTarget { .. } => "W0104",
             Self::UnknownChannel { .. } | Self::NotInput { .. } => "W0105",
-            Self::BadRecord { .. } => "W0106",
+            Self::BadValue { .. } => "W0103",
+            Self::BadRecord { .. }
+            | Self::Damaged { .. }
+            | Self::NewerRecord { .. }
+            | Self::BadStored { .. } => "W0106",
             Self::LostNode { .. } | Self::OtherBuild { .. } => "W0107",
             Self::ReducerPanicked { .. } => "W0108",
         })

@@ -16,6 +16,7 @@ mod fold;
 pub mod ids;
 pub mod list;
 pub mod machine;
+pub mod packed;
 pub mod plan;
 #[doc(hidden)]
 pub mod planted;

@@ -5,6 +5,7 @@
 
 mod index;
 mod leaf;
+mod since;
 #[cfg(test)]
 mod tests;
 
@@ -115,6 +116,10 @@ impl<T> List<T> {
 
     /// The leaf with the item at an index.
     fn leaf(&self, index: usize) -> Option<&Leaf<T>> {
+        self.leaf_arc(index).map(|leaf| &**leaf)
+    }
+
+    fn leaf_arc(&self, index: usize) -> Option<&Arc<Leaf<T>>> {
         if index >= self.in_tree() {
             return Some(&self.tail);
         }
@@ -205,6 +210,13 @@ impl<T: Clone> List<T> {
                 }
                 Node::Leaf(leaf) => return Some((leaf, WIDTH)),
             }
+        }
+    }
+
+    /// Keeps the first `len` items. Linear in their number.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            *self = self.iter().take(len).cloned().collect();
         }
     }
 

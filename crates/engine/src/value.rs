@@ -20,6 +20,12 @@ impl Value {
         self.0.downcast_ref()
     }
 
+    /// Whether this is the other one, not only alike.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The value itself when nobody else shares it, else a clone of it.
     #[must_use]
     pub fn take<T: Clone + Send + Sync + 'static>(self) -> Option<T> {

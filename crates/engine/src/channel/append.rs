@@ -1,4 +1,4 @@
-use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use super::{Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json};
 use crate::list::List;
 use crate::value::{Value, Write};
 use serde::Serialize;
@@ -76,6 +76,30 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
         to_json(typed::<Vec<T>>(write)?)
+    }
+
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<List<T>>(value)?, out)
+    }
+
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        read_json::<List<T>>(json).map(Value::new)
+    }
+
+    fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<Vec<T>>(write)?, out)
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+
+    fn write_patch(&self, older: &Value, value: &Value, out: &mut Vec<u8>) -> Result<bool, String> {
+        patch::write(typed::<List<T>>(older)?, typed::<List<T>>(value)?, out)
+    }
+
+    fn patched(&self, older: Value, patch: &[u8]) -> Result<Value, String> {
+        patch::apply::<T>(older, patch)
     }
 }
 

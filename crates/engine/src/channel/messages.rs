@@ -1,4 +1,4 @@
-use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use super::{Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json};
 use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
 use serde::{Deserialize, Serialize};
@@ -159,6 +159,30 @@ impl Channel for Messages {
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
         to_json(typed::<Vec<MessageWrite>>(write)?)
+    }
+
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<List<Message>>(value)?, out)
+    }
+
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        read_json::<List<Message>>(json).map(Value::new)
+    }
+
+    fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<Vec<MessageWrite>>(write)?, out)
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+
+    fn write_patch(&self, older: &Value, value: &Value, out: &mut Vec<u8>) -> Result<bool, String> {
+        patch::write(typed::<List<Message>>(older)?, typed::<List<Message>>(value)?, out)
+    }
+
+    fn patched(&self, older: Value, patch: &[u8]) -> Result<Value, String> {
+        patch::apply::<Message>(older, patch)
     }
 }
 

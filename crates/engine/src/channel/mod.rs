@@ -8,6 +8,7 @@ mod fleeting;
 mod last_value;
 mod managed;
 mod messages;
+mod patch;
 mod reduce;
 mod topic;
 mod untracked;
@@ -106,6 +107,65 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// What is wrong, when it has another type or cannot be written as JSON.
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String>;
+
+    /// Adds a value as JSON text, the same as [`encode`](Self::encode) gives.
+    ///
+    /// # Errors
+    /// As `encode`.
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(&self.encode(value)?, out)
+    }
+
+    /// A value from JSON text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        self.decode(&read_json(json)?)
+    }
+
+    /// Adds a write as JSON text, the same as [`encode_write`](Self::encode_write) gives.
+    ///
+    /// # Errors
+    /// As `encode_write`.
+    fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(&self.encode_write(write)?, out)
+    }
+
+    /// Whether the value is a list, whose changes are stored as patches.
+    fn is_list(&self) -> bool {
+        false
+    }
+
+    /// Adds what turns an older value into this one, for channels of lists; `false`, and nothing
+    /// added, when the whole value is to be stored.
+    ///
+    /// # Errors
+    /// As `encode`.
+    fn write_patch(
+        &self,
+        _older: &Value,
+        _value: &Value,
+        _out: &mut Vec<u8>,
+    ) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    /// The value that a patch makes of an older one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn patched(&self, _older: Value, _patch: &[u8]) -> Result<Value, String> {
+        Err("changes of this channel are not stored as patches".to_owned())
+    }
+}
+
+fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
+    serde_json::to_writer(out, value).map_err(|e| e.to_string())
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(json).map_err(|e| e.to_string())
 }
 
 fn to_json<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, String> {

@@ -1,4 +1,4 @@
-use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use super::{Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -65,5 +65,17 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
         self.encode(write)
+    }
+
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<T>(value)?, out)
+    }
+
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        read_json::<T>(json).map(Value::new)
+    }
+
+    fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<T>(write)?, out)
     }
 }

@@ -1,5 +1,5 @@
 use super::append::push_all;
-use super::{Channel, Persist, Refused, from_json, split_overwrite, to_json, typed};
+use super::{Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::list::List;
 use crate::value::{Value, Write};
 use serde::Serialize;
@@ -69,5 +69,17 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
         to_json(typed::<Vec<T>>(write)?)
+    }
+
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<List<T>>(value)?, out)
+    }
+
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        read_json::<List<T>>(json).map(Value::new)
+    }
+
+    fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        write_json(typed::<Vec<T>>(write)?, out)
     }
 }

@@ -176,6 +176,7 @@ impl PlanBuilder {
             by_name: draft.by_name,
             channel_by_name: draft.channel_by_name,
             fingerprint,
+            layout: std::sync::OnceLock::new(),
         })
     }
 }

@@ -59,6 +59,8 @@ pub struct Plan {
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
+    /// The names that stored rows leave out, once they are asked for.
+    pub(crate) layout: std::sync::OnceLock<crate::packed::Layout>,
 }
 
 /// What a channel is part of.
@@ -166,6 +168,7 @@ impl Default for Plan {
             by_name: BTreeMap::new(),
             channel_by_name: BTreeMap::new(),
             fingerprint: fingerprint(&[], &[]),
+            layout: std::sync::OnceLock::new(),
         }
     }
 }

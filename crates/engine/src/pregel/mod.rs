@@ -5,6 +5,7 @@ mod control;
 
 pub use apply::Done;
 pub use control::{Sent, StartInput};
+pub(crate) use control::{Control, Few, Trigger, Updated};
 
 use crate::error::{EngineError, THE_INPUT};
 use crate::ids::cut;
@@ -12,7 +13,6 @@ use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
 use crate::planted::{self, Bug};
 use crate::task::{Arg, TaskOutput};
 use crate::value::{Slots, Write};
-use control::{Control, Few, Updated};
 use std::sync::Arc;
 
 /// A thread's state, and what is due next.
@@ -73,6 +73,15 @@ impl Machine {
         let slots = Slots::new(plan.channels.iter().map(|c| c.channel.initial()).collect());
         let control = Control::new(&plan);
         Self { plan, slots, control }
+    }
+
+    /// One that was read back.
+    pub(crate) fn from_parts(plan: Arc<Plan>, slots: Slots, control: Control) -> Self {
+        Self { plan, slots, control }
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
     }
 
     /// The plan.

@@ -1,0 +1,71 @@
+//! What turns an older list into a newer one: its length, and the items the older one does not
+//! share, in ranges.
+
+use super::{read_json, typed, write_json};
+use crate::list::List;
+use crate::packed::{In, Out};
+use crate::value::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// With fewer items than this it does not matter how much of them is written again.
+const AGAIN_MIN: usize = 64;
+
+/// Adds the patch; `false` when most of the older list would be written again.
+pub(super) fn write<T: Serialize>(
+    older: &List<T>,
+    list: &List<T>,
+    out: &mut Vec<u8>,
+) -> Result<bool, String> {
+    let ranges = list.ranges_since(older);
+    let again: usize = ranges.iter().map(|r| r.end.min(older.len()).saturating_sub(r.start)).sum();
+    if older.is_empty() || again > AGAIN_MIN.max(list.len() / 2) {
+        return Ok(false);
+    }
+    let mut head = Out::default();
+    head.count(list.len());
+    head.count(ranges.len());
+    let mut items = Vec::new();
+    for range in ranges {
+        head.count(range.start);
+        items.clear();
+        let slice: Vec<&T> = range.filter_map(|at| list.get(at)).collect();
+        write_json(&slice, &mut items)?;
+        head.bytes(&items);
+    }
+    out.extend_from_slice(&head.into_bytes());
+    Ok(true)
+}
+
+/// The newer list.
+pub(super) fn apply<T>(older: Value, patch: &[u8]) -> Result<Value, String>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    typed::<List<T>>(&older)?;
+    let mut list = older.take::<List<T>>().unwrap_or_default();
+    let mut read = In::new(patch);
+    let bad = |error: crate::EngineError| error.to_string();
+    let len: usize = read.number().map_err(bad)?;
+    if len < list.len() {
+        list.truncate(len);
+    }
+    for _ in 0..read.count().map_err(bad)? {
+        let start: usize = read.number().map_err(bad)?;
+        let items: Vec<T> = read_json(read.bytes().map_err(bad)?)?;
+        if start > list.len() {
+            return Err(format!("a patch begins at item {start} of {}", list.len()));
+        }
+        for (at, item) in (start..).zip(items) {
+            if at < list.len() {
+                list.set(at, item);
+            } else {
+                list.push(item);
+            }
+        }
+    }
+    if list.len() != len {
+        return Err(format!("a patched list has {} items, expected {len}", list.len()));
+    }
+    Ok(Value::new(list))
+}

@@ -1,0 +1,348 @@
+//! Bytes, written and read back.
+
+use crate::error::EngineError;
+use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
+
+/// The most bytes of one value within a row; larger ones are kept apart, by their hash.
+pub const INLINE_MAX: usize = 64 * 1024;
+
+/// Bytes that are being written, and the values that are kept apart.
+#[derive(Debug, Default)]
+pub struct Out {
+    bytes: Vec<u8>,
+    /// Values kept apart, by the hash of their bytes.
+    pub blobs: Vec<(Hash, Vec<u8>)>,
+    /// Room for one value.
+    scratch: Vec<u8>,
+}
+
+impl Out {
+    /// With room for some bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Takes what was written, and the values that are kept apart.
+    #[must_use]
+    pub fn finish(self) -> (Vec<u8>, Vec<(Hash, Vec<u8>)>) {
+        (self.bytes, self.blobs)
+    }
+
+    /// One byte.
+    pub fn byte(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    /// Bytes whose number the reader knows.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// A number, seven bits a byte, the lowest first.
+    pub fn number(&mut self, number: impl Into<u128>) {
+        let mut left: u128 = number.into();
+        while left >= 0x80 {
+            self.bytes.push((left & 0x7f) as u8 | 0x80);
+            left >>= 7;
+        }
+        self.bytes.push(left as u8);
+    }
+
+    /// A length or an index.
+    pub fn count(&mut self, count: usize) {
+        self.number(count as u64);
+    }
+
+    /// A number that may be negative.
+    pub fn signed(&mut self, number: i64) {
+        self.number(((number << 1) ^ (number >> 63)) as u64);
+    }
+
+    /// Bytes with their number before them.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.raw(bytes);
+    }
+
+    /// A text.
+    pub fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// A value that `write` writes; it is kept apart when it is large.
+    ///
+    /// # Errors
+    /// Those of `write`, and a value too deep to be read back.
+    pub fn value(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let written = write(&mut scratch).and_then(|()| match is_too_deep(&scratch) {
+            true => Err(format!("it is nested more than {DEPTH_MAX} levels deep")),
+            false => Ok(()),
+        });
+        if written.is_ok() {
+            self.sized(&scratch);
+        }
+        self.scratch = scratch;
+        written
+    }
+
+    fn sized(&mut self, value: &[u8]) {
+        if value.len() <= INLINE_MAX {
+            // One more than the number of bytes: zero stands for what is kept apart.
+            self.count(value.len() + 1);
+            self.raw(value);
+            return;
+        }
+        let hash = hash_bytes(value);
+        self.count(0);
+        self.raw(&hash.0);
+        if !self.blobs.iter().any(|(known, _)| *known == hash) {
+            self.blobs.push((hash, value.to_vec()));
+        }
+    }
+
+    /// JSON.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    pub fn json<T: serde::Serialize + ?Sized>(&mut self, json: &T) -> Result<(), String> {
+        self.value(|out| serde_json::to_writer(out, json).map_err(|error| error.to_string()))
+    }
+}
+
+/// Whether JSON text is nested more deeply than readers take it.
+fn is_too_deep(json: &[u8]) -> bool {
+    if json.len() <= DEPTH_MAX {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return true;
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// A value as it was read: in the row, or kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored<'a> {
+    /// In the row.
+    Here(&'a [u8]),
+    /// Apart, by the hash of its bytes.
+    Apart(Hash),
+}
+
+/// Bytes that are being read. They may be anybody's: nothing is taken on trust.
+#[derive(Debug, Clone, Copy)]
+pub struct In<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> In<'a> {
+    /// Reads from the beginning.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The error for what is not as expected here.
+    #[must_use]
+    pub fn damaged(&self, expected: &'static str) -> EngineError {
+        EngineError::Damaged { at: self.at, expected }
+    }
+
+    /// Whether everything was read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] at the end.
+    pub fn byte(&mut self) -> Result<u8, EngineError> {
+        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.damaged("one more byte"))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] when there are fewer.
+    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], EngineError> {
+        let end = self.at.checked_add(len);
+        let bytes = end.and_then(|end| self.bytes.get(self.at..end));
+        let bytes = bytes.ok_or_else(|| self.damaged("as many bytes as are announced"))?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] for one that does not fit.
+    pub fn wide(&mut self) -> Result<u128, EngineError> {
+        let mut number = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.byte()?;
+            let part = u128::from(byte & 0x7f);
+            if shift == 126 && part > 3 {
+                break;
+            }
+            number |= part << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(self.damaged("a number of at most 128 bits"))
+    }
+
+    /// A number of a smaller type.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] for one that does not fit.
+    pub fn number<T: TryFrom<u128>>(&mut self) -> Result<T, EngineError> {
+        T::try_from(self.wide()?).map_err(|_| self.damaged("a smaller number"))
+    }
+
+    /// A number that may be negative.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] for one that does not fit.
+    pub fn signed(&mut self) -> Result<i64, EngineError> {
+        let number: u64 = self.number()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    /// How many things follow, each of at least one byte: there is room for them.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] for more than the bytes that are left.
+    pub fn count(&mut self) -> Result<usize, EngineError> {
+        let count: usize = self.number()?;
+        match count <= self.bytes.len() - self.at {
+            true => Ok(count),
+            false => Err(self.damaged("fewer things than there are bytes left")),
+        }
+    }
+
+    /// Bytes with their number before them.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`].
+    pub fn bytes(&mut self) -> Result<&'a [u8], EngineError> {
+        let len = self.number()?;
+        self.raw(len)
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`].
+    pub fn text(&mut self) -> Result<&'a str, EngineError> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(bytes).map_err(|_| self.damaged("text in UTF-8"))
+    }
+
+    /// A value.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`].
+    pub fn value(&mut self) -> Result<Stored<'a>, EngineError> {
+        let len: usize = self.number()?;
+        match len.checked_sub(1) {
+            Some(len) => self.raw(len).map(Stored::Here),
+            None => {
+                let mut hash = [0u8; 32];
+                hash.copy_from_slice(self.raw(32)?);
+                Ok(Stored::Apart(Hash(hash)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for number in [0u128, 1, 127, 128, 300, u128::from(u64::MAX), u128::MAX] {
+            let mut out = Out::default();
+            out.number(number);
+            let bytes = out.into_bytes();
+            let mut read = In::new(&bytes);
+            assert_eq!(read.wide(), Ok(number));
+            assert!(read.is_empty());
+        }
+        for number in [0i64, -1, 1, i64::MIN, i64::MAX] {
+            let mut out = Out::default();
+            out.signed(number);
+            assert_eq!(In::new(&out.into_bytes()).signed(), Ok(number));
+        }
+    }
+
+    #[test]
+    fn what_is_announced_must_be_there() {
+        assert!(In::new(&[0xff; 40]).wide().is_err());
+        assert!(In::new(&[5, 1, 2]).bytes().is_err());
+        assert!(In::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).count().is_err());
+        assert!(In::new(&[2, 0xff]).text().is_err());
+        assert!(In::new(&[0, 1, 2]).value().is_err());
+    }
+
+    #[test]
+    fn large_values_are_kept_apart_once() {
+        let large = "x".repeat(INLINE_MAX);
+        let mut out = Out::default();
+        out.json(&large).expect("a text");
+        out.json(&large).expect("a text");
+        out.json("small").expect("a text");
+        assert_eq!(out.blobs.len(), 1);
+        let (bytes, blobs) = out.finish();
+        let mut read = In::new(&bytes);
+        let hash = blobs.first().map(|(hash, _)| *hash).expect("one");
+        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
+        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
+        assert_eq!(read.value(), Ok(Stored::Here(b"\"small\"")));
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_not_written() {
+        let deep = format!("{}{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
+        let write = |text: String| {
+            Out::default().value(|out| {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            })
+        };
+        assert!(write(deep.clone()).is_err());
+        assert!(write(format!("\"{deep}\\\"{deep}\"")).is_ok(), "brackets in a text");
+    }
+}

@@ -1,0 +1,164 @@
+//! What decides the next superstep, as bytes.
+
+use super::bytes::{In, Out};
+use super::layout::{Mapped, node_number};
+use super::output::{OutputReader, read_output, write_arg, write_output};
+use crate::error::EngineError;
+use crate::plan::{Plan, TriggerIdx};
+use crate::pregel::{Control, Machine, Sent, StartInput, Trigger, Updated};
+use crate::task::Arg;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const WRITTEN: u8 = 1;
+const FINISHED: u8 = 2;
+
+mod tag {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const JSON: u8 = 1;
+    pub(super) const WRITES: u8 = 2;
+    pub(super) const UNKNOWN: u8 = 0;
+    pub(super) const KNOWN: u8 = 4;
+    pub(super) const ANY: u8 = 1;
+    pub(super) const START: u8 = 2;
+}
+
+pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError> {
+    let (plan, control) = (machine.plan(), machine.control());
+    for number in [control.version, control.passed, control.start_version, control.start_seen] {
+        out.number(number);
+    }
+    let changed = control.triggers.iter().enumerate().filter(|(_, t)| **t != Trigger::default());
+    out.count(changed.clone().count());
+    for (index, trigger) in changed {
+        out.count(index);
+        out.number(trigger.version);
+        out.number(trigger.seen);
+        out.byte(u8::from(trigger.written) * WRITTEN | u8::from(trigger.finished) * FINISHED);
+    }
+    out.count(control.arrived.len());
+    for (join, sources) in &control.arrived {
+        out.count(join.0);
+        out.count(sources.len());
+        sources.iter().for_each(|source| out.count(node_number(*source)));
+    }
+    out.count(control.written.len());
+    control.written.iter().for_each(|index| out.count(index.0));
+    out.count(control.sends.len());
+    for sent in &control.sends {
+        out.text(&sent.name);
+        write_arg(out, &sent.name, &sent.arg)?;
+    }
+    match &control.start {
+        None => out.byte(tag::NONE),
+        Some(StartInput::Json(json)) => {
+            out.byte(tag::JSON);
+            let input = || "the input".to_owned();
+            out.json(&**json)
+                .map_err(|reason| EngineError::BadValue { channel: input(), reason })?;
+        }
+        Some(StartInput::Writes(output)) => {
+            out.byte(tag::WRITES);
+            write_output(out, plan, output)?;
+        }
+    }
+    write_updated(out, &control.updated);
+    Ok(())
+}
+
+fn write_updated(out: &mut Out, updated: &Updated) {
+    match updated {
+        Updated::Unknown => out.byte(tag::UNKNOWN),
+        Updated::Known { any, start, triggers } => {
+            out.byte(tag::KNOWN | u8::from(*any) * tag::ANY | u8::from(*start) * tag::START);
+            out.count(triggers.len());
+            triggers.iter().for_each(|index| out.count(index.0));
+        }
+    }
+}
+
+pub(super) fn read(
+    read: &mut In<'_>,
+    plan: &Plan,
+    with: &OutputReader<'_>,
+) -> Result<Control, EngineError> {
+    let mapped = with.mapped;
+    let mut control = Control::new(plan);
+    control.version = read.number()?;
+    control.passed = read.number()?;
+    control.start_version = read.number()?;
+    control.start_seen = read.number()?;
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        let (version, seen) = (read.number()?, read.number()?);
+        let flags = read.byte()?;
+        let (written, finished) = (flags & WRITTEN != 0, flags & FINISHED != 0);
+        if let Some(index) = kept(mapped.trigger(plan, index, read)?, written)?
+            && let Some(trigger) = control.triggers.get_mut(index.0)
+        {
+            *trigger = Trigger { version, seen, written, finished };
+        }
+    }
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        let join = kept(mapped.trigger(plan, index, read)?, true)?;
+        let mut sources = BTreeSet::new();
+        for _ in 0..read.count()? {
+            let number = read.number()?;
+            sources.extend(mapped.node(plan, number, read)?.ok());
+        }
+        control.arrived.extend(join.map(|join| (join, sources)));
+    }
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        control.written.extend(kept(mapped.trigger(plan, index, read)?, true)?);
+    }
+    for _ in 0..read.count()? {
+        let name = read.text()?;
+        let json = with.json(read, name)?;
+        let node = plan.node_idx(name);
+        if node.is_none() && !mapped.is_same() {
+            return Err(EngineError::LostNode { node: name.to_owned() });
+        }
+        control.sends.push(Sent { node, name: name.into(), arg: Arg { typed: None, json } });
+    }
+    control.start = match read.byte()? {
+        tag::NONE => None,
+        tag::JSON => Some(StartInput::Json(Arc::new(with.json(read, "the input")?))),
+        tag::WRITES => Some(StartInput::Writes(Arc::new(read_output(read, with)?))),
+        _ => return Err(read.damaged("how the input is given")),
+    };
+    control.updated = read_updated(read, plan, mapped)?;
+    Ok(control)
+}
+
+fn read_updated(
+    read: &mut In<'_>,
+    plan: &Plan,
+    mapped: &Mapped,
+) -> Result<Updated, EngineError> {
+    let flags = read.byte()?;
+    if flags == tag::UNKNOWN {
+        return Ok(Updated::Unknown);
+    }
+    let (any, start) = (flags & tag::ANY != 0, flags & tag::START != 0);
+    let mut triggers = crate::pregel::Few::new();
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        triggers.extend(mapped.trigger(plan, index, read)?.ok());
+    }
+    // Another build may order its nodes in another way: all of them are asked.
+    Ok(if mapped.is_same() { Updated::Known { any, start, triggers } } else { Updated::Unknown })
+}
+
+/// A trigger of this build; one that it does not have matters only if its node waits for it.
+fn kept(
+    found: Result<TriggerIdx, &str>,
+    matters: bool,
+) -> Result<Option<TriggerIdx>, EngineError> {
+    match found {
+        Ok(index) => Ok(Some(index)),
+        Err(name) if matters => Err(EngineError::LostNode { node: name.to_owned() }),
+        Err(_) => Ok(None),
+    }
+}

@@ -1,0 +1,226 @@
+//! The names that rows leave out.
+
+use super::bytes::{In, Out};
+use crate::error::EngineError;
+use crate::plan::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
+use weftwork_types::canonical::{Hash, hash_bytes};
+
+/// The first 128 bits of the hash of a layout's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LayoutId(pub [u8; 16]);
+
+impl LayoutId {
+    pub(super) fn read(read: &mut In<'_>) -> Result<Self, EngineError> {
+        let mut id = [0u8; 16];
+        id.copy_from_slice(read.raw(16)?);
+        Ok(Self(id))
+    }
+
+    /// The id as a key of a store, which has room for more.
+    #[must_use]
+    pub fn key(self) -> Hash {
+        let mut key = [0u8; 32];
+        for (to, from) in key.iter_mut().zip(self.0) {
+            *to = from;
+        }
+        Hash(key)
+    }
+}
+
+/// The names of a build of a graph, in the order of their numbers.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    id: LayoutId,
+    bytes: Vec<u8>,
+    channels: Vec<(String, String)>,
+    triggers: Vec<String>,
+    nodes: Vec<String>,
+}
+
+impl Layout {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let channels: Vec<_> =
+            plan.channels.iter().map(|c| (c.name.clone(), c.channel.kind().to_owned())).collect();
+        let triggers: Vec<_> = plan.triggers.iter().map(|t| t.name.clone()).collect();
+        let nodes: Vec<_> = plan.nodes.iter().map(|n| n.name.to_string()).collect();
+        let mut out = Out::default();
+        out.byte(super::VERSION);
+        out.count(channels.len());
+        for (name, kind) in &channels {
+            out.text(name);
+            out.text(kind);
+        }
+        for names in [&triggers, &nodes] {
+            out.count(names.len());
+            names.iter().for_each(|name| out.text(name));
+        }
+        let bytes = out.into_bytes();
+        Self { id: id_of(&bytes), bytes, channels, triggers, nodes }
+    }
+
+    /// Reads a layout.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`], also when the bytes are not those of the id;
+    /// [`EngineError::NewerRecord`].
+    pub fn read(id: LayoutId, bytes: &[u8]) -> Result<Self, EngineError> {
+        if id_of(bytes) != id {
+            return Err(EngineError::Damaged { at: 0, expected: "the names of that hash" });
+        }
+        let mut read = In::new(bytes);
+        let found = read.byte()?;
+        if found > super::VERSION {
+            return Err(EngineError::NewerRecord { found, known: super::VERSION });
+        }
+        let mut channels = Vec::new();
+        for _ in 0..read.count()? {
+            channels.push((read.text()?.to_owned(), read.text()?.to_owned()));
+        }
+        let mut names = || -> Result<Vec<String>, EngineError> {
+            (0..read.count()?).map(|_| Ok(read.text()?.to_owned())).collect()
+        };
+        let (triggers, nodes) = (names()?, names()?);
+        Ok(Self { id, bytes: bytes.to_vec(), channels, triggers, nodes })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> LayoutId {
+        self.id
+    }
+
+    /// As it is stored.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What its numbers are in a build of the graph.
+    ///
+    /// # Errors
+    /// [`EngineError::OtherBuild`] for a channel of another kind.
+    pub fn mapped(&self, plan: &Plan) -> Result<Mapped, EngineError> {
+        if plan.layout().id == self.id {
+            return Ok(Mapped::Same);
+        }
+        let mut channels = Vec::with_capacity(self.channels.len());
+        for (name, kind) in &self.channels {
+            let index = plan.channel_idx(name);
+            let now = index.and_then(|index| plan.channels.get(index.0)).map(|c| c.channel.kind());
+            if let Some(now) = now.filter(|now| now != kind) {
+                let what = format!("channel `{name}` was `{kind}` and is `{now}`, which");
+                return Err(EngineError::OtherBuild { what });
+            }
+            channels.push(index);
+        }
+        let triggers = self.triggers.iter().map(|name| plan.trigger_idx(name)).collect();
+        let nodes = self.nodes.iter().map(|name| plan.node_idx(name)).collect();
+        Ok(Mapped::Other(Box::new(Others {
+            channels,
+            known: self.channels.iter().map(|(name, _)| name.clone()).collect(),
+            triggers,
+            nodes,
+            trigger_names: self.triggers.clone(),
+            node_names: self.nodes.clone(),
+        })))
+    }
+}
+
+fn id_of(bytes: &[u8]) -> LayoutId {
+    let mut id = [0u8; 16];
+    for (to, from) in id.iter_mut().zip(hash_bytes(bytes).0) {
+        *to = from;
+    }
+    LayoutId(id)
+}
+
+/// What the numbers of a layout are in a build of the graph.
+#[derive(Debug, Clone)]
+pub enum Mapped {
+    /// The same.
+    Same,
+    /// Others.
+    Other(Box<Others>),
+}
+
+/// What numbers of another build are in this one; none where this one does not have it.
+#[derive(Debug, Clone)]
+pub struct Others {
+    channels: Vec<Option<ChannelIdx>>,
+    known: Vec<String>,
+    triggers: Vec<Option<TriggerIdx>>,
+    nodes: Vec<Option<NodeIdx>>,
+    trigger_names: Vec<String>,
+    node_names: Vec<String>,
+}
+
+impl Mapped {
+    pub(super) fn is_same(&self) -> bool {
+        matches!(self, Self::Same)
+    }
+
+    /// Whether the build that wrote had a channel of this name.
+    pub(super) fn knows(&self, channel: &str) -> bool {
+        match self {
+            Self::Same => true,
+            Self::Other(others) => others.known.iter().any(|name| name == channel),
+        }
+    }
+
+    pub(super) fn channel(
+        &self,
+        plan: &Plan,
+        index: usize,
+        read: &In<'_>,
+    ) -> Result<Option<ChannelIdx>, EngineError> {
+        match self {
+            Self::Same if index < plan.channels.len() => Ok(Some(ChannelIdx(index))),
+            Self::Other(others) => {
+                others.channels.get(index).copied().ok_or_else(|| read.damaged("a known channel"))
+            }
+            Self::Same => Err(read.damaged("a known channel")),
+        }
+    }
+
+    /// A trigger, or the name of one that this build does not have.
+    pub(super) fn trigger(
+        &self,
+        plan: &Plan,
+        index: usize,
+        read: &In<'_>,
+    ) -> Result<Result<TriggerIdx, &str>, EngineError> {
+        let unknown = || read.damaged("a known trigger");
+        match self {
+            Self::Same if index < plan.triggers.len() => Ok(Ok(TriggerIdx(index))),
+            Self::Same => Err(unknown()),
+            Self::Other(others) => {
+                let name = others.trigger_names.get(index).ok_or_else(unknown)?;
+                Ok(others.triggers.get(index).copied().flatten().ok_or(name.as_str()))
+            }
+        }
+    }
+
+    /// A node, the hidden first one included, or the name of one that this build does not have.
+    pub(super) fn node(
+        &self,
+        plan: &Plan,
+        number: usize,
+        read: &In<'_>,
+    ) -> Result<Result<NodeIdx, &str>, EngineError> {
+        let unknown = || read.damaged("a known node");
+        let Some(index) = number.checked_sub(1) else { return Ok(Ok(NodeIdx::START)) };
+        match self {
+            Self::Same if index < plan.nodes.len() => Ok(Ok(NodeIdx(index))),
+            Self::Same => Err(unknown()),
+            Self::Other(others) => {
+                let name = others.node_names.get(index).ok_or_else(unknown)?;
+                Ok(others.nodes.get(index).copied().flatten().ok_or(name.as_str()))
+            }
+        }
+    }
+}
+
+/// A node's number in a row: zero for the hidden first one.
+pub(super) fn node_number(node: NodeIdx) -> usize {
+    if node == NodeIdx::START { 0 } else { node.0 + 1 }
+}

@@ -1,0 +1,324 @@
+//! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
+
+use super::bytes::{In, Stored};
+use super::layout::{Layout, Mapped};
+use super::output::OutputReader;
+use super::{Home, ListHome, Mark, REPEATED_MAX, control, open_row, tag};
+use crate::error::EngineError;
+use crate::plan::{ChannelPlan, Plan};
+use crate::pregel::Machine;
+use crate::value::{Slots, Value};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::Hash;
+
+/// A checkpoint that is being read. Give it what it [`wants`](Self::wants) until that is nothing.
+#[derive(Debug)]
+pub struct Loader {
+    plan: Arc<Plan>,
+    id: CheckpointId,
+    row: Vec<u8>,
+    mapped: Mapped,
+    parts: BTreeMap<usize, Part>,
+    blobs: BTreeMap<Hash, Vec<u8>>,
+    wanted: BTreeSet<Hash>,
+}
+
+/// What it takes to go on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wants {
+    /// Rows of the same graph.
+    pub rows: Vec<CheckpointId>,
+    /// Values that are kept apart.
+    pub blobs: Vec<Hash>,
+}
+
+impl Wants {
+    /// Whether it takes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.blobs.is_empty()
+    }
+}
+
+/// A checkpoint that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// State, and what is due.
+    pub machine: Machine,
+    /// For writing the next checkpoint.
+    pub mark: Mark,
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    Here(Vec<u8>),
+    Apart(Hash),
+}
+
+/// How a row gives a channel.
+#[derive(Debug)]
+enum Given {
+    Whole(Bytes),
+    At(CheckpointId),
+    Patch { base: CheckpointId, tail: Vec<CheckpointId>, patch: Bytes, repeats: bool },
+}
+
+/// What is known of one channel.
+#[derive(Debug, Default)]
+struct Part {
+    /// The row that leads on.
+    next: Option<CheckpointId>,
+    /// Rows of which only the change is missing.
+    tail: BTreeSet<CheckpointId>,
+    /// Changes by their rows.
+    changes: BTreeMap<CheckpointId, Bytes>,
+    /// The value from which the changes start, and its row.
+    whole: Option<(CheckpointId, Bytes)>,
+    /// For the list that it makes: the base, and the rows after it.
+    home: Option<(CheckpointId, Vec<CheckpointId>)>,
+}
+
+impl Part {
+    fn wants(&self) -> impl Iterator<Item = CheckpointId> {
+        self.next.iter().chain(&self.tail).copied()
+    }
+
+    /// Takes what a row gives of the channel. Rows lead to older ones only, so this ends.
+    fn take(&mut self, id: CheckpointId, given: Given) -> Result<(), EngineError> {
+        let astray = EngineError::Damaged { at: 0, expected: "an older row that has the value" };
+        let in_tail = self.tail.remove(&id);
+        match given {
+            Given::Patch { patch, .. } if in_tail => {
+                self.changes.insert(id, patch);
+            }
+            Given::Whole(bytes) if !in_tail => {
+                self.home.get_or_insert_with(|| (id, Vec::new()));
+                self.whole = Some((id, bytes));
+                self.next = None;
+            }
+            Given::At(row) if self.changes.is_empty() && row < id => self.next = Some(row),
+            Given::Patch { base, tail, patch, repeats } if !in_tail && base < id => {
+                if tail.iter().any(|row| *row <= base || *row >= id) {
+                    return Err(astray);
+                }
+                if self.home.is_none() {
+                    let after = tail.iter().copied().chain([id]);
+                    self.home = Some(match repeats {
+                        true => (id, Vec::new()),
+                        false => (base, after.collect()),
+                    });
+                } else if !repeats {
+                    return Err(astray);
+                }
+                self.tail.extend(tail);
+                self.changes.insert(id, patch);
+                self.next = Some(base);
+            }
+            _ => return Err(astray),
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = &Bytes> {
+        self.changes.values().chain(self.whole.as_ref().map(|(_, bytes)| bytes))
+    }
+}
+
+impl Loader {
+    /// Begins with the checkpoint's own row, and the layout that the row names.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`], [`EngineError::NewerRecord`]; [`EngineError::OtherBuild`] for a
+    /// channel of another kind.
+    pub fn new(
+        plan: &Arc<Plan>,
+        id: CheckpointId,
+        row: Vec<u8>,
+        layout: &Layout,
+    ) -> Result<Self, EngineError> {
+        let mapped = layout.mapped(plan)?;
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+        let (_, mut read) = open_row(&row)?;
+        read.bytes()?;
+        for (index, given) in channels(&mut read, plan, &mapped, id)? {
+            parts.entry(index).or_default().take(id, given)?;
+        }
+        // Values that are kept apart are found by reading without them.
+        let wanted = RefCell::new(BTreeSet::new());
+        let note = |hash| {
+            wanted.borrow_mut().insert(hash);
+            Some(b"null".to_vec())
+        };
+        control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, blobs: &note })?;
+        if !read.is_empty() {
+            return Err(read.damaged("the end"));
+        }
+        let wanted = wanted.into_inner();
+        let plan = Arc::clone(plan);
+        let mut loader = Self { plan, id, row, mapped, parts, blobs: BTreeMap::new(), wanted };
+        loader.want_blobs();
+        Ok(loader)
+    }
+
+    /// What it takes to go on; empty when [`finish`](Self::finish) may be called.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        let rows: BTreeSet<_> = self.parts.values().flat_map(Part::wants).collect();
+        let (rows, blobs) = (rows.into_iter().collect(), self.wanted.iter().copied().collect());
+        Wants { rows, blobs }
+    }
+
+    /// Takes a row it wanted, and the layout that the row names.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn row(
+        &mut self,
+        id: CheckpointId,
+        row: &[u8],
+        layout: &Layout,
+    ) -> Result<(), EngineError> {
+        let (_, mut read) = open_row(row)?;
+        read.bytes()?;
+        let mapped = layout.mapped(&self.plan)?;
+        let mut given: BTreeMap<_, _> =
+            channels(&mut read, &self.plan, &mapped, id)?.into_iter().collect();
+        for (index, part) in &mut self.parts {
+            if part.wants().any(|wanted| wanted == id) {
+                let missing = || read.damaged("the channel that the row is named for");
+                part.take(id, given.remove(index).ok_or_else(missing)?)?;
+            }
+        }
+        self.want_blobs();
+        Ok(())
+    }
+
+    /// Takes a value it wanted. Its hash is the caller's to check.
+    pub fn blob(&mut self, hash: Hash, bytes: Vec<u8>) {
+        self.wanted.remove(&hash);
+        self.blobs.insert(hash, bytes);
+    }
+
+    fn want_blobs(&mut self) {
+        for bytes in self.parts.values().flat_map(Part::bytes) {
+            if let Bytes::Apart(hash) = bytes
+                && !self.blobs.contains_key(hash)
+            {
+                self.wanted.insert(*hash);
+            }
+        }
+    }
+
+    /// The checkpoint, once nothing is wanted any more.
+    ///
+    /// # Errors
+    /// [`EngineError::BadStored`] for a value that the channel does not take,
+    /// [`EngineError::LostNode`] when the thread waits at a node that is gone.
+    pub fn finish(self) -> Result<Loaded, EngineError> {
+        let plan = Arc::clone(&self.plan);
+        let blobs = |hash: Hash| self.blobs.get(&hash).cloned();
+        let with = OutputReader { plan: &plan, mapped: &self.mapped, blobs: &blobs };
+        let (_, mut read) = open_row(&self.row)?;
+        read.bytes()?;
+        channels(&mut read, &plan, &self.mapped, self.id)?;
+        let control = control::read(&mut read, &plan, &with)?;
+        let mut slots = vec![None; plan.channels.len()];
+        let mut homes = vec![Home::Nowhere; plan.channels.len()];
+        for (index, channel) in plan.channels.iter().enumerate() {
+            let (value, home) = match self.parts.get(&index) {
+                Some(part) => self.value(part, channel)?,
+                None if self.mapped.knows(&channel.name) => (None, Home::Nowhere),
+                None => (channel.channel.initial(), Home::Nowhere),
+            };
+            if let (Some(slot), Some(place)) = (slots.get_mut(index), homes.get_mut(index)) {
+                (*slot, *place) = (value, home);
+            }
+        }
+        let slots = Slots::new(slots);
+        let layout = plan.layout().id();
+        let mark = Mark { id: self.id, layout, slots: slots.clone(), homes: homes.into() };
+        Ok(Loaded { machine: Machine::from_parts(plan, slots, control), mark })
+    }
+
+    fn value(
+        &self,
+        part: &Part,
+        channel: &ChannelPlan,
+    ) -> Result<(Option<Value>, Home), EngineError> {
+        let bad = |reason| EngineError::BadStored { channel: channel.name.clone(), reason };
+        let bytes = |bytes: &Bytes| -> Result<Vec<u8>, EngineError> {
+            match bytes {
+                Bytes::Here(bytes) => Ok(bytes.clone()),
+                Bytes::Apart(hash) => {
+                    let found = self.blobs.get(hash).cloned();
+                    found.ok_or_else(|| bad(format!("its bytes of hash `{hash}` are missing")))
+                }
+            }
+        };
+        let (Some((row, whole)), Some((base, tail))) = (&part.whole, &part.home) else {
+            return Err(bad("its rows are missing".to_owned()));
+        };
+        let whole = bytes(whole)?;
+        let mut value = channel.channel.read_value(&whole).map_err(bad)?;
+        if !channel.channel.is_list() {
+            let every = *row == self.id && whole.len() <= REPEATED_MAX;
+            return Ok((Some(value), if every { Home::Every } else { Home::At(*row) }));
+        }
+        let mut at_base = (base == row).then(|| value.clone());
+        for (row, patch) in &part.changes {
+            value = channel.channel.patched(value, &bytes(patch)?).map_err(bad)?;
+            if row == base {
+                at_base = Some(value.clone());
+            }
+        }
+        let at_base = at_base.ok_or_else(|| bad("its rows are missing".to_owned()))?;
+        let list = ListHome { base: (*base, at_base), tail: Arc::new(tail.clone()) };
+        Ok((Some(value), Home::List(list)))
+    }
+}
+
+/// The channels of a row, as far as this build has them.
+fn channels(
+    read: &mut In<'_>,
+    plan: &Plan,
+    mapped: &Mapped,
+    id: CheckpointId,
+) -> Result<Vec<(usize, Given)>, EngineError> {
+    let mut all = Vec::new();
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        let channel = mapped.channel(plan, index, read)?;
+        let given = match read.byte()? {
+            tag::VALUE => Given::Whole(value(read)?),
+            tag::AT => Given::At(row(read, id)?),
+            kind @ (tag::PATCH | tag::REPEAT) => {
+                let base = row(read, id)?;
+                let mut last = base;
+                let mut tail = Vec::new();
+                for _ in 0..read.count()? {
+                    last = CheckpointId(last.0.wrapping_add(read.wide()?));
+                    tail.push(last);
+                }
+                let patch = value(read)?;
+                Given::Patch { base, tail, patch, repeats: kind == tag::REPEAT }
+            }
+            _ => return Err(read.damaged("how a channel is given")),
+        };
+        all.extend(channel.map(|index| (index.0, given)));
+    }
+    Ok(all)
+}
+
+fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
+    Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
+}
+
+fn value(read: &mut In<'_>) -> Result<Bytes, EngineError> {
+    Ok(match read.value()? {
+        Stored::Here(bytes) => Bytes::Here(bytes.to_vec()),
+        Stored::Apart(hash) => Bytes::Apart(hash),
+    })
+}

@@ -1,0 +1,272 @@
+//! Checkpoints as bytes, each relative to the one before it.
+//!
+//! A row holds what decides the next superstep, and for each channel its value, or where it is: a
+//! value that did not change is named by the row that has it, a list by the row in which it last
+//! changed, which holds only the change. So the size of a row does not grow with the thread. Every
+//! so many changes of a list, a row repeats those since the last such row in one piece, and rows
+//! after it lead there; reading a list takes one row in [`TAIL_MAX`] of those that changed it, and
+//! the last few. Rows are never changed: a branch of a thread leads into the rows it shares.
+//!
+//! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
+
+mod bytes;
+mod control;
+mod layout;
+mod load;
+mod output;
+#[cfg(test)]
+mod tests;
+
+pub use bytes::{In, INLINE_MAX, Out, Stored};
+pub use layout::{Layout, LayoutId, Mapped};
+pub use load::{Loaded, Loader, Wants};
+pub use output::{OutputReader, read_output, write_output};
+
+use crate::error::EngineError;
+use crate::plan::{ChannelPlan, Plan};
+use crate::pregel::Machine;
+use crate::value::{Slots, Value};
+use std::sync::Arc;
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::Hash;
+
+/// The format of the rows written here.
+pub const VERSION: u8 = 1;
+
+/// The most changes of a list between two rows that repeat them in one piece.
+pub const TAIL_MAX: usize = 64;
+
+/// Values of at most this many bytes are written again rather than named by their row.
+const REPEATED_MAX: usize = 24;
+
+/// How a channel's value is given.
+mod tag {
+    pub(super) const VALUE: u8 = 0;
+    pub(super) const AT: u8 = 1;
+    pub(super) const PATCH: u8 = 2;
+    pub(super) const REPEAT: u8 = 3;
+}
+
+/// What is remembered of a checkpoint in order to write the next one relative to it.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    id: CheckpointId,
+    layout: LayoutId,
+    slots: Slots,
+    homes: Arc<[Home]>,
+}
+
+/// Where a channel's value is.
+#[derive(Debug, Clone, Default)]
+enum Home {
+    /// It has none.
+    #[default]
+    Nowhere,
+    /// In each row again.
+    Every,
+    /// In this row.
+    At(CheckpointId),
+    /// Changes lead to it.
+    List(ListHome),
+}
+
+/// Where a list is.
+#[derive(Debug, Clone)]
+struct ListHome {
+    /// The row that repeats the changes before it, or has the whole list, and the list there.
+    base: (CheckpointId, Value),
+    /// The rows with the changes since.
+    tail: Arc<Vec<CheckpointId>>,
+}
+
+impl Home {
+    /// The row to read first.
+    fn row(&self) -> Option<CheckpointId> {
+        match self {
+            Self::Nowhere | Self::Every => None,
+            Self::At(id) => Some(*id),
+            Self::List(list) => Some(list.tail.last().copied().unwrap_or(list.base.0)),
+        }
+    }
+}
+
+/// A checkpoint as bytes.
+#[derive(Debug)]
+pub struct Packed {
+    /// The row.
+    pub bytes: Vec<u8>,
+    /// Values that are kept apart, by the hash of their bytes.
+    pub blobs: Vec<(Hash, Vec<u8>)>,
+    /// For the next checkpoint.
+    pub mark: Mark,
+}
+
+/// Writes a checkpoint: relative to the one that `since` remembers, when that is of the same
+/// build. `rest` is added for whoever reads the row.
+///
+/// # Errors
+/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written as JSON, or is
+/// nested too deeply to be read back.
+pub fn pack(
+    machine: &Machine,
+    id: CheckpointId,
+    since: Option<&Mark>,
+    rest: &[u8],
+) -> Result<Packed, EngineError> {
+    let plan = machine.plan();
+    let layout = plan.layout().id();
+    let since = since.filter(|mark| mark.layout == layout);
+    let mut out = Out::with_capacity(96 + rest.len());
+    out.byte(VERSION);
+    out.raw(&layout.0);
+    out.bytes(rest);
+    let stored = |index: usize, channel: &ChannelPlan| {
+        machine.slots().get(index).filter(|_| channel.channel.managed().is_none())
+    };
+    let all = plan.channels.iter().enumerate();
+    out.count(all.clone().filter(|(index, channel)| stored(*index, channel).is_some()).count());
+    let mut homes = Vec::with_capacity(plan.channels.len());
+    for (index, channel) in all {
+        let home = match stored(index, channel) {
+            Some(value) => {
+                let before = since.and_then(|mark| mark.before(index));
+                let one = One { id, index, channel, value, before };
+                one.write(&mut out)?
+            }
+            None => Home::Nowhere,
+        };
+        homes.push(home);
+    }
+    control::write(&mut out, machine)?;
+    let (bytes, blobs) = out.finish();
+    let mark = Mark { id, layout, slots: machine.slots().clone(), homes: homes.into() };
+    Ok(Packed { bytes, blobs, mark })
+}
+
+impl Mark {
+    /// The checkpoint.
+    #[must_use]
+    pub fn id(&self) -> CheckpointId {
+        self.id
+    }
+
+    /// A channel's value, and where it is.
+    fn before(&self, index: usize) -> Option<(&Value, &Home)> {
+        self.slots.get(index).zip(self.homes.get(index))
+    }
+}
+
+/// One channel of a row that is being written.
+struct One<'a> {
+    id: CheckpointId,
+    index: usize,
+    channel: &'a ChannelPlan,
+    value: &'a Value,
+    before: Option<(&'a Value, &'a Home)>,
+}
+
+impl One<'_> {
+    fn write(&self, out: &mut Out) -> Result<Home, EngineError> {
+        out.count(self.index);
+        if let Some((before, home)) = self.before {
+            if let (true, Some(row)) = (before.is(self.value), home.row()) {
+                out.byte(tag::AT);
+                self.row(out, row);
+                return Ok(home.clone());
+            }
+            if let Home::List(list) = home
+                && let Some(list) = self.write_change(out, before, list)?
+            {
+                return Ok(Home::List(list));
+            }
+        }
+        out.byte(tag::VALUE);
+        let mut len = 0;
+        let write = |bytes: &mut Vec<u8>| {
+            let written = self.channel.channel.write_value(self.value, bytes);
+            len = bytes.len();
+            written
+        };
+        out.value(write).map_err(|reason| self.bad(reason))?;
+        Ok(match self.channel.channel.is_list() {
+            true => Home::List(ListHome {
+                base: (self.id, self.value.clone()),
+                tail: Arc::default(),
+            }),
+            false if len <= REPEATED_MAX => Home::Every,
+            false => Home::At(self.id),
+        })
+    }
+
+    /// Writes how a list changed; nothing when the whole list is to be written.
+    fn write_change(
+        &self,
+        out: &mut Out,
+        before: &Value,
+        list: &ListHome,
+    ) -> Result<Option<ListHome>, EngineError> {
+        // Since the base, once there are enough changes; else since the row before.
+        let from_base = list.tail.len() >= TAIL_MAX;
+        let older = if from_base { &list.base.1 } else { before };
+        let mut patch = Vec::new();
+        let patched = self.channel.channel.write_patch(older, self.value, &mut patch);
+        if !patched.map_err(|reason| self.bad(reason))? {
+            return Ok(None);
+        }
+        out.byte(if from_base { tag::REPEAT } else { tag::PATCH });
+        self.row(out, list.base.0);
+        let tail: &[CheckpointId] = if from_base { &[] } else { &list.tail };
+        out.count(tail.len());
+        let mut last = list.base.0;
+        for row in tail {
+            out.number(row.0.wrapping_sub(last.0));
+            last = *row;
+        }
+        let write = |bytes: &mut Vec<u8>| {
+            bytes.extend_from_slice(&patch);
+            Ok(())
+        };
+        out.value(write).map_err(|reason| self.bad(reason))?;
+        Ok(Some(if from_base {
+            ListHome { base: (self.id, self.value.clone()), tail: Arc::default() }
+        } else {
+            let mut tail = Arc::clone(&list.tail);
+            Arc::make_mut(&mut tail).push(self.id);
+            ListHome { base: list.base.clone(), tail }
+        }))
+    }
+
+    /// Another row, most often one just before this one.
+    fn row(&self, out: &mut Out, row: CheckpointId) {
+        out.number(self.id.0.wrapping_sub(row.0));
+    }
+
+    fn bad(&self, reason: String) -> EngineError {
+        EngineError::BadValue { channel: self.channel.name.clone(), reason }
+    }
+}
+
+/// The layout that a row names, and the bytes after it.
+///
+/// # Errors
+/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
+pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    let mut read = In::new(bytes);
+    let found = read.byte()?;
+    if found > VERSION {
+        return Err(EngineError::NewerRecord { found, known: VERSION });
+    }
+    if found == 0 {
+        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
+    }
+    let layout = LayoutId::read(&mut read)?;
+    Ok((layout, read))
+}
+
+impl Plan {
+    /// The names that rows of this graph leave out.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(self))
+    }
+}

@@ -1,0 +1,165 @@
+//! What tasks left behind, as bytes.
+
+use super::bytes::{In, Out, Stored};
+use super::layout::Mapped;
+use crate::error::EngineError;
+use crate::plan::{ChannelIdx, Plan};
+use crate::task::{Arg, Goto, TaskOutput};
+use crate::value::Write;
+use serde_json::Value as Json;
+use weftwork_types::canonical::Hash;
+
+mod tag {
+    pub(super) const WRITE: u8 = 0;
+    pub(super) const OVERWRITE: u8 = 1;
+    pub(super) const NODE: u8 = 0;
+    pub(super) const SEND: u8 = 1;
+    pub(super) const END: u8 = 2;
+}
+
+/// Writes what a task left behind.
+///
+/// # Errors
+/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written.
+pub fn write_output(out: &mut Out, plan: &Plan, output: &TaskOutput) -> Result<(), EngineError> {
+    out.count(output.writes.len());
+    for (index, write) in &output.writes {
+        out.count(index.0);
+        write_one(out, plan, *index, write)?;
+    }
+    out.count(output.named.len());
+    for (name, write) in &output.named {
+        out.text(name);
+        write_one(out, plan, ChannelIdx(usize::MAX), write)?;
+    }
+    out.count(output.goto.len());
+    for goto in &output.goto {
+        match goto {
+            Goto::Node(name) => {
+                out.byte(tag::NODE);
+                out.text(name);
+            }
+            Goto::Send { node, arg } => {
+                out.byte(tag::SEND);
+                out.text(node);
+                write_arg(out, node, arg)?;
+            }
+            Goto::End => out.byte(tag::END),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn write_arg(out: &mut Out, node: &str, arg: &Arg) -> Result<(), EngineError> {
+    out.json(&arg.json).map_err(|reason| EngineError::BadSend {
+        node: node.to_owned(),
+        by: "a task".to_owned(),
+        reason,
+    })
+}
+
+fn write_one(
+    out: &mut Out,
+    plan: &Plan,
+    index: ChannelIdx,
+    write: &Write,
+) -> Result<(), EngineError> {
+    let bad = |reason| EngineError::BadValue {
+        channel: plan.channel_name(index).to_owned(),
+        reason,
+    };
+    match write {
+        Write::Json(json) => {
+            out.byte(tag::WRITE);
+            out.json(json).map_err(bad)
+        }
+        Write::Overwrite(json) => {
+            out.byte(tag::OVERWRITE);
+            out.json(json).map_err(bad)
+        }
+        Write::Typed(value) => {
+            out.byte(tag::WRITE);
+            let channel = plan.channels.get(index.0);
+            out.value(|bytes| match channel {
+                Some(channel) => channel.channel.write_write(value, bytes),
+                None => Err("it is typed, but its channel is only known by name".to_owned()),
+            })
+            .map_err(bad)
+        }
+    }
+}
+
+/// Reads what tasks left behind.
+#[expect(missing_debug_implementations, reason = "it holds a closure")]
+pub struct OutputReader<'a> {
+    /// The graph.
+    pub plan: &'a Plan,
+    /// What the numbers of the row are in it.
+    pub mapped: &'a Mapped,
+    /// The values that are kept apart, by the hash of their bytes, as far as they were read.
+    pub blobs: &'a dyn Fn(Hash) -> Option<Vec<u8>>,
+}
+
+/// Reads what a task left behind.
+///
+/// # Errors
+/// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is no JSON.
+pub fn read_output(
+    read: &mut In<'_>,
+    with: &OutputReader<'_>,
+) -> Result<TaskOutput, EngineError> {
+    let mut output = TaskOutput::default();
+    for _ in 0..read.count()? {
+        let index = read.number()?;
+        let channel = with.mapped.channel(with.plan, index, read)?;
+        let name = channel.map_or("", |index| with.plan.channel_name(index));
+        let write = with.write(read, name)?;
+        output.writes.extend(channel.map(|index| (index, write)));
+    }
+    for _ in 0..read.count()? {
+        let name = read.text()?.to_owned();
+        let write = with.write(read, &name)?;
+        output.named.push((name, write));
+    }
+    for _ in 0..read.count()? {
+        output.goto.push(match read.byte()? {
+            tag::NODE => Goto::Node(read.text()?.to_owned()),
+            tag::SEND => {
+                let node = read.text()?.to_owned();
+                let json = with.json(read, &node)?;
+                Goto::Send { node, arg: Arg { typed: None, json } }
+            }
+            tag::END => Goto::End,
+            _ => return Err(read.damaged("a node, a send or the end")),
+        });
+    }
+    Ok(output)
+}
+
+impl OutputReader<'_> {
+    fn write(&self, read: &mut In<'_>, name: &str) -> Result<Write, EngineError> {
+        match read.byte()? {
+            tag::WRITE => self.json(read, name).map(Write::Json),
+            tag::OVERWRITE => self.json(read, name).map(Write::Overwrite),
+            _ => Err(read.damaged("a write or an overwrite")),
+        }
+    }
+
+    /// JSON of a channel or a node.
+    ///
+    /// # Errors
+    /// As [`read_output`].
+    pub fn json(&self, read: &mut In<'_>, name: &str) -> Result<Json, EngineError> {
+        let bad = |reason: String| EngineError::BadStored { channel: name.to_owned(), reason };
+        let apart;
+        let bytes = match read.value()? {
+            Stored::Here(bytes) => bytes,
+            Stored::Apart(hash) => {
+                let missing = || bad(format!("its bytes of hash `{hash}` are missing"));
+                apart = (self.blobs)(hash).ok_or_else(missing)?;
+                apart.as_slice()
+            }
+        };
+        serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))
+    }
+}

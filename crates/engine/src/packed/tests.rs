@@ -1,0 +1,250 @@
+use super::*;
+use crate::channel::{Append, LastValue};
+use crate::list::List;
+use crate::plan::PlanBuilder;
+use crate::pregel::StartInput;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+type Items = List<String>;
+
+fn plan(extra: Option<&str>) -> Arc<Plan> {
+    let mut plan = PlanBuilder::default();
+    plan.channel("small", Arc::new(LastValue::<u32>::new()));
+    plan.channel("text", Arc::new(LastValue::<String>::new()));
+    plan.channel("log", Arc::new(Append::<String>::new()));
+    if let Some(extra) = extra {
+        plan.channel(extra, Arc::new(Append::<String>::new()));
+    }
+    plan.node("a");
+    plan.edge("START", "a");
+    Arc::new(plan.build().expect("a sound graph"))
+}
+
+/// Rows and blobs, as a store keeps them.
+#[derive(Default)]
+struct Rows {
+    rows: BTreeMap<CheckpointId, Vec<u8>>,
+    blobs: BTreeMap<Hash, Vec<u8>>,
+    layouts: BTreeMap<LayoutId, Layout>,
+}
+
+impl Rows {
+    fn put(&mut self, id: u128, machine: &Machine, since: Option<&Mark>) -> Mark {
+        let packed = pack(machine, CheckpointId(id), since, b"rest").expect("it can be written");
+        self.rows.insert(CheckpointId(id), packed.bytes);
+        self.blobs.extend(packed.blobs);
+        let layout = machine.plan().layout();
+        self.layouts.insert(layout.id(), layout.clone());
+        packed.mark
+    }
+
+    fn layout(&self, row: &[u8]) -> &Layout {
+        &self.layouts[&open_row(row).expect("a row").0]
+    }
+
+    /// The checkpoint, and how many rows it took.
+    fn get(&self, plan: &Arc<Plan>, id: u128) -> Result<(Loaded, usize), EngineError> {
+        let row = self.rows[&CheckpointId(id)].clone();
+        let layout = self.layout(&row).clone();
+        let mut loader = Loader::new(plan, CheckpointId(id), row, &layout)?;
+        let mut read = 1;
+        loop {
+            let wants = loader.wants();
+            if wants.is_empty() {
+                return Ok((loader.finish()?, read));
+            }
+            for id in wants.rows {
+                read += 1;
+                let row = &self.rows[&id];
+                loader.row(id, row, self.layout(row))?;
+            }
+            for hash in wants.blobs {
+                loader.blob(hash, self.blobs[&hash].clone());
+            }
+        }
+    }
+}
+
+fn with(machine: &Machine, index: usize, value: Value) -> Machine {
+    let mut slots = machine.slots().clone();
+    slots.set(index, Some(value));
+    Machine::from_parts(Arc::clone(machine.plan()), slots, machine.control().clone())
+}
+
+fn log(machine: &Machine) -> Items {
+    let list = machine.slots().get(2).and_then(|value| value.get::<Items>());
+    list.expect("a list").clone()
+}
+
+fn pushed(machine: &Machine, items: &[String]) -> Machine {
+    let mut list = log(machine);
+    list.extend(items.iter().cloned());
+    with(machine, 2, Value::new(list))
+}
+
+fn json(machine: &Machine) -> serde_json::Value {
+    machine.plan().to_json(machine.slots()).expect("JSON")
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Push(Vec<String>),
+    Set(usize, String),
+    Remove(usize),
+    Clear,
+    Text(String),
+    Small(u32),
+    Nothing,
+    /// Goes on from an older checkpoint.
+    Fork(usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let text = "[a-z]{0,40}";
+    prop_oneof![
+        8 => prop::collection::vec(text, 0..4).prop_map(Change::Push),
+        2 => (any::<usize>(), text).prop_map(|(at, item)| Change::Set(at, item)),
+        1 => any::<usize>().prop_map(Change::Remove),
+        1 => Just(Change::Clear),
+        2 => text.prop_map(Change::Text),
+        2 => any::<u32>().prop_map(Change::Small),
+        2 => Just(Change::Nothing),
+        2 => any::<usize>().prop_map(Change::Fork),
+    ]
+}
+
+fn changed(machine: &Machine, change: &Change) -> Machine {
+    let mut list = log(machine);
+    let len = list.len().max(1);
+    match change {
+        Change::Push(items) => return pushed(machine, items),
+        Change::Set(at, item) => drop(list.set(at % len, item.clone())),
+        Change::Remove(at) => drop(list.remove(at % len)),
+        Change::Clear => list = List::new(),
+        Change::Text(text) => return with(machine, 1, Value::new(text.clone())),
+        Change::Small(number) => return with(machine, 0, Value::new(*number)),
+        Change::Nothing | Change::Fork(_) => return machine.clone(),
+    }
+    with(machine, 2, Value::new(list))
+}
+
+proptest! {
+    #[test]
+    fn each_checkpoint_of_each_branch_comes_back(
+        changes in prop::collection::vec(change(), 1..160),
+        reload in prop::collection::vec(any::<bool>(), 160),
+    ) {
+        let plan = plan(None);
+        let mut rows = Rows::default();
+        let mut known: Vec<(Machine, Mark)> = Vec::new();
+        let mut now = Machine::new(Arc::clone(&plan));
+        let mut mark = rows.put(1, &now, None);
+        known.push((now.clone(), mark.clone()));
+        for (id, (change, reload)) in (2..).zip(changes.iter().zip(reload)) {
+            if let Change::Fork(at) = change {
+                (now, mark) = known[at % known.len()].clone();
+            }
+            if reload {
+                let loaded = rows.get(&plan, mark.id().0).expect("it is there").0;
+                (now, mark) = (loaded.machine, loaded.mark);
+            }
+            now = changed(&now, change);
+            mark = rows.put(id, &now, Some(&mark));
+            known.push((now.clone(), mark.clone()));
+        }
+        for (machine, mark) in &known {
+            let loaded = rows.get(&plan, mark.id().0).expect("it is there").0;
+            prop_assert_eq!(json(&loaded.machine), json(machine));
+        }
+    }
+
+    #[test]
+    fn damaged_rows_are_refused_or_read_but_never_panic(
+        at in any::<usize>(),
+        bit in 0..8u8,
+        cut in any::<usize>(),
+    ) {
+        let plan = plan(None);
+        let mut rows = Rows::default();
+        let machine = pushed(&Machine::new(Arc::clone(&plan)), &["one".to_owned()]);
+        let mark = rows.put(1, &machine, None);
+        rows.put(2, &pushed(&machine, &["two".to_owned()]), Some(&mark));
+        let row = rows.rows[&CheckpointId(2)].clone();
+        let mut flipped = row.clone();
+        let at = at % row.len();
+        flipped[at] ^= 1 << bit;
+        let layout = plan.layout();
+        for bytes in [flipped, row[..cut % row.len()].to_vec()] {
+            if let Ok(mut loader) = Loader::new(&plan, CheckpointId(2), bytes, layout) {
+                for id in loader.wants().rows {
+                    if let Some(row) = rows.rows.get(&id) {
+                        drop(loader.row(id, row, layout));
+                    }
+                }
+                drop(loader.finish());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_does_not_grow_with_the_thread_and_reading_takes_few_rows() {
+    let plan = plan(None);
+    let mut rows = Rows::default();
+    let mut now = Machine::new(Arc::clone(&plan));
+    let mut mark = rows.put(1, &now, None);
+    let mut sizes = Vec::new();
+    for id in 2..=4_000u128 {
+        now = pushed(&now, &[format!("item {id}")]);
+        mark = rows.put(id, &now, Some(&mark));
+        sizes.push(rows.rows[&CheckpointId(id)].len());
+    }
+    let sum = |sizes: &[usize]| sizes.iter().sum::<usize>();
+    let (early, late) = (sum(&sizes[65..130]), sum(&sizes[3_900..3_965]));
+    assert!(late * 10 < early * 12, "65 rows took {early} bytes, then {late}");
+    let (loaded, read) = rows.get(&plan, 4_000).expect("it is there");
+    assert_eq!(log(&loaded.machine).len(), 3_999);
+    assert!(read <= 4_000 / TAIL_MAX + TAIL_MAX + 2, "it took {read} rows");
+}
+
+#[test]
+fn large_values_are_apart_and_due_input_comes_back() {
+    let plan = plan(None);
+    let mut rows = Rows::default();
+    let large = "x".repeat(INLINE_MAX + 1);
+    let mut machine = with(&Machine::new(Arc::clone(&plan)), 1, Value::new(large.clone()));
+    let input = serde_json::json!({"small": 1, "text": large});
+    machine.take_input(StartInput::Json(Arc::new(input.clone())));
+    let mark = rows.put(1, &machine, None);
+    assert!(rows.rows[&CheckpointId(1)].len() < 500);
+    assert_eq!(rows.blobs.len(), 2, "the value and the input");
+    rows.put(2, &machine, Some(&mark));
+    for id in [1, 2] {
+        let loaded = rows.get(&plan, id).expect("it is there").0;
+        assert_eq!(json(&loaded.machine), json(&machine));
+        assert!(matches!(loaded.machine.start_input(),
+            Some(StartInput::Json(json)) if **json == input));
+    }
+}
+
+#[test]
+fn another_build_finds_its_channels_by_name() {
+    let old = plan(None);
+    let mut rows = Rows::default();
+    let machine = pushed(&Machine::new(Arc::clone(&old)), &["kept".to_owned()]);
+    let machine = with(&machine, 0, Value::new(7u32));
+    rows.put(1, &machine, None);
+    let new = plan(Some("a_new_one"));
+    let loaded = rows.get(&new, 1).expect("it is compatible").0;
+    let expected = serde_json::json!({"small": 7, "log": ["kept"], "a_new_one": []});
+    assert_eq!(json(&loaded.machine), expected);
+
+    let mut other = PlanBuilder::default();
+    other.channel("small", Arc::new(Append::<u32>::new()));
+    other.node("a");
+    other.edge("START", "a");
+    let other = Arc::new(other.build().expect("a sound graph"));
+    let refused = rows.get(&other, 1).expect_err("a channel of another kind");
+    assert!(refused.to_string().contains("channel `small` was `last_value`"), "{refused}");
+}
