@@ -215,3 +215,8 @@ pub trait WriteCheckpoints: Send + Sync {
     /// Only those of the system.
     fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>>;
 }
+
+/// Both.
+pub trait CheckpointStore: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug {}
+
+impl<S: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug + ?Sized> CheckpointStore for S {}

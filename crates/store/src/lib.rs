@@ -21,8 +21,8 @@ pub mod rule;
 pub mod table;
 
 pub use checkpoint::{
-    Body, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
-    WriteCheckpoints,
+    Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
+    ReadCheckpoints, Shelf, WriteCheckpoints,
 };
 pub use error::StoreError;
 pub use items::{

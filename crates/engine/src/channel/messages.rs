@@ -1,4 +1,7 @@
-use super::{Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json};
+use super::{
+    Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
+    write_json,
+};
 use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
 use serde::{Deserialize, Serialize};

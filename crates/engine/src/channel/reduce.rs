@@ -1,4 +1,6 @@
-use super::{Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
+use super::{
+    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
+};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

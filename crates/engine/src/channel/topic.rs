@@ -1,5 +1,7 @@
 use super::append::push_all;
-use super::{Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
+use super::{
+    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
+};
 use crate::list::List;
 use crate::value::{Value, Write};
 use serde::Serialize;

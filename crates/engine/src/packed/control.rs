@@ -132,11 +132,7 @@ pub(super) fn read(
     Ok(control)
 }
 
-fn read_updated(
-    read: &mut In<'_>,
-    plan: &Plan,
-    mapped: &Mapped,
-) -> Result<Updated, EngineError> {
+fn read_updated(read: &mut In<'_>, plan: &Plan, mapped: &Mapped) -> Result<Updated, EngineError> {
     let flags = read.byte()?;
     if flags == tag::UNKNOWN {
         return Ok(Updated::Unknown);
@@ -152,10 +148,7 @@ fn read_updated(
 }
 
 /// A trigger of this build; one that it does not have matters only if its node waits for it.
-fn kept(
-    found: Result<TriggerIdx, &str>,
-    matters: bool,
-) -> Result<Option<TriggerIdx>, EngineError> {
+fn kept(found: Result<TriggerIdx, &str>, matters: bool) -> Result<Option<TriggerIdx>, EngineError> {
     match found {
         Ok(index) => Ok(Some(index)),
         Err(name) if matters => Err(EngineError::LostNode { node: name.to_owned() }),

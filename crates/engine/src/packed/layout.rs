@@ -200,6 +200,19 @@ impl Mapped {
         }
     }
 
+    /// A node by its number; none when this build does not have it.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] for one that the build which wrote did not have.
+    pub fn node_of(
+        &self,
+        plan: &Plan,
+        index: usize,
+        read: &In<'_>,
+    ) -> Result<Option<NodeIdx>, EngineError> {
+        Ok(self.node(plan, index.saturating_add(1), read)?.ok())
+    }
+
     /// A node, the hidden first one included, or the name of one that this build does not have.
     pub(super) fn node(
         &self,

@@ -17,7 +17,7 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{In, INLINE_MAX, Out, Stored};
+pub use bytes::{INLINE_MAX, In, Out, Stored};
 pub use layout::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};
@@ -189,10 +189,9 @@ impl One<'_> {
         };
         out.value(write).map_err(|reason| self.bad(reason))?;
         Ok(match self.channel.channel.is_list() {
-            true => Home::List(ListHome {
-                base: (self.id, self.value.clone()),
-                tail: Arc::default(),
-            }),
+            true => {
+                Home::List(ListHome { base: (self.id, self.value.clone()), tail: Arc::default() })
+            }
             false if len <= REPEATED_MAX => Home::Every,
             false => Home::At(self.id),
         })

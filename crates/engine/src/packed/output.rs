@@ -64,10 +64,8 @@ fn write_one(
     index: ChannelIdx,
     write: &Write,
 ) -> Result<(), EngineError> {
-    let bad = |reason| EngineError::BadValue {
-        channel: plan.channel_name(index).to_owned(),
-        reason,
-    };
+    let bad =
+        |reason| EngineError::BadValue { channel: plan.channel_name(index).to_owned(), reason };
     match write {
         Write::Json(json) => {
             out.byte(tag::WRITE);
@@ -104,10 +102,7 @@ pub struct OutputReader<'a> {
 ///
 /// # Errors
 /// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is no JSON.
-pub fn read_output(
-    read: &mut In<'_>,
-    with: &OutputReader<'_>,
-) -> Result<TaskOutput, EngineError> {
+pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOutput, EngineError> {
     let mut output = TaskOutput::default();
     for _ in 0..read.count()? {
         let index = read.number()?;

@@ -4,8 +4,8 @@ mod apply;
 mod control;
 
 pub use apply::Done;
-pub use control::{Sent, StartInput};
 pub(crate) use control::{Control, Few, Trigger, Updated};
+pub use control::{Sent, StartInput};
 
 use crate::error::{EngineError, THE_INPUT};
 use crate::ids::cut;

@@ -285,8 +285,18 @@ impl From<RuntimeError> for Fail {
     }
 }
 
-impl From<weftwork_store::StoreError> for Fail {
-    fn from(error: weftwork_store::StoreError) -> Self {
+impl From<super::saver::SaverError> for Fail {
+    fn from(error: super::saver::SaverError) -> Self {
         Self::Error(error.into())
+    }
+}
+
+impl From<super::saver::SaverError> for RuntimeError {
+    fn from(error: super::saver::SaverError) -> Self {
+        use super::saver::SaverError;
+        match error {
+            SaverError::Store(error) => Self::Store(error),
+            SaverError::Engine(error) => Self::Engine(error),
+        }
     }
 }

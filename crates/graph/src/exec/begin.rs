@@ -142,7 +142,8 @@ impl Cycle {
             && !self.on_exit()
             && let Some(saver) = &self.scope.keep.saver
         {
-            saver.put_outside(&self.scope.place, self.id, self.outside.clone()).await?;
+            let (at, outside) = (&self.scope.place, self.outside.clone());
+            saver.put_outside(at, self.scope.graph.plan(), self.id, outside).await?;
         }
         Ok(output)
     }

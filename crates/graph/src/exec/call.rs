@@ -358,8 +358,9 @@ impl Call<'_> {
         let exit = scope.shared.durability == super::api::Durability::Exit;
         if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
             let tasks = Records::from_iter([(self.key.clone(), record)]);
-            let put = saver.put_tasks(&scope.place, self.at.checkpoint, tasks).await;
-            put.map_err(|error| NodeError(Stop::Failed(RuntimeError::Store(error).fault())))?;
+            let put =
+                saver.put_tasks(&scope.place, scope.graph.plan(), self.at.checkpoint, tasks).await;
+            put.map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
         }
         Ok(())
     }

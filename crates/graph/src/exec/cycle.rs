@@ -2,7 +2,9 @@
 
 use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
 use super::event::{Metadata, Modes, Source, StreamEvent};
-use super::saver::{Checkpoint, Kept, Outside, Put, Records, Saved, TaskKey, TaskRecord};
+use super::saver::{
+    Checkpoint, Kept, Memo, Outside, Put, Puts, Records, Saved, TaskKey, TaskRecord,
+};
 use super::scope::{Scope, lock};
 use crate::error::RuntimeError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +31,10 @@ pub(crate) struct Cycle {
     loaded: CheckpointId,
     /// The newest checkpoint that is kept.
     pub(super) saved: Option<CheckpointId>,
+    /// What the saver wants to be reminded of.
+    memo: Memo,
+    /// A checkpoint that is kept together with the next one.
+    held: Option<Put>,
     /// The one before it.
     pub(super) prev: Option<CheckpointId>,
     pub(super) meta: Metadata,
@@ -126,7 +132,7 @@ impl Cycle {
         let mut superseded = false;
         let mut saved: Option<Saved> = None;
         if let Some(saver) = &scope.keep.saver {
-            let at = &scope.place;
+            let (at, plan) = (&scope.place, scope.graph.plan());
             let id = match scope.around.get(&*at.ns) {
                 Some(id) => Some(*id),
                 None if scope.is_nested() => None,
@@ -135,25 +141,25 @@ impl Cycle {
             let replay = lock(&scope.replay).clone();
             if let Some(id) = id {
                 addressed = true;
-                saved = saver.load(at, Some(id)).await?;
+                saved = saver.load(at, plan, Some(id)).await?;
                 if saved.is_none() && !scope.is_nested() {
                     scope.graph.known_checkpoint(at, Some(id))?;
                 }
-                let newest = saver.load(at, None).await?;
+                let newest = saver.newest(at).await?;
                 if let (Some(saved), Some(newest)) = (&saved, newest) {
-                    superseded = newest.checkpoint.id != saved.checkpoint.id;
-                    scope.shared.seen_id(newest.checkpoint.id);
+                    superseded = newest != saved.checkpoint.id;
+                    scope.shared.seen_id(newest);
                 }
             } else if let Some(replay) = replay {
                 addressed = true;
                 saved = if replay.first_visit(&at.ns) {
-                    saver.list(at, Some(replay.before), 1).await?.pop()
+                    saver.list(at, plan, Some(replay.before), 1).await?.pop()
                 } else {
-                    saver.load(at, None).await?
+                    saver.load(at, plan, None).await?
                 };
                 scope.set_resuming(None);
             } else {
-                saved = saver.load(at, None).await?;
+                saved = saver.load(at, plan, None).await?;
             }
         }
         if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
@@ -179,17 +185,10 @@ impl Cycle {
             before.unwrap_or_else(|| graph.before().clone()),
             after.unwrap_or_else(|| graph.after().clone()),
         );
-        let (machine, known, outside, meta, id, prev) = match saved {
-            Some(Saved { checkpoint, tasks, outside }) => {
-                let Checkpoint { id, parent, metadata, machine } = checkpoint;
-                (machine, tasks, outside, metadata, Some(id), parent)
-            }
-            None => {
-                let metadata = Metadata { step: -2, ..Metadata::default() };
-                let machine = Machine::new(Arc::clone(graph.plan()));
-                (machine, Records::new(), Outside::default(), metadata, None, None)
-            }
-        };
+        let saved = saved.unwrap_or_else(|| Saved::nothing(graph.plan()));
+        let Saved { checkpoint, tasks: known, outside, memo } = saved;
+        let Checkpoint { id, parent: prev, metadata: meta, machine } = checkpoint;
+        let id = Some(id).filter(|_| meta.step > -2 || meta.source == Source::Nothing);
         if let Some(id) = id {
             scope.shared.seen_id(id);
         }
@@ -207,6 +206,8 @@ impl Cycle {
             id: loaded,
             loaded,
             saved: id,
+            memo,
+            held: None,
             prev,
             meta,
             known,
@@ -280,14 +281,34 @@ impl Cycle {
     }
 
     async fn keep(&mut self, put: Put) -> Going<()> {
-        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
-        match saver.put(&self.scope.place, put) {
-            Kept::Now(result) => result?,
-            Kept::Later(future) => future.await?,
+        let (id, held) = (put.checkpoint.id, self.held.take());
+        // The hidden first superstep runs nobody's code: its checkpoint follows at once.
+        let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
+        if input && held.is_none() && !self.scope.graph.plan().is_single() {
+            self.held = Some(put);
+        } else {
+            self.put(held.into_iter().chain([put]).collect()).await?;
         }
         self.prev = self.saved;
-        self.saved = Some(self.id);
+        self.saved = Some(id);
         Ok(())
+    }
+
+    async fn put(&mut self, puts: Puts) -> Going<()> {
+        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
+        self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
+            Kept::Now(result) => result?,
+            Kept::Later(future) => future.await?,
+        };
+        Ok(())
+    }
+
+    /// Keeps a checkpoint that waits for the next one.
+    async fn release_held(&mut self) -> Going<()> {
+        match self.held.take() {
+            Some(put) => self.put(Puts::from_iter([put])).await,
+            None => Ok(()),
+        }
     }
 
     fn advance(&mut self, source: Source, keep: bool) {
@@ -354,18 +375,20 @@ impl Cycle {
             return Ok(());
         }
         let tasks = self.unkept(Still::Open);
-        match &self.scope.keep.saver {
-            Some(saver) if !tasks.is_empty() => {
-                Ok(saver.put_tasks(&self.scope.place, self.id, tasks).await?)
-            }
-            _ => Ok(()),
+        if tasks.is_empty() {
+            return Ok(());
         }
+        self.release_held().await?;
+        let scope = &self.scope;
+        let Some(saver) = &scope.keep.saver else { return Ok(()) };
+        Ok(saver.put_tasks(&scope.place, scope.graph.plan(), self.id, tasks).await?)
     }
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
     async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
         let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
         let drained = matches!(ended, Ok(Ended::Drained(_)));
+        self.release_held().await?;
         self.flush().await?;
         let nested = self.scope.is_nested();
         if self.on_exit() && self.keeps() && (!nested || stopped || self.scope.keep.own) {
@@ -392,8 +415,9 @@ impl Cycle {
         let resume = lock(&self.scope.answer).clone();
         let outside = Outside { output: self.outside.output.clone(), resume };
         if let Some(saver) = &self.scope.keep.saver {
-            saver.put_tasks(&self.scope.place, self.id, tasks).await?;
-            saver.put_outside(&self.scope.place, self.id, outside).await?;
+            let (at, plan) = (&self.scope.place, self.scope.graph.plan());
+            saver.put_tasks(at, plan, self.id, tasks).await?;
+            saver.put_outside(at, plan, self.id, outside).await?;
         }
         Ok(())
     }
@@ -402,7 +426,6 @@ impl Cycle {
     /// over there and nothing was kept before, an empty checkpoint comes first.
     async fn keep_stub(&mut self) -> Going<()> {
         let plan = Arc::clone(self.scope.graph.plan());
-        let Some(saver) = self.scope.keep.saver.clone() else { return Ok(()) };
         let counted: BTreeMap<ChannelIdx, u64> = plan.counted().collect();
         if counted.is_empty() {
             return Ok(());
@@ -438,7 +461,7 @@ impl Cycle {
             });
             let of = CheckpointId(0);
             let put = Put { checkpoint, of, tasks: Records::new() };
-            saver.put(&self.scope.place, put).done().await?;
+            self.put(Puts::from_iter([put])).await?;
             self.saved = Some(self.loaded);
         }
         Ok(())

@@ -117,7 +117,7 @@ impl CompiledGraph {
         let look = Look { graph: &graph, saver, within: false };
         let all = filter.source.is_none() && filter.step.is_none();
         let limit = if all { filter.limit } else { usize::MAX };
-        let saved = saver.list(&place, filter.before, limit).await?;
+        let saved = saver.list(&place, graph.plan(), filter.before, limit).await?;
         let wanted = saved.into_iter().filter(|saved| {
             let metadata = &saved.checkpoint.metadata;
             filter.source.is_none_or(|source| metadata.source == source)
@@ -198,7 +198,7 @@ impl Look<'_> {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'_, Result<Snapshot, RuntimeError>> {
         Box::pin(async move {
-            match self.saver.load(&place, id).await? {
+            match self.saver.load(&place, self.graph.plan(), id).await? {
                 Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
                 None => {
                     self.graph.known_checkpoint(&place, id)?;
@@ -219,7 +219,7 @@ impl Look<'_> {
         saved: Saved,
         live: bool,
     ) -> Result<Snapshot, RuntimeError> {
-        let Saved { checkpoint, tasks: records, outside } = saved;
+        let Saved { checkpoint, tasks: records, outside, .. } = saved;
         let step = checkpoint.metadata.step + 1;
         let mut machine = checkpoint.machine.over(self.graph.plan())?;
         let due = machine.due_in_order();

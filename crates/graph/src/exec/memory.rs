@@ -1,10 +1,12 @@
 //! Checkpoints in memory.
 
-use super::saver::{Checkpoint, Kept, Outside, Place, Put, Records, Saved, Saver};
+use super::saver::{
+    Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_engine::Plan;
 use weftwork_engine::planted::{self, Bug};
-use weftwork_store::StoreError;
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Keeps checkpoints in memory, as they are: nothing is written as bytes.
@@ -35,6 +37,22 @@ impl Threads {
     fn get(&mut self, at: &Place) -> Option<&mut Graph> {
         let index = self.find(at)?;
         self.graphs.get_mut(index)
+    }
+
+    fn put(&mut self, at: &Place, put: Put) {
+        let entry = Entry { checkpoint: put.checkpoint, tasks: Records::new(), outside: None };
+        match self.get(at) {
+            Some(graph) => {
+                if let Some(entry) = graph.get_mut(put.of) {
+                    entry.add(put.tasks);
+                }
+                if let (true, Some(last)) = (planted::has(Bug::Aliased), graph.0.last_mut()) {
+                    last.checkpoint.machine = entry.checkpoint.machine.clone();
+                }
+                graph.insert(entry);
+            }
+            None => self.make(at, Graph(vec![entry])),
+        }
     }
 
     fn make(&mut self, at: &Place, graph: Graph) {
@@ -90,7 +108,7 @@ impl Graph {
 
     fn copied(&self) -> Self {
         let entries = self.0.iter().map(|entry| {
-            let Saved { checkpoint, tasks, outside } = entry.saved();
+            let Saved { checkpoint, tasks, outside, .. } = entry.saved();
             let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
             Entry { checkpoint, tasks, outside }
         });
@@ -166,11 +184,12 @@ impl Entry {
             checkpoint: Checkpoint::clone(&self.checkpoint),
             tasks: self.tasks.clone(),
             outside: self.outside.as_deref().cloned().unwrap_or_default(),
+            memo: Memo::default(),
         }
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, SaverError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
@@ -178,8 +197,9 @@ impl Saver for MemorySaver {
     fn load<'a>(
         &'a self,
         at: &'a Place,
+        _plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
         let mut threads = self.lock();
         let found = threads.get(at).and_then(|graph| match id {
             Some(id) => graph.get(id),
@@ -188,43 +208,43 @@ impl Saver for MemorySaver {
         ready(found.map(Entry::saved))
     }
 
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        let mut threads = self.lock();
+        let newest = threads.get(at).and_then(|graph| graph.0.last());
+        ready(newest.map(|entry| entry.checkpoint.id))
+    }
+
     fn list<'a>(
         &'a self,
         at: &'a Place,
+        _plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
         let mut threads = self.lock();
         let all = threads.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
         let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
         ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 
-    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Kept<'a> {
+    fn put<'a>(&'a self, at: &'a Place, _memo: &Memo, puts: Puts) -> Kept<'a> {
         let mut threads = self.lock();
-        let checkpoint = put.checkpoint;
-        let entry = Entry { checkpoint, tasks: Records::new(), outside: None };
-        match threads.get(at) {
-            Some(graph) => {
-                if let Some(entry) = graph.get_mut(put.of) {
-                    entry.add(put.tasks);
-                }
-                if let (true, Some(last)) = (planted::has(Bug::Aliased), graph.0.last_mut()) {
-                    last.checkpoint.machine = entry.checkpoint.machine.clone();
-                }
-                graph.insert(entry);
-            }
-            None => threads.make(at, Graph(vec![entry])),
+        for put in puts {
+            threads.put(at, put);
         }
-        Kept::Now(Ok(()))
+        Kept::Now(Ok(Memo::default()))
     }
 
     fn put_tasks<'a>(
         &'a self,
         at: &'a Place,
+        _plan: &'a Arc<Plan>,
         of: CheckpointId,
         tasks: Records,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
         self.add(at, of, tasks);
         ready(())
     }
@@ -232,9 +252,10 @@ impl Saver for MemorySaver {
     fn put_outside<'a>(
         &'a self,
         at: &'a Place,
+        _plan: &'a Arc<Plan>,
         of: CheckpointId,
         outside: Outside,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
         let mut threads = self.lock();
         if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
             let before = entry.outside.take().and_then(|before| before.resume);
@@ -244,12 +265,12 @@ impl Saver for MemorySaver {
         ready(())
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
         self.lock().delete(thread);
         ready(())
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
         let mut threads = self.lock();
         threads.delete(to);
         let thread: Arc<str> = to.into();
@@ -266,14 +287,21 @@ impl Saver for MemorySaver {
         ready(())
     }
 
-    fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
-        let mut threads = self.lock();
-        let graphs: Vec<_> = threads.of(thread).map(|(_, index)| index).collect();
-        for index in graphs {
-            if let Some(graph) = threads.graphs.get_mut(index) {
-                let older = graph.0.len().saturating_sub(keep);
-                graph.0.drain(..older);
-            }
+    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        let threads = self.lock();
+        let graphs = threads.of(thread).map(|(place, _)| Arc::clone(&place.ns)).collect();
+        ready(graphs)
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        _plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        if let Some(graph) = self.lock().get(at) {
+            let older = graph.0.len().saturating_sub(keep);
+            graph.0.drain(..older);
         }
         ready(())
     }

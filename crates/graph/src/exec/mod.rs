@@ -26,6 +26,7 @@ mod schema;
 pub(crate) mod scope;
 mod settle;
 mod start;
+mod stored;
 mod tell;
 mod tick;
 mod update;
@@ -44,9 +45,11 @@ pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
 pub use run::{Finished, Run, RunStream};
 pub use saver::{
-    Checkpoint, Kept, Outside, Place, Put, Records, Rest, Saved, Saver, TaskKey, TaskRecord,
+    Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,
+    TaskKey, TaskRecord,
 };
 pub(crate) use schema::Checker;
+pub use stored::StoreSaver;
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
 pub use weftwork_engine::pregel::Path;

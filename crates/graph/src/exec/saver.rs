@@ -1,10 +1,12 @@
 //! Where checkpoints are kept.
 
 use super::event::Metadata;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use weftwork_engine::packed::Mark;
 use weftwork_engine::pregel::{Machine, Path};
-use weftwork_engine::{NodeIdx, Plan, TaskOutput};
+use weftwork_engine::{EngineError, NodeIdx, Plan, TaskOutput};
 use weftwork_store::StoreError;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -56,12 +58,33 @@ pub enum TaskKey {
 /// What is known of tasks: mostly of one.
 pub type Records = SmallVec<[(TaskKey, TaskRecord); 1]>;
 
+/// Why a saver did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaverError {
+    /// The store did not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A checkpoint cannot be written, or is of another build of the graph.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// What a saver wants to be reminded of when the next checkpoint is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Memo {
+    /// The checkpoint relative to which the next one is written.
+    pub(super) mark: Option<Arc<Mark>>,
+    /// Whether that is the newest of its graph.
+    pub(super) newest: bool,
+}
+
 /// The answer of a saver: at once, where it need not wait.
 pub enum Kept<'a> {
     /// At once.
-    Now(Result<(), StoreError>),
+    Now(Result<Memo, SaverError>),
     /// When it is done.
-    Later(BoxFuture<'a, Result<(), StoreError>>),
+    Later(BoxFuture<'a, Result<Memo, SaverError>>),
 }
 
 impl Kept<'_> {
@@ -69,7 +92,7 @@ impl Kept<'_> {
     ///
     /// # Errors
     /// What the store said.
-    pub async fn done(self) -> Result<(), StoreError> {
+    pub async fn done(self) -> Result<Memo, SaverError> {
         match self {
             Self::Now(result) => result,
             Self::Later(future) => future.await,
@@ -97,26 +120,38 @@ pub struct TaskRecord {
     /// Whether its edges were followed: not when an error handler took over, nor when it failed
     /// before.
     pub edges: bool,
-    rest: Option<Box<Rest>>,
+    pub(super) rest: Option<Box<Rest>>,
 }
 
 /// What is known of a task that did not just finish.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Rest {
     /// What it returned, for the task of a flow.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     pub returned: Option<serde_json::Value>,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
     /// Whether an error handler takes over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub handled: bool,
     /// What it asked last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Interrupt>,
     /// Whether it went on past that: it failed afterwards, or a graph within it stopped.
     pub went_on: bool,
     /// Whether a graph within it stopped before or after a node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// The answers it got, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Vec<serde_json::Value>>,
+}
+
+/// A member that is there has a value, even if that is `null`.
+fn some<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(d).map(Some)
 }
 
 impl Rest {
@@ -234,19 +269,42 @@ pub struct Saved {
     pub tasks: Records,
     /// What came from outside.
     pub outside: Outside,
+    /// For keeping the checkpoint after it.
+    pub memo: Memo,
+}
+
+impl Saved {
+    /// A thread on which nothing ran.
+    pub(super) fn nothing(plan: &Arc<Plan>) -> Self {
+        let metadata = Metadata { step: -2, ..Metadata::default() };
+        let machine = Machine::new(Arc::clone(plan));
+        let checkpoint = Checkpoint { id: CheckpointId(0), parent: None, metadata, machine };
+        let (tasks, outside, memo) = (Records::new(), Outside::default(), Memo::default());
+        Self { checkpoint, tasks, outside, memo }
+    }
 }
 
 /// Keeps checkpoints of threads.
 pub trait Saver: Send + Sync + std::fmt::Debug {
-    /// The checkpoint of that id, or the newest one.
+    /// The checkpoint of that id, or the newest one, for a build of its graph.
     ///
     /// # Errors
     /// What the store said. A checkpoint that cannot be read is an error, never absent.
     fn load<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>>;
+
+    /// The id of the newest checkpoint.
+    ///
+    /// # Errors
+    /// What the store said.
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>>;
 
     /// The checkpoints before one (or all), newest first, at most `limit`.
     ///
@@ -255,15 +313,17 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     fn list<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>>;
 
-    /// Keeps a checkpoint, and what the tasks left behind that were due at its predecessor.
+    /// Keeps checkpoints, each with what the tasks left behind that were due at its predecessor:
+    /// all of them or none. The first follows the checkpoint that `memo` is about.
     ///
     /// # Errors
     /// What the store said; nothing was kept then.
-    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Kept<'a>;
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a>;
 
     /// Keeps what became of tasks while their superstep is still open.
     ///
@@ -272,9 +332,10 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     fn put_tasks<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         of: CheckpointId,
         tasks: Records,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    ) -> BoxFuture<'a, Result<(), SaverError>>;
 
     /// Keeps what came from outside, in place of what was kept before; an answer stays until
     /// another one comes.
@@ -284,28 +345,43 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     fn put_outside<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         of: CheckpointId,
         outside: Outside,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    ) -> BoxFuture<'a, Result<(), SaverError>>;
 
     /// Forgets a thread: all its checkpoints of all its graphs.
     ///
     /// # Errors
     /// What the store said.
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
 
     /// Copies a thread with all its checkpoints under another name, replacing what is there.
     ///
     /// # Errors
     /// What the store said.
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
 
-    /// Forgets all checkpoints of a thread but the newest `keep` of each of its graphs.
+    /// The ways to the graphs of a thread that have checkpoints, in order.
     ///
     /// # Errors
     /// What the store said.
-    fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>>;
+
+    /// Forgets all checkpoints of a graph but the newest `keep`.
+    ///
+    /// # Errors
+    /// What the store said.
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>>;
 }
+
+/// Checkpoints to keep: mostly one.
+pub type Puts = SmallVec<[Put; 1]>;
 
 /// A checkpoint to keep.
 #[derive(Debug)]

@@ -5,7 +5,9 @@ use super::event::{Config, Metadata, Source};
 use super::host::Host;
 use super::job::{What, routed_after};
 use super::look::{At, key_of};
-use super::saver::{Checkpoint, Outside, Place, Put, Records, Saved, Saver, TaskKey, TaskRecord};
+use super::saver::{
+    Checkpoint, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, TaskKey, TaskRecord,
+};
 use super::scope::lock;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -89,6 +91,7 @@ struct From {
     metadata: Metadata,
     tasks: Records,
     outside: Outside,
+    memo: Memo,
     /// Counted channels whose counts start over.
     recount: BTreeSet<ChannelIdx>,
     superseded: bool,
@@ -97,7 +100,7 @@ struct From {
 impl Change<'_> {
     async fn load(&self, id: Option<CheckpointId>) -> Result<From, RuntimeError> {
         let plan = self.graph.plan();
-        let Some(saved) = self.saver.load(self.place, id).await? else {
+        let Some(saved) = self.saver.load(self.place, plan, id).await? else {
             self.graph.known_checkpoint(self.place, id)?;
             return Ok(From {
                 machine: Machine::new(Arc::clone(plan)),
@@ -106,12 +109,13 @@ impl Change<'_> {
                 metadata: Metadata { step: -1, ..Metadata::default() },
                 tasks: Records::new(),
                 outside: Outside::default(),
+                memo: Memo::default(),
                 recount: BTreeSet::new(),
                 superseded: false,
             });
         };
-        let newest = self.saver.load(self.place, None).await?.map(|newest| newest.checkpoint.id);
-        let Saved { checkpoint, tasks, outside } = saved;
+        let newest = self.saver.newest(self.place).await?;
+        let Saved { checkpoint, tasks, outside, memo } = saved;
         let mut recount = BTreeSet::new();
         if self.first {
             let outputs = tasks.iter().filter_map(|(_, record)| record.output.as_deref());
@@ -125,6 +129,7 @@ impl Change<'_> {
             metadata: checkpoint.metadata,
             tasks,
             outside,
+            memo,
             recount,
             superseded: newest.is_some_and(|newest| newest != checkpoint.id),
         })
@@ -220,7 +225,7 @@ impl Change<'_> {
         machine.forget_updated();
         let checkpoint =
             Checkpoint { id: self.next_id(from.id).await?, parent: from.parent, metadata, machine };
-        self.store(checkpoint, CheckpointId(0), Records::new(), &from.metadata).await
+        self.store(checkpoint, CheckpointId(0), Records::new(), (&from.metadata, &from.memo)).await
     }
 
     async fn write(
@@ -314,7 +319,7 @@ impl Change<'_> {
     }
 
     async fn next_id(&self, after: Option<CheckpointId>) -> Result<CheckpointId, RuntimeError> {
-        let newest = self.saver.load(self.place, None).await?.map(|saved| saved.checkpoint.id);
+        let newest = self.saver.newest(self.place).await?;
         after.into_iter().chain(newest).for_each(|id| self.host.seen_id(id));
         Ok(self.host.next_id())
     }
@@ -337,7 +342,7 @@ impl Change<'_> {
         let id = self.next_id(from.id).await?;
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
         let of = from.id.unwrap_or(CheckpointId(0));
-        self.store(checkpoint, of, records, &from.metadata).await
+        self.store(checkpoint, of, records, (&from.metadata, &from.memo)).await
     }
 
     async fn store(
@@ -345,11 +350,12 @@ impl Change<'_> {
         checkpoint: Checkpoint,
         of: CheckpointId,
         tasks: Records,
-        before: &Metadata,
+        (before, memo): (&Metadata, &Memo),
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
         let checkpoint = Box::new(checkpoint);
-        self.saver.put(self.place, Put { checkpoint, of, tasks }).done().await?;
+        let puts = Puts::from_iter([Put { checkpoint, of, tasks }]);
+        self.saver.put(self.place, memo, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }
 

@@ -1,0 +1,303 @@
+//! Checkpoints in a store, as bytes.
+
+mod read;
+mod row;
+
+use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
+use row::Kind;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_engine::packed::{Layout, LayoutId, pack};
+use weftwork_engine::{EngineError, Plan};
+use weftwork_store::{
+    CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
+};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
+
+/// Keeps checkpoints in a store: one row for each superstep, written in one transaction. Cloning
+/// shares it.
+#[derive(Debug, Clone)]
+pub struct StoreSaver {
+    store: Arc<dyn CheckpointStore>,
+    who: Principal,
+    layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
+}
+
+/// What is to be kept, and what to be reminded of after it.
+struct Bundle {
+    keep: Keep,
+    memo: Memo,
+}
+
+impl StoreSaver {
+    /// Keeps checkpoints in `store`, as those of `who`'s organisation.
+    #[must_use]
+    pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
+        Arc::new(Self { store, who, layouts: Arc::default() })
+    }
+
+    /// Checkpoints as rows.
+    fn bundle(&self, at: &Place, memo: &Memo, puts: Puts) -> Result<Bundle, EngineError> {
+        let mut bundle = Bundle { keep: Keep::default(), memo: memo.clone() };
+        for put in puts {
+            self.add(at, put, &mut bundle)?;
+        }
+        Ok(bundle)
+    }
+
+    fn add(&self, at: &Place, put: Put, bundle: &mut Bundle) -> Result<(), EngineError> {
+        let Put { checkpoint, of, tasks } = put;
+        let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
+        let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
+        let since = bundle.memo.mark.take();
+        let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
+        let mut body = packed.bytes;
+        row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
+        let mut new = NewCheckpoint {
+            ns: at.ns.to_string(),
+            id,
+            of: None,
+            tasks: Vec::new(),
+            body,
+            blobs: packed.blobs.iter().map(|(hash, _)| *hash).collect(),
+        };
+        bundle.keep.blobs.extend(packed.blobs);
+        if !tasks.is_empty() {
+            // The tasks of the newest checkpoint are in the row after it; others had one before.
+            if bundle.memo.newest {
+                let (tasks, blobs) = tasks_row(plan, at, of, &tasks)?;
+                (new.of, new.tasks) = (Some(of), tasks);
+                new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
+                bundle.keep.blobs.extend(blobs);
+            } else {
+                self.add_pending(plan, at, of, &tasks, &mut bundle.keep)?;
+            }
+        }
+        bundle.keep.checkpoints.push(new);
+        self.add_layout(plan, &mut bundle.keep);
+        bundle.memo = Memo { mark: Some(Arc::new(packed.mark)), newest: true };
+        Ok(())
+    }
+
+    fn add_pending(
+        &self,
+        plan: &Plan,
+        at: &Place,
+        of: CheckpointId,
+        tasks: &Records,
+        keep: &mut Keep,
+    ) -> Result<(), EngineError> {
+        let (body, blobs) = tasks_row(plan, at, of, tasks)?;
+        let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
+        let (ns, what) = (at.ns.to_string(), Pending::Tasks);
+        keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+        keep.blobs.extend(blobs);
+        self.add_layout(plan, keep);
+        Ok(())
+    }
+
+    /// Adds the names that rows leave out, unless the store has them.
+    fn add_layout(&self, plan: &Plan, keep: &mut Keep) {
+        let layout = plan.layout();
+        let known = self.layouts().contains_key(&layout.id());
+        let key = layout.id().key();
+        if !known && keep.layouts.iter().all(|(other, _)| *other != key) {
+            keep.layouts.push((key, layout.bytes().to_vec()));
+        }
+    }
+
+    fn layouts(&self) -> std::sync::MutexGuard<'_, BTreeMap<LayoutId, Arc<Layout>>> {
+        self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn keep(&self, at: &Place, plan: &Plan, keep: Keep) -> Result<(), SaverError> {
+        let layouts = !keep.layouts.is_empty();
+        self.store.keep(&self.who, &thread(&at.thread)?, keep).await?;
+        if layouts {
+            let layout = plan.layout();
+            self.layouts().insert(layout.id(), Arc::new(layout.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn tasks_row(
+    plan: &Plan,
+    at: &Place,
+    of: CheckpointId,
+    tasks: &Records,
+) -> Result<row::Written, EngineError> {
+    let (mut body, blobs) = row::write_tasks(plan, tasks)?;
+    row::seal(Kind::Tasks, &at.ns, of, &mut body);
+    Ok((body, blobs))
+}
+
+/// The thread as stores name it.
+fn thread(name: &str) -> Result<ThreadId, SaverError> {
+    ThreadId::new(name).map_err(|error| {
+        let (place, expected) =
+            ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
+        StoreError::Conflict { place, expected, found: error.to_string() }.into()
+    })
+}
+
+fn shelf(at: &Place) -> Result<Shelf, SaverError> {
+    Ok(Shelf { thread: thread(&at.thread)?, ns: at.ns.to_string() })
+}
+
+impl Saver for StoreSaver {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        Box::pin(async move {
+            let shelf = shelf(at)?;
+            let Some(found) = self.store.checkpoint(&self.who, &shelf, id).await? else {
+                return Ok(None);
+            };
+            let newest = id.is_none();
+            self.reader(&shelf, plan).saved(found, newest).await.map(Some)
+        })
+    }
+
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        Box::pin(async move {
+            let found = self.store.checkpoint(&self.who, &shelf(at)?, None).await?;
+            Ok(found.map(|found| found.id))
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+        Box::pin(async move {
+            let shelf = shelf(at)?;
+            let page = self.store.page(&self.who, &shelf, before, limit).await?;
+            let mut reader = self.reader(&shelf, plan);
+            let mut all = Vec::with_capacity(page.len());
+            for found in page {
+                all.push(reader.saved(found, false).await?);
+            }
+            Ok(all)
+        })
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+        let plans: SmallVec<[Arc<Plan>; 1]> =
+            puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
+        let Bundle { keep, memo } = match self.bundle(at, memo, puts) {
+            Ok(bundle) => bundle,
+            Err(error) => return Kept::Now(Err(error.into())),
+        };
+        Kept::Later(Box::pin(async move {
+            if let Some(plan) = plans.first() {
+                self.keep(at, plan, keep).await?;
+            }
+            Ok(memo)
+        }))
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            let mut keep = Keep::default();
+            self.add_pending(plan, at, of, &tasks, &mut keep)?;
+            self.keep(at, plan, keep).await
+        })
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        mut outside: Outside,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            if outside.resume.is_none() {
+                let before = self.load(at, plan, Some(of)).await?;
+                outside.resume = before.and_then(|saved| saved.outside.resume);
+            }
+            let (mut body, blobs) = row::write_outside(plan, &outside)?;
+            row::seal(Kind::Outside, &at.ns, of, &mut body);
+            let hashes: Vec<Hash> = blobs.iter().map(|(hash, _)| *hash).collect();
+            let (ns, what) = (at.ns.to_string(), Pending::Outside);
+            let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
+            let mut keep = Keep { pending, blobs, ..Keep::default() };
+            self.add_layout(plan, &mut keep);
+            self.keep(at, plan, keep).await
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move { Ok(self.store.delete_checkpoints(&self.who, &thread(name)?).await?) })
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            let (from, to) = (thread(from)?, thread(to)?);
+            Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
+        })
+    }
+
+    fn graphs<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        Box::pin(async move {
+            let shelves = self.store.shelves(&self.who, &thread(name)?).await?;
+            Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
+        })
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move { self.prune_to(at, plan, keep).await })
+    }
+}
+
+impl StoreSaver {
+    /// Writes the checkpoints that stay anew, so that they lead to none of those that go.
+    async fn prune_to(&self, at: &Place, plan: &Arc<Plan>, keep: usize) -> Result<(), SaverError> {
+        let mut kept = self.list(at, plan, None, keep).await?;
+        let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
+        kept.reverse();
+        let mut rows = Bundle { keep: Keep::default(), memo: Memo::default() };
+        for saved in kept {
+            let Saved { checkpoint, tasks, outside, .. } = saved;
+            let (of, checkpoint) = (checkpoint.id, Box::new(checkpoint));
+            self.add(at, Put { checkpoint, of, tasks: Records::new() }, &mut rows)?;
+            if !tasks.is_empty() {
+                self.add_pending(plan, at, of, &tasks, &mut rows.keep)?;
+            }
+            let output = &outside.output;
+            let wrote = !(output.writes.is_empty() && output.goto.is_empty());
+            if wrote || !output.named.is_empty() || outside.resume.is_some() {
+                let (mut body, blobs) = row::write_outside(plan, &outside)?;
+                row::seal(Kind::Outside, &at.ns, of, &mut body);
+                let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
+                let (ns, what) = (at.ns.to_string(), Pending::Outside);
+                rows.keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+                rows.keep.blobs.extend(blobs);
+            }
+        }
+        Ok(self.store.rewrite(&self.who, &shelf(at)?, newest, rows.keep).await?)
+    }
+}

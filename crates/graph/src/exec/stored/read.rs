@@ -1,0 +1,205 @@
+//! Reading checkpoints back.
+
+use super::super::saver::{Checkpoint, Memo, Outside, Records, Saved, SaverError};
+use super::StoreSaver;
+use super::row::{self, Kind, Reader};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weftwork_engine::packed::{In, Layout, LayoutId, Loader, open_row};
+use weftwork_engine::{EngineError, Plan};
+use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::{Hash, hash_bytes};
+
+/// Reads checkpoints of one graph of one thread. Rows that several of them lead to are read once.
+pub(super) struct Reading<'a> {
+    saver: &'a StoreSaver,
+    shelf: &'a Shelf,
+    plan: &'a Arc<Plan>,
+    rows: BTreeMap<CheckpointId, Vec<u8>>,
+}
+
+/// The most rows that are kept for the checkpoints that are read next.
+const ROWS_MAX: usize = 1_024;
+
+impl StoreSaver {
+    pub(super) fn reader<'a>(&'a self, shelf: &'a Shelf, plan: &'a Arc<Plan>) -> Reading<'a> {
+        Reading { saver: self, shelf, plan, rows: BTreeMap::new() }
+    }
+}
+
+impl Reading<'_> {
+    pub(super) async fn saved(
+        &mut self,
+        found: FoundCheckpoint,
+        newest: bool,
+    ) -> Result<Saved, SaverError> {
+        let FoundCheckpoint { id, body, outside, tasks } = found;
+        let body = self.open(Kind::Checkpoint, id, body)?;
+        let rest = open_row(&body).and_then(|(_, mut read)| read.bytes());
+        let read = rest.and_then(row::read_metadata);
+        let (metadata, parent) = read.map_err(|error| self.at(id, error))?;
+        let layout = self.layout_of(id, &body).await?;
+        let loader = Loader::new(self.plan, id, body, &layout);
+        let mut loader = loader.map_err(|error| self.at(id, error))?;
+        self.feed(id, &mut loader).await?;
+        let loaded = loader.finish().map_err(|error| self.at(id, error))?;
+        let mut records = Records::new();
+        for row in tasks {
+            self.tasks(id, row, &mut records).await?;
+        }
+        let outside = match outside {
+            Some(row) => self.outside(id, row).await?,
+            None => Outside::default(),
+        };
+        let machine = loaded.machine;
+        let checkpoint = Checkpoint { id, parent, metadata, machine };
+        let memo = Memo { mark: Some(Arc::new(loaded.mark)), newest };
+        Ok(Saved { checkpoint, tasks: records, outside, memo })
+    }
+
+    /// Gives the loader what it takes.
+    async fn feed(&mut self, id: CheckpointId, loader: &mut Loader) -> Result<(), SaverError> {
+        loop {
+            let wants = loader.wants();
+            if wants.is_empty() {
+                return Ok(());
+            }
+            let (store, who) = (&self.saver.store, &self.saver.who);
+            let rows = &self.rows;
+            let missing: Vec<_> =
+                wants.rows.iter().filter(|row| !rows.contains_key(row)).copied().collect();
+            if !missing.is_empty() {
+                if self.rows.len() > ROWS_MAX {
+                    self.rows.retain(|row, _| wants.rows.contains(row));
+                }
+                for (row, body) in store.bodies(who, self.shelf, missing).await? {
+                    let body = self.open(Kind::Checkpoint, row, body)?;
+                    self.rows.insert(row, body);
+                }
+            }
+            for row in wants.rows {
+                let lost = || self.corrupt(row, "it is missing, though others lead to it");
+                let body = self.rows.get(&row).ok_or_else(lost)?;
+                let layout = self.layout_of(row, body).await?;
+                loader.row(row, body, &layout).map_err(|error| self.at(row, error))?;
+            }
+            for hash in wants.blobs {
+                loader.blob(hash, self.blob(id, hash).await?);
+            }
+        }
+    }
+
+    async fn blob(&self, id: CheckpointId, hash: Hash) -> Result<Vec<u8>, SaverError> {
+        let found = self.saver.store.blob(&self.saver.who, hash).await?;
+        let whole = found.filter(|bytes| hash_bytes(bytes) == hash);
+        whole.ok_or_else(|| self.corrupt(id, &format!("its blob `{hash}` is missing or damaged")))
+    }
+
+    /// The names that a row leaves out.
+    async fn layout_of(&self, id: CheckpointId, body: &[u8]) -> Result<Arc<Layout>, SaverError> {
+        let (key, _) = open_row(body).map_err(|error| self.at(id, error))?;
+        self.layout(id, key).await
+    }
+
+    async fn layout(&self, id: CheckpointId, key: LayoutId) -> Result<Arc<Layout>, SaverError> {
+        let known = self.saver.layouts().get(&key).cloned();
+        if let Some(layout) = known {
+            return Ok(layout);
+        }
+        let found = self.saver.store.layout(&self.saver.who, key.key()).await?;
+        let bytes = found.ok_or_else(|| self.corrupt(id, "the names of its build are missing"))?;
+        let layout = Layout::read(key, &bytes).map_err(|error| self.at(id, error))?;
+        let layout = Arc::new(layout);
+        self.saver.layouts().insert(key, Arc::clone(&layout));
+        Ok(layout)
+    }
+
+    async fn tasks(
+        &self,
+        id: CheckpointId,
+        row: Vec<u8>,
+        records: &mut Records,
+    ) -> Result<(), SaverError> {
+        let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.tasks(read);
+        for (key, record) in self.row(Kind::Tasks, id, row, read).await? {
+            match records.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => known.merge(record),
+                None => records.push((key, record)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn outside(&self, id: CheckpointId, row: Vec<u8>) -> Result<Outside, SaverError> {
+        let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.outside(read);
+        self.row(Kind::Outside, id, row, read).await
+    }
+
+    async fn row<T>(
+        &self,
+        kind: Kind,
+        id: CheckpointId,
+        row: Vec<u8>,
+        read: impl Fn(&Reader<'_>, &mut In<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, SaverError> {
+        let row = self.open(kind, id, row)?;
+        let (key, start) = open_row(&row).map_err(|error| self.at(id, error))?;
+        let layout = self.layout(id, key).await?;
+        let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
+        // Values that are kept apart are found by reading without them.
+        let wanted = {
+            let wanted = RefCell::new(BTreeSet::new());
+            let note = |hash| {
+                wanted.borrow_mut().insert(hash);
+                Some(b"null".to_vec())
+            };
+            let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &note };
+            let found = read(&reader, &mut start.clone());
+            let wanted = wanted.into_inner();
+            if wanted.is_empty() {
+                return found.map_err(|error| self.at(id, error));
+            }
+            wanted
+        };
+        let mut blobs = BTreeMap::new();
+        for hash in wanted {
+            blobs.insert(hash, self.blob(id, hash).await?);
+        }
+        let known = |hash: Hash| blobs.get(&hash).cloned();
+        let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &known };
+        read(&reader, &mut start.clone()).map_err(|error| self.at(id, error))
+    }
+
+    /// The bytes of a row before its checksum.
+    fn open(&self, kind: Kind, id: CheckpointId, mut row: Vec<u8>) -> Result<Vec<u8>, SaverError> {
+        let Some(len) = row::open(kind, &self.shelf.ns, id, &row).map(<[u8]>::len) else {
+            return Err(self.corrupt(id, "its checksum does not fit its bytes"));
+        };
+        row.truncate(len);
+        Ok(row)
+    }
+
+    /// Says where something cannot be read. Another build of the graph is no damage.
+    fn at(&self, id: CheckpointId, error: EngineError) -> SaverError {
+        match error {
+            EngineError::OtherBuild { .. } | EngineError::LostNode { .. } => error.into(),
+            EngineError::NewerRecord { found, known } => {
+                let place = self.place(id);
+                StoreError::Newer { place, found: found.into(), known: known.into() }.into()
+            }
+            other => self.corrupt(id, &other.to_string()),
+        }
+    }
+
+    fn corrupt(&self, id: CheckpointId, what: &str) -> SaverError {
+        StoreError::Corrupt { place: self.place(id), what: what.to_owned() }.into()
+    }
+
+    fn place(&self, id: CheckpointId) -> String {
+        let Shelf { thread, ns } = self.shelf;
+        let graph = if ns.is_empty() { String::new() } else { format!(", graph `{ns}`") };
+        format!("checkpoint `{id}` of thread `{thread}`{graph}")
+    }
+}

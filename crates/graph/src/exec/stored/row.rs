@@ -1,0 +1,277 @@
+//! The rows of checkpoints and tasks, around what the engine writes.
+//!
+//! Each ends with a checksum of its bytes and of where it belongs, so that a flipped bit, a torn
+//! write or the row of another checkpoint is found before anything in it is believed.
+
+use super::super::event::{Metadata, Source};
+use super::super::saver::{Outside, Records, Rest, TaskKey, TaskRecord};
+use std::sync::Arc;
+use weftwork_engine::packed::{In, Mapped, Out, OutputReader, VERSION, read_output, write_output};
+use weftwork_engine::pregel::Path;
+use weftwork_engine::{EngineError, NodeIdx, Plan};
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::Hash;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// The bytes of a checksum.
+const SUM: usize = 8;
+
+/// What a row is, which its checksum covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Checkpoint = 1,
+    /// What became of the tasks of a checkpoint.
+    Tasks = 2,
+    /// What came from outside to a checkpoint.
+    Outside = 3,
+}
+
+fn sum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
+    let mut hash = Xxh3Default::new();
+    hash.update(&[kind as u8]);
+    hash.update(&id.0.to_be_bytes());
+    hash.update(&(ns.len() as u64).to_be_bytes());
+    hash.update(ns.as_bytes());
+    hash.update(bytes);
+    hash.digest().to_be_bytes()
+}
+
+/// Adds the checksum.
+pub(super) fn seal(kind: Kind, ns: &str, id: CheckpointId, bytes: &mut Vec<u8>) {
+    let sum = sum(kind, ns, id, bytes);
+    bytes.extend_from_slice(&sum);
+}
+
+/// The bytes before the checksum, when that is theirs.
+pub(super) fn open<'r>(kind: Kind, ns: &str, id: CheckpointId, row: &'r [u8]) -> Option<&'r [u8]> {
+    let (bytes, found) = row.split_at_checked(row.len().checked_sub(SUM)?)?;
+    (sum(kind, ns, id, bytes) == *found).then_some(bytes)
+}
+
+/// How a checkpoint came about, and its parent.
+pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) -> Vec<u8> {
+    let mut out = Out::with_capacity(32);
+    out.byte(match metadata.source {
+        Source::Nothing => 0,
+        Source::Input => 1,
+        Source::Loop => 2,
+        Source::Update => 3,
+        Source::Fork => 4,
+    });
+    out.signed(metadata.step);
+    out.number(parent.map_or(0, |id| id.0));
+    out.count(metadata.parents.len());
+    for (ns, id) in &metadata.parents {
+        out.text(ns);
+        out.number(id.0);
+    }
+    out.count(metadata.delta.len());
+    for (name, (updates, steps)) in &metadata.delta {
+        out.text(name);
+        out.number(*updates);
+        out.number(*steps);
+    }
+    out.into_bytes()
+}
+
+/// Reads what [`write_metadata`] wrote.
+pub(super) fn read_metadata(bytes: &[u8]) -> Result<(Metadata, Option<CheckpointId>), EngineError> {
+    let mut read = In::new(bytes);
+    let source = match read.byte()? {
+        0 => Source::Nothing,
+        1 => Source::Input,
+        2 => Source::Loop,
+        3 => Source::Update,
+        4 => Source::Fork,
+        _ => return Err(read.damaged("what made the checkpoint")),
+    };
+    let step = read.signed()?;
+    let parent = Some(CheckpointId(read.wide()?)).filter(|id| id.0 != 0);
+    let mut metadata = Metadata { source, step, ..Metadata::default() };
+    for _ in 0..read.count()? {
+        let ns = read.text()?.to_owned();
+        metadata.parents.insert(ns, CheckpointId(read.wide()?));
+    }
+    for _ in 0..read.count()? {
+        let name = read.text()?.to_owned();
+        metadata.delta.insert(name, (read.number()?, read.number()?));
+    }
+    Ok((metadata, parent))
+}
+
+mod tag {
+    pub(super) const NUMBERED: u8 = 0;
+    pub(super) const NAMED: u8 = 1;
+    pub(super) const CALL: u8 = 2;
+    pub(super) const OUTPUT: u8 = 1;
+    pub(super) const EDGES: u8 = 2;
+    pub(super) const REST: u8 = 4;
+}
+
+/// Bytes, and the values that are kept apart.
+pub(super) type Written = (Vec<u8>, Vec<(Hash, Vec<u8>)>);
+
+fn begin(plan: &Plan, room: usize) -> Out {
+    let mut out = Out::with_capacity(room);
+    out.byte(VERSION);
+    out.raw(&plan.layout().id().0);
+    out
+}
+
+/// What became of tasks.
+pub(super) fn write_tasks(plan: &Plan, tasks: &Records) -> Result<Written, EngineError> {
+    let mut out = begin(plan, 32 + 32 * tasks.len());
+    out.count(tasks.len());
+    for (key, record) in tasks {
+        write_key(&mut out, plan, key);
+        let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
+        out.byte(
+            has(record.output.is_some(), tag::OUTPUT)
+                | has(record.edges, tag::EDGES)
+                | has(record.rest.is_some(), tag::REST),
+        );
+        if let Some(output) = &record.output {
+            write_output(&mut out, plan, output)?;
+        }
+        if let Some(rest) = &record.rest {
+            out.json(&**rest).map_err(|reason| bad(key.name(), reason))?;
+        }
+    }
+    Ok(out.finish())
+}
+
+fn bad(name: &str, reason: String) -> EngineError {
+    EngineError::BadValue { channel: name.to_owned(), reason }
+}
+
+fn write_key(out: &mut Out, plan: &Plan, key: &TaskKey) {
+    match key {
+        TaskKey::Node { node, path } => {
+            match plan.node_idx(node) {
+                Some(index) => {
+                    out.byte(tag::NUMBERED);
+                    out.count(index.0);
+                }
+                None => {
+                    out.byte(tag::NAMED);
+                    out.text(node);
+                }
+            }
+            let (kind, number) = match path {
+                Path::Pull => (0, None),
+                Path::Push(index) => (1, Some(index)),
+                Path::Handler(None) => (2, None),
+                Path::Handler(Some(index)) => (3, Some(index)),
+                Path::Outside(index) => (4, Some(index)),
+            };
+            out.byte(kind);
+            number.into_iter().for_each(|number| out.number(*number));
+        }
+        TaskKey::Call { name, of, index } => {
+            out.byte(tag::CALL);
+            out.text(name);
+            out.number(*index);
+            write_key(out, plan, of);
+        }
+    }
+}
+
+/// Reads rows of tasks and of what came from outside.
+pub(super) struct Reader<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) mapped: &'a Mapped,
+    pub(super) blobs: &'a dyn Fn(Hash) -> Option<Vec<u8>>,
+}
+
+/// How deeply calls may be within calls; more is damage.
+const CALLS_MAX: usize = 1_000;
+
+impl Reader<'_> {
+    fn output(&self) -> OutputReader<'_> {
+        OutputReader { plan: self.plan, mapped: self.mapped, blobs: self.blobs }
+    }
+
+    pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<Records, EngineError> {
+        let mut records = Records::new();
+        for _ in 0..read.count()? {
+            let key = self.key(read, CALLS_MAX)?;
+            let flags = read.byte()?;
+            let mut record = TaskRecord::default();
+            if flags & tag::OUTPUT != 0 {
+                record.output = Some(Arc::new(read_output(read, &self.output())?));
+            }
+            record.edges = flags & tag::EDGES != 0;
+            if flags & tag::REST != 0 {
+                record.rest = Some(Box::new(self.rest(read, key.as_ref())?));
+            }
+            records.extend(key.map(|key| (key, record)));
+        }
+        end(read)?;
+        Ok(records)
+    }
+
+    fn rest(&self, read: &mut In<'_>, key: Option<&TaskKey>) -> Result<Rest, EngineError> {
+        let name = key.map_or("a task", |key| key.name());
+        let json = self.output().json(read, name)?;
+        serde_json::from_value(json).map_err(|error| EngineError::BadStored {
+            channel: name.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// A task's key; none when its node is gone.
+    fn key(&self, read: &mut In<'_>, calls: usize) -> Result<Option<TaskKey>, EngineError> {
+        let node: Option<Arc<str>> = match read.byte()? {
+            tag::NUMBERED => {
+                let index: usize = read.number()?;
+                let found = self.mapped.node_of(self.plan, index, read)?;
+                found.map(|index: NodeIdx| self.plan.shared_name(index))
+            }
+            tag::NAMED => Some(read.text()?.into()),
+            tag::CALL if calls > 0 => {
+                let (name, index) = (Arc::from(read.text()?), read.number()?);
+                let of = self.key(read, calls - 1)?.map(Arc::new);
+                return Ok(of.map(|of| TaskKey::Call { name, of, index }));
+            }
+            _ => return Err(read.damaged("a node or a call")),
+        };
+        let path = match read.byte()? {
+            0 => Path::Pull,
+            1 => Path::Push(read.number()?),
+            2 => Path::Handler(None),
+            3 => Path::Handler(Some(read.number()?)),
+            4 => Path::Outside(read.number()?),
+            _ => return Err(read.damaged("how a task came to run")),
+        };
+        Ok(node.map(|node| TaskKey::Node { node, path }))
+    }
+
+    pub(super) fn outside(&self, read: &mut In<'_>) -> Result<Outside, EngineError> {
+        let output = read_output(read, &self.output())?;
+        let resume = match read.byte()? {
+            0 => None,
+            1 => Some(self.output().json(read, "an answer")?),
+            _ => return Err(read.damaged("whether there is an answer")),
+        };
+        end(read)?;
+        Ok(Outside { output, resume })
+    }
+}
+
+fn end(read: &In<'_>) -> Result<(), EngineError> {
+    if read.is_empty() { Ok(()) } else { Err(read.damaged("the end")) }
+}
+
+/// What came from outside.
+pub(super) fn write_outside(plan: &Plan, outside: &Outside) -> Result<Written, EngineError> {
+    let mut out = begin(plan, 64);
+    write_output(&mut out, plan, &outside.output)?;
+    match &outside.resume {
+        None => out.byte(0),
+        Some(answer) => {
+            out.byte(1);
+            out.json(answer).map_err(|reason| bad("an answer", reason))?;
+        }
+    }
+    Ok(out.finish())
+}
