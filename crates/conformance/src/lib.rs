@@ -27,6 +27,7 @@ mod play;
 mod python;
 mod reducer;
 mod serve;
+mod setting;
 mod spec;
 mod trace;
 
@@ -34,4 +35,5 @@ pub use error::SpecError;
 pub use node::Counts;
 pub use play::{Profile, play, play_on};
 pub use serve::{GUARD, answer, batch};
+pub use setting::{Mode, Savers, Setting};
 pub use spec::Spec;

@@ -6,13 +6,14 @@ use crate::node::{Counts, Goto, Shared, goto_of};
 use crate::python::{self, Raised};
 use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Update, Which};
 use crate::trace;
+use crate::{Mode, Setting};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
-    AsNode, At, CompiledGraph, Durability, Host, MemorySaver, Modes, Next, Outcome, Resume,
-    RuntimeError, Semantics, Start, StartCommand, StateUpdate, SystemClock,
+    AsNode, At, CompiledGraph, Durability, Host, Modes, Next, Outcome, Resume, RuntimeError,
+    Semantics, Start, StartCommand, StateUpdate, SystemClock,
 };
 use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;
@@ -46,27 +47,35 @@ impl Profile {
 /// Plays a spec and returns its trace.
 ///
 /// Errors of the graph and of its nodes are part of the trace.
-pub async fn play(spec: &Spec, profile: Profile) -> Json {
+pub async fn play(spec: &Spec, setting: &Setting) -> Json {
     let shared = Arc::new(Shared::default());
-    let maker = Maker::new(Arc::clone(&shared), profile.semantics());
+    let maker = Maker::new(Arc::clone(&shared), setting.profile.semantics());
     let graph = match maker.make(&spec.body) {
         Ok(graph) => graph,
         Err(raised) => {
             return json!({ "compile_error": class::shown(&raised.class, &raised.message) });
         }
     };
-    play_on(graph, spec, &shared.counts).await
+    play_on(graph, spec, setting, &shared.counts).await
 }
 
 /// Plays the script of a spec on another graph than its own, and returns the trace.
 ///
 /// A graph of typed nodes that counts its side effects in `counts` gives the trace of the spec
 /// when it behaves like the spec's own graph.
-pub async fn play_on(graph: CompiledGraph, spec: &Spec, counts: &Counts) -> Json {
+pub async fn play_on(
+    graph: CompiledGraph,
+    spec: &Spec,
+    setting: &Setting,
+    counts: &Counts,
+) -> Json {
     let clock = Arc::new(SystemClock::new());
     let mut host = Host::new().with_items(Arc::new(MemoryItems::new(clock)));
     if spec.checkpointer {
-        host = host.with_saver(MemorySaver::new());
+        host = host.with_saver(setting.saver());
+        if setting.mode == Mode::RebuildEachStep {
+            host = host.rebuilding();
+        }
     }
     let mut play = Play { graph, host, spec, saved: BTreeMap::new() };
     let mut entries = Vec::with_capacity(spec.script.len());

@@ -1,6 +1,6 @@
 //! Specs in, traces out.
 
-use crate::{Profile, Spec, SpecError, play};
+use crate::{Setting, Spec, SpecError, play};
 use serde_json::{Value as Json, json};
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,11 +14,16 @@ const GRACE: Duration = Duration::from_secs(2);
 const STACK_BYTES: usize = 32 << 20;
 
 /// Plays the spec in a text. What keeps it from being played is told in place of its trace, as
-/// `harness_error`: text that is no spec, a panic, and [`GUARD`].
+/// `harness_error`: text that is no spec, a panic, and [`GUARD`]. A spec about which the mode says
+/// nothing is answered with the reason, as `not_applicable`.
 #[must_use]
-pub fn answer(text: &str, profile: Profile) -> Json {
+pub fn answer(text: &str, setting: impl Into<Setting>) -> Json {
+    let setting = setting.into();
     match Spec::parse(text) {
-        Ok(spec) => guarded(move || on_own_runtime(&spec, profile), GUARD + GRACE),
+        Ok(spec) => match setting.not_applicable(&spec) {
+            Some(reason) => json!({ "not_applicable": reason }),
+            None => guarded(move || on_own_runtime(&spec, &setting), GUARD + GRACE),
+        },
         Err(error) => refused(&error),
     }
 }
@@ -29,12 +34,17 @@ pub fn answer(text: &str, profile: Profile) -> Json {
 ///
 /// # Errors
 /// Those of reading and writing.
-pub fn batch(mut input: impl BufRead, mut output: impl Write, profile: Profile) -> io::Result<()> {
+pub fn batch(
+    mut input: impl BufRead,
+    mut output: impl Write,
+    setting: impl Into<Setting>,
+) -> io::Result<()> {
+    let setting = setting.into();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() {
-            writeln!(output, "{}", answer(&text, profile))?;
+            writeln!(output, "{}", answer(&text, setting.clone()))?;
             output.flush()?;
         }
         line.clear();
@@ -46,10 +56,10 @@ fn refused(error: &SpecError) -> Json {
     json!({ "harness_error": format!("{}: {error}", error.code()) })
 }
 
-fn on_own_runtime(spec: &Spec, profile: Profile) -> Json {
+fn on_own_runtime(spec: &Spec, setting: &Setting) -> Json {
     match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(runtime) => runtime.block_on(async {
-            let played = tokio::time::timeout(GUARD, play(spec, profile)).await;
+            let played = tokio::time::timeout(GUARD, play(spec, setting)).await;
             played.unwrap_or_else(|_| late(GUARD))
         }),
         Err(error) => json!({ "harness_error": format!("no runtime: {error}") }),

@@ -45,7 +45,7 @@ pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use exec::{
     AsNode, At, Durability, Finished, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver,
-    Semantics, Start, StartCommand, StateUpdate, Stops, StreamEvent,
+    Semantics, Start, StartCommand, StateUpdate, Stops, StoreSaver, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};

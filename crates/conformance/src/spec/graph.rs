@@ -19,6 +19,18 @@ pub(crate) struct GraphSpec {
     pub(crate) interrupt_after: Option<StopsSpec>,
 }
 
+impl GraphSpec {
+    /// Whether it has channels whose values are not stored, itself or in a graph within.
+    pub(super) fn has_untracked(&self) -> bool {
+        let within = |node: &NodeSpec| {
+            let graphs = [&node.sub, &node.call_sub];
+            graphs.into_iter().flatten().any(|graph| graph.has_untracked())
+        };
+        self.state.iter().any(|(_, reducer)| *reducer == Reducer::Untracked)
+            || self.nodes.iter().any(|(_, node)| within(node))
+    }
+}
+
 /// What a key of the state does with writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reducer {

@@ -64,4 +64,20 @@ impl Spec {
             script: at.member("script")?.each(script::entry)?,
         })
     }
+
+    /// Whether a run of it keeps checkpoints only at its end.
+    pub(crate) fn keeps_at_exit(&self) -> bool {
+        self.script.iter().any(|entry| match &entry.act {
+            Act::Run(run) => run.durability == Durability::Exit,
+            _ => false,
+        })
+    }
+
+    /// Whether it has channels whose values are not stored, itself or in a graph within.
+    pub(crate) fn has_untracked(&self) -> bool {
+        match &self.body {
+            Body::Graph(graph) => graph.has_untracked(),
+            Body::Flow(_) => false,
+        }
+    }
 }

@@ -5,5 +5,6 @@
 mod decoder;
 mod kit;
 mod serve;
+mod stores;
 mod typed;
 mod weft;

@@ -34,7 +34,7 @@ pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError>
         out.count(index);
         out.number(trigger.version);
         out.number(trigger.seen);
-        out.byte(u8::from(trigger.written) * WRITTEN | u8::from(trigger.finished) * FINISHED);
+        out.byte((u8::from(trigger.written) * WRITTEN) | (u8::from(trigger.finished) * FINISHED));
     }
     out.count(control.arrived.len());
     for (join, sources) in &control.arrived {
@@ -70,7 +70,7 @@ fn write_updated(out: &mut Out, updated: &Updated) {
     match updated {
         Updated::Unknown => out.byte(tag::UNKNOWN),
         Updated::Known { any, start, triggers } => {
-            out.byte(tag::KNOWN | u8::from(*any) * tag::ANY | u8::from(*start) * tag::START);
+            out.byte(tag::KNOWN | (u8::from(*any) * tag::ANY) | (u8::from(*start) * tag::START));
             out.count(triggers.len());
             triggers.iter().for_each(|index| out.count(index.0));
         }

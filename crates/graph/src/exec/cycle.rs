@@ -284,13 +284,32 @@ impl Cycle {
         let (id, held) = (put.checkpoint.id, self.held.take());
         // The hidden first superstep runs nobody's code: its checkpoint follows at once.
         let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
-        if input && held.is_none() && !self.scope.graph.plan().is_single() {
+        let rebuilds = self.scope.shared.host.rebuilds();
+        if input && held.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
             self.held = Some(put);
         } else {
             self.put(held.into_iter().chain([put]).collect()).await?;
         }
         self.prev = self.saved;
         self.saved = Some(id);
+        // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
+        // loaded there, in the order of the graph, as in the reference.
+        if rebuilds && !self.on_exit() && self.meta.source != Source::Fork {
+            self.rebuild(id).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with what the saver has.
+    async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        let Some(saver) = &scope.keep.saver else { return Ok(()) };
+        let plan = scope.graph.plan();
+        let lost = || self::lost(&scope, id);
+        let saved = saver.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
+        let newest = Memo { newest: true, ..saved.memo };
+        self.machine = saved.checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
+        (self.meta, self.memo) = (saved.checkpoint.metadata, newest);
         Ok(())
     }
 
@@ -487,6 +506,11 @@ impl Cycle {
         }
         Ok(())
     }
+}
+
+fn lost(scope: &Scope, checkpoint: CheckpointId) -> RuntimeError {
+    let (thread, ns) = (scope.place.thread.to_string(), scope.place.ns.to_string());
+    RuntimeError::UnknownCheckpoint { thread, ns, checkpoint }
 }
 
 impl Slot {

@@ -25,6 +25,7 @@ pub struct Host(Arc<Inner>);
 struct Inner {
     saver: Option<Arc<dyn Saver>>,
     items: Option<Arc<dyn ItemStore>>,
+    rebuilds: bool,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<BTreeMap<CacheKey, Cached>>>,
     /// The last checkpoint id that was given.
@@ -59,6 +60,7 @@ impl Host {
         Self(Arc::new(Inner {
             saver: None,
             items: None,
+            rebuilds: false,
             clock: Arc::new(SystemClock::new()),
             cache: Arc::default(),
             ids: Arc::default(),
@@ -69,6 +71,7 @@ impl Host {
         let mut inner = Inner {
             saver: self.0.saver.clone(),
             items: self.0.items.clone(),
+            rebuilds: self.0.rebuilds,
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
             ids: Arc::clone(&self.0.ids),
@@ -87,6 +90,17 @@ impl Host {
     #[must_use]
     pub fn with_items(self, items: Arc<dyn ItemStore>) -> Self {
         self.with(|inner| inner.items = Some(items))
+    }
+
+    /// Drops what a run knows after each superstep, and reads it back from the saver: for proving
+    /// that nothing a run needs is in memory only.
+    #[must_use]
+    pub fn rebuilding(self) -> Self {
+        self.with(|inner| inner.rebuilds = true)
+    }
+
+    pub(crate) fn rebuilds(&self) -> bool {
+        self.0.rebuilds
     }
 
     /// Takes time from another clock than the system's.

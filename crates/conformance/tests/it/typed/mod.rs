@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use weftwork_conformance::kit::Scenario;
-use weftwork_conformance::{Counts, Spec, play_on};
+use weftwork_conformance::{Counts, Profile, Spec, play_on};
 use weftwork_graph::{
     CompiledGraph, Deps, Graph, List, NodeError, NodeResult, START, Semantics, State, StateSpec,
 };
@@ -112,7 +112,7 @@ async fn same_trace<S: StateSpec>(name: &str, graph: fn(&Kit) -> Graph<S>) {
     let scenario = Scenario::read(&folder.join(format!("{name}.json"))).unwrap();
     let spec = Spec::from_json(&scenario.spec).unwrap();
     let kit = Kit::default();
-    let trace = play_on(built(graph(&kit)), &spec, &kit.counts).await;
+    let trace = play_on(built(graph(&kit)), &spec, &Profile::LangGraph.into(), &kit.counts).await;
     if let Some(difference) = scenario.difference(&trace) {
         panic!("{difference}");
     }
