@@ -130,6 +130,21 @@ impl CompiledGraph {
         Ok(found)
     }
 
+    /// Forgets all checkpoints of a thread but the newest `keep` of each of its graphs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`], or what the saver said: that the thread went on meanwhile, for
+    /// one.
+    pub async fn prune(&self, host: &Host, thread: &str, keep: usize) -> Result<(), RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "pruning a thread" })?;
+        for ns in saver.graphs(thread).await? {
+            let (graph, _) = self.at(&At::thread(thread).within(Arc::clone(&ns)))?;
+            let place = Place { thread: thread.into(), ns };
+            saver.prune(&place, graph.plan(), keep).await?;
+        }
+        Ok(())
+    }
+
     fn is_lenient(&self) -> bool {
         self.semantics().unknown == weftwork_engine::Unknown::Ignore
     }

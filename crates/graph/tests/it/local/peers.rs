@@ -200,7 +200,7 @@ async fn a_pruned_thread_stays_small_and_goes_on() {
     for turn in 1..=50 {
         let ended = run(&graph, &host, empty()).await;
         assert_eq!(logged(ended).len(), 2 * turn, "nothing of the state is lost");
-        saver.prune("t", 3).await.expect("is in memory");
+        graph.prune(&host, "t", 3).await.expect("is in memory");
         assert_eq!(saver.len(), 3);
     }
 }
@@ -219,7 +219,7 @@ async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
     let (saver, place) = (MemorySaver::new(), Place { thread: "t".into(), ns: "".into() });
     let host = Host::new().with_saver(saver.clone());
     graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails first");
-    let saved = saver.load(&place, None).await.expect("reads").expect("a checkpoint");
+    let saved = saver.load(&place, graph.plan(), None).await.expect("reads").expect("a checkpoint");
     let writes = saved.tasks.iter().filter_map(|(_, task)| task.output.as_ref());
     assert_eq!(writes.map(|output| output.writes.len()).collect::<Vec<_>>(), [1]);
     assert_eq!(logged(run(&graph, &host, Start::Continue).await), ["a", "b"]);

@@ -7,6 +7,7 @@ use super::script::Stage;
 use super::spec::Spec;
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weftwork_graph::exec::{Place, Saved, Source, TaskKey};
 use weftwork_graph::{Durability, Saver};
 use weftwork_types::CheckpointId;
@@ -35,7 +36,9 @@ pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Resul
 }
 
 fn saved(saver: &Watching, place: &Place) -> BTreeMap<CheckpointId, Saved> {
-    let listed = saver.inner().list(place, None, usize::MAX).now_or_never();
+    // In memory checkpoints are kept as they are, whatever the plan.
+    let plan = Arc::new(weftwork_engine::Plan::default());
+    let listed = saver.inner().list(place, &plan, None, usize::MAX).now_or_never();
     let listed = listed.expect("it is in memory").expect("it can be read");
     listed.into_iter().map(|saved| (saved.checkpoint.id, saved)).collect()
 }

@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_engine::Plan;
 use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Machine;
 use weftwork_graph::exec::{
-    Checkpoint, Kept as Answer, MemorySaver, Outside, Place, Put, Records, Saved, Saver, Source,
-    TaskKey, TaskRecord,
+    Checkpoint, Kept as Answer, Memo, MemorySaver, Outside, Place, Puts, Records, Saved, Saver,
+    SaverError, Source, TaskKey, TaskRecord,
 };
-use weftwork_store::StoreError;
 use weftwork_testkit::World;
 use weftwork_testkit::sim::Draw;
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -102,8 +102,8 @@ impl Watching {
 
     fn call<'a, T: Send + 'a>(
         &'a self,
-        call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        call: impl Future<Output = Result<T, SaverError>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, SaverError>> {
         Box::pin(async move {
             let mut busy = Busy::of(self);
             self.take_time().await;
@@ -189,26 +189,38 @@ impl Saver for Watching {
     fn load<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, StoreError>> {
-        self.call(async move { self.inner.load(at, id).await })
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        self.call(async move { self.inner.load(at, plan, id).await })
     }
 
     fn list<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, StoreError>> {
-        self.call(async move { self.inner.list(at, before, limit).await })
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+        self.call(async move { self.inner.list(at, plan, before, limit).await })
     }
 
-    fn put<'a>(&'a self, at: &'a Place, put: Put) -> Answer<'a> {
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.call(async move { self.inner.newest(at).await })
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Answer<'a> {
         let slow = self.is_slow();
+        let memo = memo.clone();
         let keep = move || {
-            self.keep_finished(at, put.of, &put.tasks);
-            self.note(at, &put.checkpoint);
-            self.inner.put(at, put)
+            for put in &puts {
+                self.keep_finished(at, put.of, &put.tasks);
+                self.note(at, &put.checkpoint);
+            }
+            self.inner.put(at, &memo, puts)
         };
         if slow { Answer::Later(self.call(async move { keep().done().await })) } else { keep() }
     }
@@ -216,36 +228,47 @@ impl Saver for Watching {
     fn put_tasks<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         of: CheckpointId,
         tasks: Records,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
         self.call(async move {
             self.keep_finished(at, of, &tasks);
-            self.inner.put_tasks(at, of, tasks).await
+            self.inner.put_tasks(at, plan, of, tasks).await
         })
     }
 
     fn put_outside<'a>(
         &'a self,
         at: &'a Place,
+        plan: &'a Arc<Plan>,
         of: CheckpointId,
         outside: Outside,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
         self.call(async move {
             self.changes.fetch_add(1, Ordering::SeqCst);
-            self.inner.put_outside(at, of, outside).await
+            self.inner.put_outside(at, plan, of, outside).await
         })
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
         self.call(async move { self.inner.delete(thread).await })
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
         self.call(async move { self.inner.copy(from, to).await })
     }
 
-    fn prune<'a>(&'a self, thread: &'a str, keep: usize) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.call(async move { self.inner.prune(thread, keep).await })
+    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        self.call(async move { self.inner.graphs(thread).await })
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        self.call(async move { self.inner.prune(at, plan, keep).await })
     }
 }
