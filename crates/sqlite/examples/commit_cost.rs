@@ -16,7 +16,10 @@ use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{Workers, WriteRuns};
-use weftwork_store::{Claim, Commit, NewRun, Source, StepRow, WorkerRow};
+use weftwork_store::{
+    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, Source, StepRow, WorkerRow,
+    WriteCheckpoints,
+};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
@@ -46,13 +49,22 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
     let options = Options { durability, ..Options::default() };
     let store = SqliteStore::open(folder.join("weft.db"), &options)?;
     let mut writer = Writer::begin(&store, 0)?;
+    let mut keeper = Keeper::new()?;
     let (mut by_hand, mut commits) = (Vec::new(), Vec::new());
+    let (mut kept, mut looks, mut pages) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..turns {
         for _ in 0..TURN {
             by_hand.push(timed(|| row.insert())?);
         }
         for _ in 0..TURN {
             commits.push(timed(|| writer.commit(&store))?);
+        }
+        for _ in 0..TURN {
+            kept.push(timed(|| keeper.keep(&store))?);
+        }
+        for _ in 0..TURN {
+            looks.push(timed(|| keeper.look(&store))?);
+            pages.push(timed(|| keeper.page(&store))?);
         }
     }
     let tenth = commits.len() / 10;
@@ -66,6 +78,14 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
     println!("  one commit of the store {median_us:>8.1} us, mean {mean_us:.1}, {times:.2} times");
     let (first, last) = (micros(median(first)), micros(median(last)));
     println!("  first and last tenth    {first:>8.1} us, {last:.1} us");
+    let (kept_mean, kept) = (mean(&kept)?, median(kept));
+    let (kept_us, times) = (micros(kept), ratio(kept, row));
+    println!(
+        "  one checkpoint kept     {kept_us:>8.1} us, mean {:.1}, {times:.2} times",
+        micros(kept_mean)
+    );
+    println!("  the newest read         {:>8.1} us", micros(median(looks)));
+    println!("  a page of one           {:>8.1} us, by a thread that reads", micros(median(pages)));
     let (count, took) = together(Arc::new(store), turns * TURN / WRITERS)?;
     let each = took / u32::try_from(count)?;
     let (each_us, times) = (micros(each), ratio(each, row_mean));
@@ -167,6 +187,44 @@ impl Writer {
         let commit =
             Commit { steps: vec![step], events, at: Timestamp(number), ..Commit::default() };
         block_on(store.commit(&self.who, &self.claim, commit))?;
+        Ok(())
+    }
+}
+
+/// A run in this process: its superstep is one checkpoint.
+struct Keeper {
+    who: Principal,
+    at: Shelf,
+    last: u128,
+}
+
+impl Keeper {
+    fn new() -> Outcome<Self> {
+        let at = Shelf { thread: ThreadId::new("kept")?, ns: String::new() };
+        Ok(Self { who: Principal::local(), at, last: 0 })
+    }
+
+    fn keep(&mut self, store: &SqliteStore) -> Outcome<()> {
+        self.last += 1;
+        let checkpoint = NewCheckpoint {
+            ns: String::new(),
+            id: CheckpointId(self.last),
+            of: (self.last > 1).then(|| CheckpointId(self.last - 1)),
+            tasks: vec![7; 64],
+            body: vec![7; BODY_BYTES - 64],
+            blobs: Vec::new(),
+        };
+        let keep = Keep { checkpoints: vec![checkpoint], ..Keep::default() };
+        Ok(block_on(store.keep(&self.who, &self.at.thread, keep))?)
+    }
+
+    fn look(&self, store: &SqliteStore) -> Outcome<()> {
+        block_on(store.checkpoint(&self.who, &self.at, None))?.ok_or("it was kept")?;
+        Ok(())
+    }
+
+    fn page(&self, store: &SqliteStore) -> Outcome<()> {
+        block_on(store.page(&self.who, &self.at, None, 1))?.pop().ok_or("it was kept")?;
         Ok(())
     }
 }

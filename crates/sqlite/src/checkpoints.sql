@@ -1,5 +1,6 @@
 -- Format 1: checkpoints as runs keep them. A thread need not have a row of its own, so that there
--- are no foreign keys.
+-- are no foreign keys. What may be larger than a quarter of a page lies in tables with a rowid:
+-- there only the keys are sorted, and a row takes no more room than it has bytes.
 
 CREATE TABLE checkpoints (
     org TEXT NOT NULL,
@@ -10,7 +11,7 @@ CREATE TABLE checkpoints (
     tasks BLOB NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (org, thread, ns, id)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Parts of open supersteps: number 0 is what came from outside, the others are what became of
 -- tasks, in order.
@@ -22,7 +23,7 @@ CREATE TABLE pending (
     part INTEGER NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (org, thread, ns, of, part)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE blobs (
     org TEXT NOT NULL,
