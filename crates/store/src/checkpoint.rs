@@ -160,6 +160,9 @@ pub trait ReadCheckpoints: Send + Sync {
 
 /// Writes checkpoints of runs that nobody else may have claimed: runs in this process. The writes
 /// of hosted runs go through [`commit`](crate::WriteRuns::commit).
+///
+/// What removes or replaces checkpoints lets the head of a thread that has a row be the newest one
+/// of the root graph that is left; what only adds some leaves it to commits.
 pub trait WriteCheckpoints: Send + Sync {
     /// Keeps everything in `keep` in one transaction. The thread need not have a row of its own.
     ///
@@ -198,7 +201,7 @@ pub trait WriteCheckpoints: Send + Sync {
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Forgets all checkpoints of a thread.
+    /// Forgets all checkpoints of a thread, and what is pending there.
     ///
     /// # Errors
     /// Only those of the system.

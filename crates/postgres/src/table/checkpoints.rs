@@ -2,7 +2,7 @@ use crate::conn::ask;
 use crate::error::Done;
 use crate::row::{At, bytes, int, text};
 use crate::store::PostgresStore;
-use crate::table::keep;
+use crate::table::{keep, threads};
 use std::fmt::Display;
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
@@ -195,8 +195,9 @@ impl WriteCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let mut asks = vec![keep::lock_thread(org, thread)];
+                let mut asks = vec![threads::lock(org, thread), keep::lock_thread(org, thread)];
                 asks.extend(keep::deletes(org, thread));
+                asks.push(keep::move_head(org, thread));
                 conn.write(asks).await?;
                 Ok(())
             })

@@ -8,6 +8,7 @@ use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, text};
+use crate::table::threads;
 use tokio_postgres::Row;
 use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError, rule};
 use weftwork_types::canonical::Hash;
@@ -137,12 +138,13 @@ pub(crate) async fn rewrite(
     let key = || (text(org), text(&at.thread), at.ns.clone());
     let (of_org, thread, ns) = key();
     let asks = vec![
+        threads::lock(org, &at.thread),
         lock_thread(org, &at.thread),
         written(org, &at.thread, mark),
         ask!(sql, of_org, thread, ns),
     ];
     let found = conn.begin(asks).await?;
-    let [_, written, newest_row] = found.as_slice() else { return Ok(()) };
+    let [_, _, written, newest_row] = found.as_slice() else { return Ok(()) };
     if !written.is_empty() {
         return Ok(());
     }
@@ -156,6 +158,7 @@ pub(crate) async fn rewrite(
     let mut all = vec![ask!(gone, of_org.clone(), thread.clone(), ns.clone())];
     all.push(ask!(alone, of_org, thread, ns, ids));
     all.extend(self::asks(org, &at.thread, new, mark));
+    all.push(move_head(org, &at.thread));
     conn.commit(all).await?;
     Ok(())
 }
@@ -170,7 +173,8 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     if from == to {
         return Ok(());
     }
-    let mut asks = vec![lock_thread(org, to), share_thread(org, from), share_blobs(org)];
+    let mut asks = vec![threads::lock(org, to), lock_thread(org, to)];
+    asks.extend([share_thread(org, from), share_blobs(org)]);
     asks.extend(deletes(org, to));
     for sql in [
         "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
@@ -182,8 +186,21 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     ] {
         asks.push(ask!(sql, text(org), text(from), text(to)));
     }
+    asks.push(move_head(org, to));
     conn.write(asks).await?;
     Ok(())
+}
+
+/// Lets the head of a thread be its newest checkpoint, unless it is a step. Its row, when there is
+/// one, was locked before the checkpoints were, as commits do it.
+pub(crate) fn move_head(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "UPDATE threads SET head = (
+                   SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
+                   ORDER BY id DESC LIMIT 1)
+               WHERE org = $1 AND id = $2 AND NOT EXISTS (
+                   SELECT 1 FROM steps s
+                   WHERE s.org = $1 AND s.thread = $2 AND s.id = threads.head)";
+    ask!(sql, text(org), text(thread))
 }
 
 /// Forgets all of a thread.

@@ -122,6 +122,7 @@ impl WriteCheckpoints for SqliteStore {
         let (org, thread) = (who.org.clone(), thread.clone());
         self.write(move |conn| {
             keep::delete(conn, &org, &thread)?;
+            keep::move_head(conn, &org, &thread)?;
             row::give_back(conn)
         })
     }

@@ -148,6 +148,7 @@ pub(crate) fn rewrite(
         }
     }
     keep(conn, org, &at.thread, new)?;
+    move_head(conn, org, &at.thread)?;
     row::give_back(conn)
 }
 
@@ -187,6 +188,18 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
     ] {
         row::execute(conn, sql, params![org.as_str(), from.as_str(), to.as_str()])?;
     }
+    move_head(conn, org, to)
+}
+
+/// Lets the head of a thread be its newest checkpoint, unless it is a step.
+pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    let sql = "UPDATE threads SET head = (
+                   SELECT id FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ''
+                   ORDER BY id DESC LIMIT 1)
+               WHERE org = ?1 AND id = ?2 AND NOT EXISTS (
+                   SELECT 1 FROM steps
+                   WHERE steps.org = ?1 AND steps.thread = ?2 AND steps.id = threads.head)";
+    row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
     Ok(())
 }
 

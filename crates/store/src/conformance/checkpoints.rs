@@ -419,6 +419,15 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     let kept = Keep { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
     write(&*store, &claim, Commit { keep: kept, ..commit(1_200) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
+    // What removes checkpoints does.
+    let rest = these(vec![checkpoint(1)]);
+    store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
+    assert_eq!(head().await, Ok(Some(CheckpointId(1))));
+    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
+    assert_eq!((head().await, store.head(&us(), &thread("t")).await), (Ok(None), Ok(None)));
+    keep(&*store, "from", these(vec![checkpoint(4)])).await;
+    store.copy_checkpoints(&us(), &thread("from"), &thread("t")).await.expect("copies");
+    assert_eq!(head().await, Ok(Some(CheckpointId(4))));
     finish(&*store, &claim, 1_300).await;
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(all(&*store, "t").await, []);

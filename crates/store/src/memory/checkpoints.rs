@@ -1,6 +1,6 @@
 //! Checkpoints in memory.
 
-use super::MemoryStore;
+use super::{MemoryStore, Tables};
 use crate::checkpoint::{
     Body, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
     WriteCheckpoints,
@@ -117,6 +117,20 @@ impl Checkpoints {
         let before = self.blobs.len();
         self.blobs.retain(|(owner, hash), _| owner != org || spoken.contains(hash));
         (before - self.blobs.len()) as u64
+    }
+}
+
+impl Tables {
+    /// Lets the head of a thread be its newest checkpoint, unless it is a step.
+    fn move_head(&mut self, org: &OrgId, thread: &ThreadId) {
+        let key = (org.clone(), thread.clone());
+        let root = self.checkpoints.threads.get(&key).and_then(|graphs| graphs.get(""));
+        let newest = root.and_then(|graph| graph.checkpoints.keys().next_back().copied());
+        if let Some(found) = self.threads.get_mut(&key)
+            && found.row.head.is_none_or(|head| !found.steps.contains_key(&head))
+        {
+            found.row.head = newest;
+        }
     }
 }
 
@@ -240,7 +254,11 @@ impl WriteCheckpoints for MemoryStore {
         newest: CheckpointId,
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| tables.checkpoints.rewrite(&who.org, at, newest, keep))
+        self.with(move |tables| {
+            tables.checkpoints.rewrite(&who.org, at, newest, keep)?;
+            tables.move_head(&who.org, &at.thread);
+            Ok(())
+        })
     }
 
     fn copy_checkpoints<'a>(
@@ -250,7 +268,10 @@ impl WriteCheckpoints for MemoryStore {
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            tables.checkpoints.copy(&who.org, from, to);
+            if from != to {
+                tables.checkpoints.copy(&who.org, from, to);
+                tables.move_head(&who.org, to);
+            }
             Ok(())
         })
     }
@@ -262,6 +283,7 @@ impl WriteCheckpoints for MemoryStore {
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
             tables.checkpoints.delete(&who.org, thread);
+            tables.move_head(&who.org, thread);
             Ok(())
         })
     }

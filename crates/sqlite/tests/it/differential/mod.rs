@@ -1,5 +1,7 @@
 //! The same operations give the same results and leave the same state in memory and in a file.
 
+mod keep;
+
 use crate::support::{block_on, open};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -8,7 +10,8 @@ use std::collections::BTreeMap;
 use weftwork_sqlite::{Durability, Options};
 use weftwork_store::conformance::dump;
 use weftwork_store::{
-    Claim, Commit, MemoryStore, NewCall, NewRun, Source, StepRow, Store, TaskWrites, WorkerRow,
+    Claim, Commit, Keep, MemoryStore, NewCall, NewRun, Source, StepRow, Store, TaskWrites,
+    WorkerRow,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical;
@@ -35,6 +38,7 @@ enum Op {
     Retire { worker: u8 },
     Orphans { limit: usize },
     Events { run: Index, after: u64, limit: usize },
+    Keep(Box<keep::KeepOp>),
 }
 
 /// What was made so far, so that operations find something to work on.
@@ -111,9 +115,10 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop::collection::vec(interrupt(), 0..3),
         prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
         finish,
+        prop_oneof![2 => Just(Keep::default()), 1 => keep::keep()],
     )
-        .prop_map(|(steps, writes, interrupts, events, finish)| {
-            Box::new(Commit { steps, writes, interrupts, events, finish, ..Commit::default() })
+        .prop_map(|(steps, writes, interrupts, events, finish, keep)| {
+            Box::new(Commit { steps, writes, keep, interrupts, events, finish, at: Timestamp(0) })
         })
 }
 
@@ -141,6 +146,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4usize).prop_map(|limit| Op::Orphans { limit }),
         1 => (any_of(), 0..6u64, 0..5usize)
             .prop_map(|(run, after, limit)| Op::Events { run, after, limit }),
+        14 => keep::op().prop_map(|op| Op::Keep(Box::new(op))),
     ]
 }
 
@@ -228,6 +234,7 @@ async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> 
             format!("{:?}", store.keep_alive(row).await)
         }
         Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
+        Op::Keep(op) => keep::apply(store, *op).await,
         Op::Orphans { limit } => format!("{:?}", store.orphans(now, limit).await),
         Op::Commit { claim, .. } | Op::Open { claim, .. } | Op::Settle { claim, .. } => {
             let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
@@ -294,9 +301,12 @@ proptest! {
         let in_memory = block_on(dump(&memory, &principals)).expect("reads");
         let in_file = block_on(dump(&file, &principals)).expect("reads");
         prop_assert_eq!(&in_memory, &in_file);
+        let kept = block_on(keep::dump(&memory, &principals));
+        prop_assert_eq!(&kept, &block_on(keep::dump(&file, &principals)));
         // And once more from the file alone.
         drop(file);
         let again = open(&folder, &options);
         prop_assert_eq!(&in_memory, &block_on(dump(&again, &principals)).expect("reads"));
+        prop_assert_eq!(&kept, &block_on(keep::dump(&again, &principals)));
     }
 }
