@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-type Value = Box<dyn ToSql + Sync + Send>;
+/// A value of a statement.
+pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
 
 /// A statement with its values.
 #[derive(Debug)]

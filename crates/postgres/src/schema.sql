@@ -219,3 +219,45 @@ CREATE TABLE layouts (
 CREATE FUNCTION lock_of(org text, thread text) RETURNS bigint LANGUAGE sql AS $$
     SELECT hashtextextended(concat_ws(' ', current_schema(), org, thread), 0)
 $$;
+
+-- Adds a checkpoint that speaks of no blobs, or puts it in the place of the one of its id.
+CREATE FUNCTION put(
+    in_org text, in_thread text, in_ns text, in_id bytea, in_of bytea, in_tasks bytea,
+    in_body bytea
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(lock_of(in_org, in_thread));
+    INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
+        VALUES (in_org, in_thread, in_ns, in_id, in_of, in_tasks, in_body, '{}')
+        ON CONFLICT (org, thread, ns, id) DO UPDATE SET of = excluded.of,
+            tasks = excluded.tasks, body = excluded.body, blobs = excluded.blobs;
+END
+$$;
+
+-- What every commit of a run does: claim, open questions, the thread's row, events, outcome.
+CREATE FUNCTION commit_run(
+    in_org text, in_thread text, in_run text, in_worker text, in_fence bigint, in_at bigint,
+    in_mark bytea, in_head bytea, in_leaves_step boolean, in_events text, in_count bigint,
+    in_status text, in_outcome text,
+    OUT seq bigint, OUT cancel_requested boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT h.seq, h.cancel_requested INTO seq, cancel_requested
+        FROM hold(in_org, in_thread, in_run, in_worker, in_fence) h;
+    IF in_leaves_step THEN
+        UPDATE interrupts i SET closed = true
+            WHERE i.org = in_org AND i.thread = in_thread AND i.answer IS NULL AND NOT i.closed;
+    END IF;
+    IF in_count > 0 THEN
+        INSERT INTO events (org, run, last_seq, first_seq, at, events)
+            VALUES (in_org, in_run, seq + in_count, seq + 1, in_at, in_events);
+    END IF;
+    IF in_outcome IS NOT NULL THEN
+        UPDATE runs r SET status = in_status, outcome = in_outcome, ended_at = in_at
+            WHERE r.org = in_org AND r.id = in_run;
+    END IF;
+    UPDATE threads t SET head = coalesce(in_head, t.head), status = in_status,
+            updated_at = in_at, seq = t.seq + in_count, mark = in_mark
+        WHERE t.org = in_org AND t.id = in_thread;
+END
+$$;

@@ -1,12 +1,12 @@
-use crate::conn::{Ask, Conn, ask};
+use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{events, interrupts, keep, steps};
+use crate::table::{interrupts, keep, steps};
 use weftwork_store::rule::{self, Holder};
-use weftwork_store::{Claim, Commit, Committed, StoreError};
+use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
-use weftwork_types::{CheckpointId, OrgId, Timestamp, WorkerId};
+use weftwork_types::{OrgId, WorkerId};
 
 /// What `hold` says of a claim that is not the newest, of a run that has ended, of none at all.
 const NOT_OURS: &str = "WF001";
@@ -97,57 +97,68 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
     }))
 }
 
-/// The statements of a commit: claim, what tasks left, steps, what is kept, questions, events,
-/// outcome.
+/// The statements of a commit: claim, questions left, events, outcome and the thread's row; then
+/// what tasks left, steps, what is kept, questions asked.
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
-    let mut asks = vec![hold(org, claim)];
+    if let Some(new) = keep::alone(&commit.keep)
+        && (commit.steps.is_empty() && commit.writes.is_empty() && commit.interrupts.is_empty())
+    {
+        return Ok(vec![usual(write, new)?]);
+    }
+    let mut asks = vec![Ask::new(
+        "SELECT seq, cancel_requested
+         FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+        every(write)?,
+    )];
     asks.extend(commit.writes.iter().map(|left| steps::leave(org, thread, left)));
     let mut head = None;
     for step in &commit.steps {
         asks.extend(steps::add(org, thread, step, head)?);
         head = if step.ns.is_empty() { Some(step.id) } else { head };
     }
-    asks.extend(keep::asks(org, thread, &commit.keep, mark));
-    let head = keep::head(&commit.keep).or(head);
-    let adds_step = !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty();
-    if adds_step || commit.finish.is_some() {
-        asks.push(interrupts::close(org, thread));
+    // Only now: steps look at the head that they leave behind.
+    if let Some(head) = head.filter(|_| keep::head(&commit.keep).is_none()) {
+        let sql = "UPDATE threads SET head = $3 WHERE org = $1 AND id = $2";
+        asks.push(ask!(sql, text(org), text(thread), bytes(head.0)));
     }
+    asks.extend(keep::asks(org, thread, &commit.keep, mark));
     for interrupt in &commit.interrupts {
         asks.push(interrupts::open(org, &claim.at, interrupt)?);
     }
-    if !commit.events.is_empty() {
-        asks.push(events::append(org, &claim.at, &commit.events, commit.at)?);
-    }
-    if let Some(end) = &commit.finish {
-        asks.push(finish(org, claim, end, commit.at)?);
-    }
-    asks.push(follow(org, claim, commit, head, mark)?);
     Ok(asks)
 }
 
-fn finish(org: &OrgId, claim: &Claim, end: &RunFinal, at: Timestamp) -> Result<Ask, StoreError> {
-    let sql = "UPDATE runs SET status = $3, outcome = $4, ended_at = $5
-               WHERE org = $1 AND id = $2";
-    let (status, outcome) = (word(&end.status())?, json(end)?);
-    Ok(ask!(sql, text(org), text(&claim.at.run), status, outcome, at.0))
+/// What nearly all commits are, as one statement: one checkpoint, with or without events and end.
+fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
+    let sql = "SELECT c.seq, c.cancel_requested, put($1, $2, $14, $15, $16, $17, $18)
+               FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) c";
+    let mut values = every(write)?;
+    values.extend(keep::values(new));
+    Ok(Ask::new(sql, values))
 }
 
-/// The thread's own row follows the run.
-fn follow(
-    org: &OrgId,
-    claim: &Claim,
-    commit: &Commit,
-    head: Option<CheckpointId>,
-    mark: &[u8],
-) -> Result<Ask, StoreError> {
-    let sql = "UPDATE threads SET head = coalesce($3, head), status = $4, updated_at = $5,
-                   seq = seq + $6, mark = $7
-               WHERE org = $1 AND id = $2";
+/// The values of `commit_run`.
+fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
+    let Write { org, claim, commit, mark } = write;
+    let leaves_step =
+        !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
-    let (head, count) = (head.map(|id| bytes(id.0)), int(commit.events.len()));
-    let (thread, at) = (text(&claim.at.thread), commit.at.0);
-    Ok(ask!(sql, text(org), thread, head, word(&status)?, at, count, mark.to_vec()))
+    let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
+    Ok(vec![
+        Box::new(text(org)),
+        Box::new(text(&claim.at.thread)),
+        Box::new(text(&claim.at.run)),
+        Box::new(text(&claim.worker)),
+        Box::new(int(claim.fence)),
+        Box::new(commit.at.0),
+        Box::new(mark.clone()),
+        Box::new(keep::head(&commit.keep).map(|id| bytes(id.0))),
+        Box::new(leaves_step),
+        Box::new(events),
+        Box::new(int(commit.events.len())),
+        Box::new(word(&status)?),
+        Box::new(commit.finish.as_ref().map(json).transpose()?),
+    ])
 }

@@ -1,13 +1,13 @@
-use crate::conn::{Ask, ask};
+use crate::conn::ask;
 use crate::error::Done;
-use crate::row::{At, int, json, text};
+use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, rule};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, OrgId, Principal, RunId, Timestamp};
+use weftwork_types::{BoxFuture, Principal, RunId, Timestamp};
 
 impl ReadEvents for PostgresStore {
     fn events<'a>(
@@ -65,12 +65,4 @@ fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
     }
     let numbered = (first..).zip(events);
     Ok(numbered.map(|(seq, event)| StoredEvent { seq, at, event }).collect())
-}
-
-/// Adds events to the log of the thread's newest run, after those that the thread has counted.
-pub(crate) fn append(org: &OrgId, at: &RunRef, events: &[AiEvent], when: Timestamp) -> Result<Ask> {
-    let sql = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
-               SELECT $1, $3, seq + $4, seq + 1, $5, $6 FROM threads WHERE org = $1 AND id = $2";
-    let (thread, run, count) = (text(&at.thread), text(&at.run), int(events.len()));
-    Ok(ask!(sql, text(org), thread, run, count, when.0, json(&events)?))
 }

@@ -81,13 +81,6 @@ pub(crate) fn answer(
     answers.iter().map(ask).collect()
 }
 
-/// Closes all open questions of a thread.
-pub(crate) fn close(org: &OrgId, thread: &ThreadId) -> Ask {
-    let sql = "UPDATE interrupts SET closed = true
-               WHERE org = $1 AND thread = $2 AND answer IS NULL AND NOT closed";
-    ask!(sql, text(org), text(thread))
-}
-
 /// Opens a question, unless it was answered before.
 pub(crate) fn open(org: &OrgId, at: &RunRef, interrupt: &Interrupt) -> Result<Ask> {
     let sql = "INSERT INTO interrupts AS i (org, thread, id, run, interrupt, closed)

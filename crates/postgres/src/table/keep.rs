@@ -4,7 +4,7 @@
 //! it alone. In the same way writers of rows that speak of blobs share the lock of their
 //! organisation's blobs, which who collects blobs takes alone.
 
-use crate::conn::{Ask, Conn, ask};
+use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, text};
@@ -34,8 +34,31 @@ fn lock_blobs(org: &OrgId) -> Ask {
     ask!(ALONE, text(org), None::<String>)
 }
 
+/// The one checkpoint that is kept, when it is all and speaks of no blobs.
+pub(crate) fn alone(keep: &Keep) -> Option<&NewCheckpoint> {
+    let [new] = keep.checkpoints.as_slice() else { return None };
+    let beside = keep.pending.len() + keep.blobs.len() + keep.layouts.len() + new.blobs.len();
+    (beside == 0).then_some(new)
+}
+
+/// The last values of `put`, after organisation and thread.
+pub(crate) fn values(new: &NewCheckpoint) -> Vec<Value> {
+    vec![
+        Box::new(new.ns.clone()),
+        Box::new(bytes(new.id.0)),
+        Box::new(new.of.map(|of| bytes(of.0))),
+        Box::new(new.tasks.clone()),
+        Box::new(new.body.clone()),
+    ]
+}
+
 /// The statements that keep everything; none when there is nothing.
 pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> Vec<Ask> {
+    if let Some(new) = alone(keep) {
+        let mut all: Vec<Value> = vec![Box::new(text(org)), Box::new(text(thread))];
+        all.extend(values(new));
+        return vec![Ask::new("SELECT put($1, $2, $3, $4, $5, $6, $7)", all)];
+    }
     let mut asks = Vec::new();
     let speaks = keep.checkpoints.iter().any(|new| !new.blobs.is_empty())
         || keep.pending.iter().any(|part| !part.blobs.is_empty());
