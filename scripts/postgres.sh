@@ -5,6 +5,7 @@
 #   scripts/postgres.sh with COMMAND...      runs a command; WEFT_TEST_POSTGRES holds the address
 #   scripts/postgres.sh serve FOLDER PORT    serves from a folder, made when it is missing, until
 #                                            it is ended; the password is in FOLDER.password
+#   scripts/postgres.sh await PORT           returns when a server there takes connections
 set -euo pipefail
 
 say() { printf 'postgres: %s\n' "$*" >&2; }
@@ -45,6 +46,15 @@ serve() {
 }
 
 ready() { "$bin/pg_isready" -q -h 127.0.0.1 -p "$1"; }
+
+# await PORT: gives up after a minute.
+await() {
+  for _ in $(seq 600); do
+    ! ready "$1" || return 0
+    sleep 0.1
+  done
+  die "no server takes connections on port $1"
+}
 
 server=
 folder=
@@ -95,5 +105,6 @@ with() {
 case "${1:-}" in
   with) shift; [ "$#" -gt 0 ] || die "with what command?"; with "$@" ;;
   serve) [ "$#" -eq 3 ] || die "usage: serve FOLDER PORT"; serve "$2" "$3" ;;
-  *) die "expected: with COMMAND..., or serve FOLDER PORT" ;;
+  await) [ "$#" -eq 2 ] || die "usage: await PORT"; await "$2" ;;
+  *) die "expected: with COMMAND..., serve FOLDER PORT, or await PORT" ;;
 esac

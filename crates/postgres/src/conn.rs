@@ -4,7 +4,7 @@ use crate::error::Done;
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Error, Row, Statement};
 
 /// A value of a statement.
 pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
@@ -36,10 +36,19 @@ const LOOK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
+/// The server's end of a connection: its process, and since when it serves.
+#[derive(Debug, Clone)]
+pub(crate) struct Backend {
+    process: i32,
+    since: String,
+}
+
 /// A connection in somebody's hands.
 #[derive(Debug)]
 pub(crate) struct Conn {
     client: Client,
+    /// Known when the connection was greeted.
+    backend: Option<Backend>,
     statements: HashMap<&'static str, Statement>,
     /// Whether a transaction may be open.
     open: bool,
@@ -49,7 +58,35 @@ pub(crate) struct Conn {
 
 impl Conn {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, statements: HashMap::new(), open: false, sent: false }
+        let statements = HashMap::new();
+        Self { client, backend: None, statements, open: false, sent: false }
+    }
+
+    /// Sets the connection up with this script.
+    pub(crate) async fn greet(&mut self, script: &str) -> Done<()> {
+        self.script(script).await?;
+        let sql = "SELECT pid, backend_start::text AS since FROM pg_stat_activity
+                   WHERE pid = pg_backend_pid()";
+        let rows = self.client.query(sql, &[]).await?;
+        let backend = |row: &Row| {
+            Ok::<_, Error>(Backend { process: row.try_get("pid")?, since: row.try_get("since")? })
+        };
+        self.backend = rows.first().map(backend).transpose()?;
+        Ok(())
+    }
+
+    /// What the server may still be doing for this connection although we lost it.
+    pub(crate) fn backend(&self) -> Option<Backend> {
+        self.backend.clone()
+    }
+
+    /// Ends another connection's work and waits for its end, so that what it was about to commit
+    /// is committed now or never.
+    pub(crate) async fn put_to_rest(&mut self, other: &Backend) -> Done<()> {
+        let sql = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+                   WHERE pid = $1 AND backend_start::text = $2";
+        self.rows(ask!(sql, other.process, other.since.clone())).await?;
+        Ok(())
     }
 
     pub(crate) fn is_lost(&self) -> bool {

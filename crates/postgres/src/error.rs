@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::error::{Error, SqlState};
 use weftwork_store::StoreError;
 
@@ -11,6 +12,10 @@ use weftwork_store::StoreError;
 pub(crate) enum Fail {
     Store(StoreError),
     Postgres(Error),
+    /// No answer came in time.
+    Silence {
+        waited: Duration,
+    },
 }
 
 /// What work on a connection gives.
@@ -32,8 +37,8 @@ impl Fail {
     /// The code of Postgres, when it answered at all.
     pub(crate) fn state(&self) -> Option<&SqlState> {
         match self {
-            Self::Store(_) => None,
             Self::Postgres(error) => error.code(),
+            Self::Store(_) | Self::Silence { .. } => None,
         }
     }
 
@@ -62,10 +67,11 @@ impl Fail {
         refusal.map(|refusal| refusal.message())
     }
 
-    /// Whether the connection is gone, or none could be had.
+    /// Whether the connection is gone or of no use, or none could be had.
     pub(crate) fn is_loss(&self) -> bool {
         match self {
             Self::Store(_) => false,
+            Self::Silence { .. } => true,
             Self::Postgres(error) => match error.code() {
                 Some(code) => is_away(code),
                 None => error.is_closed() || is_io(error),
@@ -112,6 +118,9 @@ impl Place {
         match fail {
             Fail::Store(error) => error,
             Fail::Postgres(error) => self.postgres(&error),
+            Fail::Silence { waited } => {
+                self.away(format!("it did not answer within {} ms", waited.as_millis()))
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A few connections, and work that is tried again when it may be.
 
-use crate::conn::Conn;
+use crate::conn::{Backend, Conn};
 use crate::error::{Done, Fail, Place};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,6 +26,20 @@ pub(crate) enum Before {
     Nothing,
     /// The connection broke while it was on its way.
     Doubt,
+}
+
+/// What came of the earlier tries of a call.
+#[derive(Debug)]
+struct Past {
+    before: Before,
+    /// The server's ends of connections that broke, as long as they may still be at work.
+    lost: Vec<Backend>,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self { before: Before::Nothing, lost: Vec::new() }
+    }
 }
 
 /// Work on a connection, which may be done several times.
@@ -82,16 +96,12 @@ impl Pool {
     /// we may wait.
     pub(crate) async fn run<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
         let until = Instant::now() + self.wait();
-        let (mut collisions, mut pause, mut before) = (0, PAUSE_MIN, Before::Nothing);
+        let (mut collisions, mut pause, mut past) = (0, PAUSE_MIN, Past::default());
         loop {
-            let (done, doubt) = self.attempt(args, work, before).await;
-            let fail = match done {
+            let fail = match self.attempt(args, work, &mut past).await {
                 Ok(done) => return Ok(done),
                 Err(fail) => fail,
             };
-            if doubt {
-                before = Before::Doubt;
-            }
             let again = if fail.is_collision() {
                 collisions += 1;
                 collisions <= COLLISIONS_MAX
@@ -99,7 +109,7 @@ impl Pool {
                 fail.is_loss() && Instant::now() + pause < until
             };
             if !again {
-                return Err(self.told(fail, before));
+                return Err(self.told(fail, past.before));
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -108,7 +118,7 @@ impl Pool {
 
     /// Does the work once.
     pub(crate) async fn once<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
-        let (done, _) = self.attempt(args, work, Before::Nothing).await;
+        let done = self.attempt(args, work, &mut Past::default()).await;
         done.map_err(|fail| self.place.fail(fail))
     }
 
@@ -122,38 +132,43 @@ impl Pool {
         }
     }
 
-    /// One try, and whether it may have taken effect although it failed.
-    async fn attempt<A, T>(&self, args: &A, work: Work<A, T>, before: Before) -> (Done<T>, bool) {
+    /// One try. What earlier ones left on its way is put to rest first.
+    async fn attempt<A, T>(&self, args: &A, work: Work<A, T>, past: &mut Past) -> Done<T> {
         let permit = match timeout(self.wait(), self.free.acquire()).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return (Err(self.place.unavailable("it was closed").into()), false),
+            Ok(Err(_)) => return Err(self.place.unavailable("it was closed").into()),
             Err(_) => {
-                let error = self.place.away("all its connections are at work for too long");
-                return (Err(error.into()), false);
+                let reason = "all its connections are at work for too long";
+                return Err(self.place.away(reason).into());
             }
         };
-        let mut conn = match self.connection().await {
-            Ok(conn) => conn,
-            Err(fail) => return (Err(fail), false),
-        };
-        let done = match timeout(self.answer, work(&mut conn, args, before)).await {
-            Ok(done) => done,
-            Err(_) => {
-                // The connection is dropped, and with it its transaction.
-                let waited = self.answer.as_millis();
-                let error = self.place.away(format!("it did not answer within {waited} ms"));
-                return (Err(error.into()), conn.is_in_doubt());
+        let mut conn = self.connection().await?;
+        let whole = async {
+            while let Some(backend) = past.lost.last() {
+                conn.put_to_rest(backend).await?;
+                past.lost.pop();
             }
+            work(&mut conn, args, past.before).await
         };
-        let doubt = matches!(&done, Err(fail) if fail.is_loss()) && conn.is_in_doubt();
-        self.give_back(conn, done.as_ref().err()).await;
+        let done = timeout(self.answer, whole).await;
+        let done = done.unwrap_or(Err(Fail::Silence { waited: self.answer }));
+        match done.as_ref().err() {
+            // The connection is dropped, and with it its transaction, unless it was committed.
+            Some(fail) if fail.is_loss() => {
+                if conn.is_in_doubt() {
+                    past.before = Before::Doubt;
+                    past.lost.extend(conn.backend());
+                }
+            }
+            fail => self.give_back(conn, fail).await,
+        }
         drop(permit);
-        (done, doubt)
+        done
     }
 
     async fn give_back(&self, mut conn: Conn, fail: Option<&Fail>) {
         // Stale statements are of no use to the next one either.
-        if conn.is_lost() || fail.is_some_and(|fail| fail.is_loss() || fail.is_stale()) {
+        if conn.is_lost() || fail.is_some_and(Fail::is_stale) {
             return;
         }
         if (fail.is_some() || conn.is_open()) && conn.tidy().await.is_err() {
@@ -184,7 +199,7 @@ impl Pool {
             });
         }
         let mut conn = Conn::new(client);
-        conn.script(&self.greeting).await?;
+        conn.greet(&self.greeting).await?;
         Ok(conn)
     }
 

@@ -2,6 +2,12 @@
 //! restarts of the database.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod cluster;
+mod doubt;
+mod leases;
+mod open;
+mod races;
+mod restart;
 mod support;
 
 use std::sync::Arc;

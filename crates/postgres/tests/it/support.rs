@@ -1,10 +1,18 @@
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
+use tokio_postgres::NoTls;
 use weftwork_postgres::{Options, PostgresStore, Time};
+use weftwork_store::table::{Workers, WriteRuns};
+use weftwork_store::{Claim, NewRun, WorkerRow};
 use weftwork_testkit::ManualClock;
+use weftwork_types::caller::Caller;
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::{RunInput, RunOptions, RunRef};
+use weftwork_types::{Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 struct Unpark(Thread);
 
@@ -34,10 +42,22 @@ pub(crate) fn address() -> String {
     )
 }
 
+/// Runs statements on the database, past the store.
+pub(crate) fn script(address: &str, sql: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let (client, connection) = tokio_postgres::connect(address, NoTls).await.expect("connects");
+        let served = tokio::spawn(connection);
+        client.batch_execute(sql).await.expect("the statements run");
+        drop(client);
+        served.await.expect("no panic").expect("ends well");
+    });
+}
+
 /// A schema that no other test has.
 #[derive(Debug)]
 pub(crate) struct Schema {
-    name: String,
+    pub(crate) name: String,
 }
 
 impl Schema {
@@ -57,4 +77,52 @@ impl Schema {
     pub(crate) fn open(&self) -> PostgresStore {
         PostgresStore::open(&address(), &self.options()).expect("opens")
     }
+
+    /// Runs statements on the tables, past the store.
+    pub(crate) fn script(&self, sql: &str) {
+        script(&address(), &format!("SET search_path TO {}; {sql}", self.name));
+    }
+}
+
+pub(crate) fn thread(id: &str) -> ThreadId {
+    ThreadId::new(id).expect("an id")
+}
+
+pub(crate) fn at(thread_id: &str, run: &str) -> RunRef {
+    RunRef { thread: thread(thread_id), run: RunId::new(run).expect("an id") }
+}
+
+pub(crate) fn worker(id: &str) -> WorkerId {
+    WorkerId::new(id).expect("an id")
+}
+
+pub(crate) fn new_run(thread: &str, run: &str) -> NewRun {
+    NewRun {
+        at: at(thread, run),
+        graph: "test:graph".to_owned(),
+        caller: Caller::local("request").expect("an id"),
+        input: RunInput::Continue,
+        options: RunOptions::default(),
+        created_at: Timestamp(0),
+    }
+}
+
+/// Registers the worker with a lease that no test outlives.
+pub(crate) fn register(store: &PostgresStore, id: &str) -> WorkerId {
+    let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
+    let row = WorkerRow { id: worker(id), started_at, expires_at };
+    block_on(store.keep_alive(row)).expect("registers");
+    worker(id)
+}
+
+/// Makes a run and claims it for the worker `w`.
+pub(crate) fn begin(store: &PostgresStore, thread: &str, run: &str) -> Claim {
+    let (who, worker) = (Principal::local(), register(store, "w"));
+    let new = new_run(thread, run);
+    block_on(store.create_run(&who, new.clone(), BTreeMap::new())).expect("makes a run");
+    block_on(store.claim(&who, &new.at, &worker, Timestamp(1))).expect("claims").0
+}
+
+pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
+    AiEvent::Custom { value: value.into() }
 }

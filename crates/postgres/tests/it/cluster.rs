@@ -1,0 +1,94 @@
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres.sh");
+
+/// How a server is ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    /// As by a crash: with all its processes, at once.
+    Kill,
+    /// Without a word to those who are connected.
+    Immediate,
+    /// Transactions are rolled back, connections closed.
+    Fast,
+}
+
+/// A Postgres that may be ended and started again on the same folder and port.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    folder: TempDir,
+    port: u16,
+    server: Option<Child>,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        // The server's user needs the way to what is below.
+        let way = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(folder.path(), way).expect("opens the way");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("its number").port();
+        drop(free);
+        let mut cluster = Self { folder, port, server: None };
+        cluster.start();
+        cluster
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn address(&self) -> String {
+        let password = std::fs::read_to_string(Path::new(&self.data()).with_extension("password"));
+        format!("postgres://weft:{}@127.0.0.1:{}/postgres", password.expect("there"), self.port)
+    }
+
+    /// Returns when the server takes connections.
+    pub(crate) fn start(&mut self) {
+        let log = self.folder.path().join("log");
+        let log = std::fs::File::options().append(true).create(true).open(log).expect("a log");
+        let port = self.port.to_string();
+        let server = Command::new(SCRIPT)
+            .args(["serve", self.data().to_str().expect("a name"), &port])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("starts");
+        self.server = Some(server);
+        let up = Command::new(SCRIPT).args(["await", &port]).status().expect("waits");
+        let told = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        assert!(up.success(), "the server does not start:\n{}", told());
+    }
+
+    /// Ends the server and waits for it.
+    pub(crate) fn end(&mut self, how: End) {
+        let Some(mut server) = self.server.take() else { return };
+        let signal = match how {
+            End::Kill => "-KILL",
+            End::Immediate => "-QUIT",
+            End::Fast => "-INT",
+        };
+        let id = server.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let children = children.unwrap_or_default();
+        let mut doomed = vec![id.to_string()];
+        if matches!(how, End::Kill) {
+            doomed.extend(children.split_whitespace().map(str::to_owned));
+        }
+        // Some may have ended by themselves in between.
+        let ended = Command::new("kill").arg(signal).args(doomed).stderr(Stdio::null()).status();
+        ended.expect("there is kill");
+        server.wait().expect("ends");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end(End::Immediate);
+    }
+}

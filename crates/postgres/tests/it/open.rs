@@ -1,0 +1,133 @@
+//! What stands in the way of opening a store is said, and secrets are not.
+
+use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
+use std::collections::BTreeMap;
+use weftwork_postgres::PostgresStore;
+use weftwork_store::table::{ReadRuns, ReadSteps, ReadThreads, WriteRuns};
+use weftwork_store::{Commit, Source, StepRow, Store, StoreError};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{CheckpointId, Principal};
+
+fn refused(address: &str, schema: &Schema) -> StoreError {
+    PostgresStore::open(address, &schema.options()).expect_err("does not open")
+}
+
+#[test]
+fn many_may_open_at_once() {
+    let schema = Schema::new("many_open");
+    let stores = std::thread::scope(|scope| {
+        let open = |_| scope.spawn(|| schema.open());
+        let opening: Vec<_> = (0..12).map(open).collect();
+        opening.into_iter().map(|open| open.join().expect("opens")).collect::<Vec<_>>()
+    });
+    begin(&stores[0], "t", "r");
+    for store in stores {
+        let rows = block_on(store.threads(&Principal::local(), 0, 9)).expect("reads");
+        assert_eq!(rows.len(), 1);
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let schema = Schema::new("newer");
+    drop(schema.open());
+    schema.script("UPDATE meta SET value = 8");
+    let error = refused(&address(), &schema);
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 0, .. }), "{error}");
+    schema.script("UPDATE meta SET value = 0");
+    let error = refused(&address(), &schema);
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_schema_of_another_program_is_left_alone() {
+    let schema = Schema::new("foreign");
+    script(
+        &address(),
+        &format!("CREATE SCHEMA {0}; CREATE TABLE {0}.threads (id int)", schema.name),
+    );
+    let error = refused(&address(), &schema);
+    let StoreError::Unavailable { reason, retriable: false, .. } = error else {
+        panic!("expected it to be unusable, found {error}");
+    };
+    assert!(reason.contains("another program"), "{reason}");
+    schema.script("INSERT INTO threads VALUES (1)");
+    let mut options = schema.options();
+    for name in ["Weft", "a-b", "x; DROP SCHEMA public", "", "pg_weft", "1a", &"x".repeat(64)] {
+        options.schema = name.to_owned();
+        let error = PostgresStore::open(&address(), &options).expect_err("is no name");
+        assert!(matches!(error, StoreError::Unavailable { retriable: false, .. }), "{error}");
+    }
+}
+
+#[test]
+fn tls_is_refused_and_no_password_is_told() {
+    let schema = Schema::new("secrets");
+    let all = [
+        "postgres://weft:s3cret@127.0.0.1:1/db?sslmode=require",
+        "postgres://weft:s3cret@127.0.0.1:1/db?sslmode=nonsense",
+        "postgres://weft:s3cret@127.0.0.1:port/db",
+        "host=127.0.0.1 port=1 user=weft password=s3cret dbname=db",
+        "user=weft password=s3cret",
+        "s3cret",
+    ];
+    for address in all {
+        let error = refused(address, &schema);
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("s3cret"), "{told}");
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    }
+    let error = refused(all[0], &schema);
+    assert!(error.to_string().contains("sslmode=require"), "{error}");
+    assert!(!error.is_retriable());
+    assert!(refused(all[3], &schema).is_retriable(), "nobody listens there yet");
+
+    let password = address().split(['@', ':']).nth(2).expect("a password").to_owned();
+    let wrong = address().replace(&password, "s3cret");
+    let error = refused(&wrong, &schema);
+    assert!(!error.is_retriable() && !error.to_string().contains("s3cret"), "{error}");
+    let store = schema.open();
+    assert!(store.place().starts_with("postgres://weft@127.0.0.1:"), "{}", store.place());
+    assert!(!format!("{store:?}").contains(&password));
+}
+
+#[test]
+fn what_postgres_cannot_hold_is_refused_and_the_store_goes_on() {
+    let (schema, who) = (Schema::new("nul"), Principal::local());
+    let store = schema.open();
+    let mut run = new_run("t", "r");
+    run.graph = "a\0b".to_owned();
+    let made = block_on(store.create_run(&who, run, BTreeMap::new()));
+    assert!(matches!(made, Err(StoreError::Conflict { .. })), "{made:?}");
+    begin(&store, "t", "r");
+    assert_eq!(block_on(store.runs(&who, &thread("t"))).map(|runs| runs.len()), Ok(1));
+}
+
+#[test]
+fn a_changed_row_is_found_out() {
+    let (schema, who) = (Schema::new("changed"), Principal::local());
+    let store = schema.open();
+    let claim = begin(&store, "t", "r");
+    let step = StepRow {
+        id: CheckpointId(1),
+        parent: None,
+        ns: String::new(),
+        step: 0,
+        source: Source::Loop,
+        fingerprint: Hash([1; 32]),
+        body: b"body".to_vec(),
+    };
+    let commit = Commit { steps: vec![step], ..Commit::default() };
+    block_on(store.commit(&who, &claim, commit)).expect("commits");
+    block_on(store.head(&who, &thread("t"))).expect("reads").expect("a head");
+    schema.script("UPDATE steps SET body = 'bodi'");
+    let error = block_on(store.head(&who, &thread("t"))).expect_err("is damaged");
+    let StoreError::Corrupt { place, .. } = &error else { panic!("{error}") };
+    assert!(place.starts_with("table `steps`, thread `t`, checkpoint `"), "{place}");
+    schema.script("DELETE FROM steps");
+    let error = block_on(store.head(&who, &thread("t"))).expect_err("is missing");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    schema.script("UPDATE runs SET status = 'lost'");
+    let error = block_on(store.runs(&who, &thread("t"))).expect_err("no such status");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}

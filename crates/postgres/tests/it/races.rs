@@ -1,0 +1,164 @@
+//! Many at once, over two stores as two processes have them.
+
+use crate::support::{Schema, at, begin, block_on, new_run, register, thread, told, worker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use weftwork_postgres::PostgresStore;
+use weftwork_store::table::{ReadEvents, ReadRuns, Workers, WriteRuns, WriteThreads};
+use weftwork_store::{
+    Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, StoreError, WriteCheckpoints,
+};
+use weftwork_types::canonical;
+use weftwork_types::run::RunFinal;
+use weftwork_types::{CheckpointId, Principal, Timestamp};
+
+const MANY: usize = 12;
+
+/// What each of many makes of its number, all at once, by turns on one store and on the other.
+fn all<T: Send>(
+    stores: &[PostgresStore; 2],
+    work: impl Fn(&PostgresStore, usize) -> T + Sync,
+) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let begun: Vec<_> =
+            (0..MANY).map(|n| scope.spawn(move || work(&stores[n % 2], n))).collect();
+        begun.into_iter().map(|one| one.join().expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn one_run_of_many_gets_the_thread() {
+    let (schema, who) = (Schema::new("one_run"), Principal::local());
+    let stores = [schema.open(), schema.open()];
+    for round in 0..10 {
+        let name = format!("t{round}");
+        let made = all(&stores, |store, n| {
+            let run = new_run(&name, &format!("r{round}-{n}"));
+            block_on(store.create_run(&who, run, BTreeMap::new()))
+        });
+        let busy = |made: &&Result<_, _>| matches!(made, Err(StoreError::Busy { .. }));
+        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1, "{made:?}");
+        assert_eq!(made.iter().filter(busy).count(), MANY - 1, "{made:?}");
+    }
+}
+
+#[test]
+fn the_same_key_from_many_is_one_run() {
+    let (schema, who) = (Schema::new("one_key"), Principal::local());
+    let stores = [schema.open(), schema.open()];
+    for round in 0..10 {
+        let name = format!("t{round}");
+        let made = all(&stores, |store, n| {
+            let mut run = new_run(&name, &format!("r{round}-{n}"));
+            run.options.idempotency_key = Some(format!("key {round}"));
+            let row = block_on(store.create_run(&who, run, BTreeMap::new())).expect("a run");
+            row.new.at.run.to_string()
+        });
+        assert_eq!(made.iter().collect::<BTreeSet<_>>().len(), 1, "{made:?}");
+        assert_eq!(block_on(stores[0].runs(&who, &thread(&name))).map(|runs| runs.len()), Ok(1));
+    }
+}
+
+#[test]
+fn one_claim_of_many_wins() {
+    let (schema, who) = (Schema::new("one_claim"), Principal::local());
+    let stores = [schema.open(), schema.open()];
+    for n in 0..MANY {
+        register(&stores[0], &format!("w{n}"));
+    }
+    for round in 0..10 {
+        let name = format!("t{round}");
+        let run = new_run(&name, &name);
+        block_on(stores[0].create_run(&who, run, BTreeMap::new())).expect("a run");
+        let made = all(&stores, |store, n| {
+            let by = worker(&format!("w{n}"));
+            block_on(store.claim(&who, &at(&name, &name), &by, Timestamp(1)))
+        });
+        let won: Vec<_> = made.iter().flatten().map(|(claim, _)| claim.fence).collect();
+        assert_eq!(won, [1], "{made:?}");
+    }
+}
+
+#[test]
+fn nothing_of_a_zombie_comes_after_the_takeover() {
+    let (schema, who) = (Schema::new("zombie"), Principal::local());
+    let stores = [schema.open(), schema.open()];
+    for round in 0..10 {
+        let name = format!("t{round}");
+        let zombie = begin(&stores[0], &name, &name);
+        block_on(stores[0].retire(&zombie.worker)).expect("retires");
+        register(&stores[1], "heir");
+        let written = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut written = 0;
+                loop {
+                    let commit = Commit { events: vec![told("zombie")], ..Commit::default() };
+                    match block_on(stores[0].commit(&who, &zombie, commit)) {
+                        Ok(_) => written += 1,
+                        Err(StoreError::Fenced { newest: 2, ours: 1, .. }) => return written,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+            let heir = worker("heir");
+            let (claim, _) =
+                block_on(stores[1].claim(&who, &zombie.at, &heir, Timestamp(1))).expect("claims");
+            let commit = Commit {
+                events: vec![told("heir")],
+                finish: Some(RunFinal::Cancelled),
+                ..Commit::default()
+            };
+            block_on(stores[1].commit(&who, &claim, commit)).expect("commits");
+            writer.join().expect("no panic")
+        });
+        let events = block_on(stores[1].events(&who, &zombie.at, 0, usize::MAX)).expect("reads");
+        assert_eq!(events.len(), written + 1);
+        assert_eq!(events.last().map(|last| last.event.clone()), Some(told("heir")));
+        block_on(stores[0].delete_thread(&who, &thread(&name))).expect("deletes");
+    }
+}
+
+#[test]
+fn no_blob_that_is_spoken_of_is_collected() {
+    let (schema, who) = (Schema::new("blobs"), Principal::local());
+    let stores = [schema.open(), schema.open()];
+    let blob = |n: usize| {
+        let body = format!("blob {}", n % 3).into_bytes();
+        (canonical::hash_bytes(&body), body)
+    };
+    let end = AtomicBool::new(false);
+    let collected = std::thread::scope(|scope| {
+        let collector = scope.spawn(|| {
+            let mut collected = 0;
+            while !end.load(Ordering::Relaxed) {
+                collected += block_on(stores[1].collect_blobs(&who)).expect("collects");
+            }
+            collected
+        });
+        // Each write takes the place of the one before it, so most blobs are soon forgotten.
+        for n in 0..150 {
+            let (hash, body) = blob(n);
+            let new = NewCheckpoint {
+                ns: String::new(),
+                id: CheckpointId(1),
+                of: None,
+                tasks: Vec::new(),
+                body: Vec::new(),
+                blobs: vec![hash],
+            };
+            let keep = Keep {
+                checkpoints: vec![new],
+                blobs: vec![(hash, body.clone())],
+                ..Keep::default()
+            };
+            block_on(stores[0].keep(&who, &thread("t"), keep)).expect("keeps");
+            assert_eq!(block_on(stores[0].blob(&who, hash)), Ok(Some(body)), "after write {n}");
+        }
+        end.store(true, Ordering::Relaxed);
+        collector.join().expect("no panic")
+    });
+    assert!(collected > 10, "only {collected} were collected");
+    let at = Shelf { thread: thread("t"), ns: String::new() };
+    assert_eq!(block_on(stores[0].page(&who, &at, None, 9)).map(|page| page.len()), Ok(1));
+}

@@ -1,0 +1,149 @@
+//! The database is killed and restarted under load: nothing acknowledged is lost, nothing is done
+//! twice, and the store goes on by itself.
+
+use crate::cluster::{Cluster, End};
+use crate::support::{Schema, at, begin, block_on, register, thread, told};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use weftwork_postgres::{Options, PostgresStore};
+use weftwork_store::table::{JournalRead, JournalWrite, ReadEvents, ReadThreads, WriteRuns};
+use weftwork_store::{
+    Claim, Commit, Keep, NewCall, NewCheckpoint, OpenedCall, ReadCheckpoints, Shelf, StoreError,
+};
+use weftwork_types::canonical;
+use weftwork_types::port::{CallKey, CallKind};
+use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, Principal, Timestamp};
+
+const WRITERS: usize = 4;
+/// How soon the store must write again after the server is up.
+const BACK: Duration = Duration::from_secs(5);
+
+fn rounds() -> usize {
+    if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 100 } else { 6 }
+}
+
+fn call(number: usize) -> NewCall {
+    NewCall {
+        key: CallKey(canonical::hash_bytes(&number.to_be_bytes())),
+        kind: CallKind::Tool,
+        name: "pay".to_owned(),
+        node: "tools".to_owned(),
+        step: 1,
+        effect: Effect::ExternalSideEffect,
+        at: Timestamp(1),
+    }
+}
+
+fn commit(number: usize) -> Commit {
+    let id = |number: usize| CheckpointId(u128::try_from(number).expect("a number"));
+    let checkpoint = NewCheckpoint {
+        ns: String::new(),
+        id: id(number),
+        of: (number > 1).then(|| id(number - 1)),
+        tasks: Vec::new(),
+        body: number.to_be_bytes().repeat(100),
+        blobs: Vec::new(),
+    };
+    Commit {
+        keep: Keep { checkpoints: vec![checkpoint], ..Keep::default() },
+        events: vec![told(number), told(format!("end of {number}"))],
+        ..Commit::default()
+    }
+}
+
+/// Announces a call and commits, again and again; counts what was acknowledged.
+fn write_on(store: &PostgresStore, claim: &Claim, end: &AtomicBool, count: &AtomicUsize) {
+    let who = Principal::local();
+    while !end.load(Ordering::Relaxed) {
+        let number = count.load(Ordering::Relaxed) + 1;
+        let opened = block_on(store.open_call(&who, claim, call(number)));
+        assert_eq!(opened, Ok(OpenedCall::New), "call {number}");
+        let made = block_on(store.commit(&who, claim, commit(number))).expect("commits");
+        assert_eq!(made.first_seq, u64::try_from(number * 2 - 1).expect("a number"));
+        count.store(number, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn writers_do_not_notice_a_restart() {
+    let mut cluster = Cluster::new();
+    let schema = Schema::new("restart");
+    // A restart is shorter than this, so no write may fail.
+    let options = Options { wait_ms: 60_000, ..schema.options() };
+    let store = PostgresStore::open(&cluster.address(), &options).expect("opens");
+    let claims: Vec<_> =
+        (0..WRITERS).map(|n| begin(&store, &format!("t{n}"), &format!("t{n}"))).collect();
+    let counts: Vec<_> = (0..WRITERS).map(|_| AtomicUsize::new(0)).collect();
+    let end = AtomicBool::new(false);
+    let mut slowest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        for (claim, count) in claims.iter().zip(&counts) {
+            scope.spawn(|| write_on(&store, claim, &end, count));
+        }
+        for round in 0..rounds() {
+            let how = [End::Kill, End::Immediate, End::Fast][round % 3];
+            go_on(&counts);
+            cluster.end(how);
+            cluster.start();
+            slowest = slowest.max(go_on(&counts));
+        }
+        end.store(true, Ordering::Relaxed);
+    });
+    assert!(slowest < BACK, "it took {slowest:?} to write again");
+    for (n, count) in counts.iter().enumerate() {
+        verify(&store, &format!("t{n}"), count.load(Ordering::Relaxed));
+    }
+}
+
+/// Waits until every writer has got on; returns how long that took.
+fn go_on(counts: &[AtomicUsize]) -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "the server is a real one, with its own time")]
+    let begun = Instant::now();
+    let before: Vec<_> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+    let on = |(count, before): (&AtomicUsize, &usize)| count.load(Ordering::Relaxed) > before + 1;
+    while !counts.iter().zip(&before).all(on) {
+        std::thread::park_timeout(Duration::from_millis(5));
+        assert!(begun.elapsed() < BACK * 4, "the writers do not get on");
+    }
+    begun.elapsed()
+}
+
+/// Everything that was acknowledged is there, in order, once.
+fn verify(store: &PostgresStore, name: &str, count: usize) {
+    let (who, shelf) = (Principal::local(), Shelf { thread: thread(name), ns: String::new() });
+    let events = block_on(store.events(&who, &at(name, name), 0, usize::MAX)).expect("reads");
+    let expected = (1..=count).flat_map(|n| [told(n), told(format!("end of {n}"))]);
+    assert!(events.into_iter().map(|event| event.event).eq(expected), "events of {name}");
+    let page = block_on(store.page(&who, &shelf, None, usize::MAX)).expect("reads");
+    let ids: Vec<_> = page.iter().rev().map(|found| found.id.0).collect();
+    assert!(ids.into_iter().eq(1..=u128::try_from(count).expect("a number")));
+    let calls = block_on(store.calls(&who, &thread(name))).expect("reads");
+    assert_eq!(calls.len(), count);
+    assert!(calls.iter().all(|call| (call.made, call.possibly_paid, call.reused) == (1, 0, 0)));
+}
+
+#[test]
+fn a_database_that_is_away_is_told_and_found_again() {
+    let mut cluster = Cluster::new();
+    let schema = Schema::new("away");
+    let options = Options { wait_ms: 100, ..schema.options() };
+    let store = PostgresStore::open(&cluster.address(), &options).expect("opens");
+    let (claim, who) = (begin(&store, "t", "r"), Principal::local());
+    for how in [End::Kill, End::Fast] {
+        cluster.end(how);
+        let read = block_on(store.thread(&who, &thread("t"))).expect_err("nobody answers");
+        let wrote = block_on(store.commit(&who, &claim, commit(1))).expect_err("nobody answers");
+        for error in [read, wrote] {
+            assert!(error.is_retriable(), "{error}");
+            assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        }
+        let opened = PostgresStore::open(&cluster.address(), &options);
+        assert!(opened.expect_err("nobody answers").is_retriable());
+        cluster.start();
+        block_on(store.thread(&who, &thread("t"))).expect("it is back");
+        register(&store, "w");
+    }
+    let made = block_on(store.commit(&who, &claim, commit(1))).expect("commits");
+    assert_eq!(made.first_seq, 1, "what was refused has left nothing behind");
+}
