@@ -175,8 +175,9 @@ pub trait WriteCheckpoints: Send + Sync {
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Puts these checkpoints in the place of all that the graph has. The parts of open supersteps
-    /// that belong to them stay, and those in `keep` are added; all others go.
+    /// Puts these checkpoints in the place of all that the graph has, and the parts of open
+    /// supersteps in `keep` in the place of all that there are. Only those at `newest` stay, if it
+    /// stays itself: a run may be adding to them, and they lead to no other checkpoint.
     ///
     /// # Errors
     /// [`StoreError::Conflict`](crate::StoreError::Conflict) when `newest` is not the newest

@@ -1,6 +1,6 @@
 //! What every store decides alike, so that drivers only fetch and keep rows.
 
-use crate::checkpoint::Shelf;
+use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
 use crate::record::{Claim, InterruptRow, NewCall, NewRun, OpenedCall};
 use crate::table::Result;
@@ -162,6 +162,12 @@ pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<Checkpoint
         expected: format!("`{expected}` as the newest one"),
         found: found.map_or("none".to_owned(), |id| format!("`{id}`")),
     })
+}
+
+/// Whether a checkpoint is among those that take the place of all others.
+#[must_use]
+pub fn stays(at: &Shelf, newest: CheckpointId, keep: &Keep) -> bool {
+    keep.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)
 }
 
 /// There is no such checkpoint.

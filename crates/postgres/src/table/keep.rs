@@ -172,14 +172,13 @@ pub(crate) async fn rewrite(
         return Ok(());
     }
     rule::check_newest(at, newest, newest_row.first().map(|row| id(row, at)).transpose()?)?;
-    let ours = new.checkpoints.iter().filter(|new| new.ns == at.ns);
-    let ids: Vec<Vec<u8>> = ours.map(|new| bytes(new.id.0)).collect();
+    let stays = rule::stays(at, newest, new).then(|| bytes(newest.0));
     let gone = "DELETE FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3";
     let alone = "DELETE FROM pending WHERE org = $1 AND thread = $2 AND ns = $3
-                     AND of <> ALL ($4)";
+                     AND of IS DISTINCT FROM $4::bytea";
     let (of_org, thread, ns) = key();
     let mut all = vec![ask!(gone, of_org.clone(), thread.clone(), ns.clone())];
-    all.push(ask!(alone, of_org, thread, ns, ids));
+    all.push(ask!(alone, of_org, thread, ns, stays));
     all.extend(self::asks(org, &at.thread, new, mark));
     all.push(move_head(org, &at.thread));
     conn.commit(all).await?;

@@ -3,7 +3,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use rusqlite::{Connection, params};
-use std::collections::BTreeSet;
 use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
@@ -125,27 +124,21 @@ pub(crate) fn rewrite(
     newest: CheckpointId,
     new: &Keep,
 ) -> Done<()> {
-    let key = params![org.as_str(), at.thread.as_str(), at.ns];
     rule::check_newest(at, newest, newest_id(conn, org, at)?)?;
+    let stays = rule::stays(at, newest, new).then(|| newest.0.to_be_bytes());
     for sql in [
         "DELETE FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3",
         "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND part < 0",
     ] {
-        row::execute(conn, sql, key)?;
+        row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns])?;
     }
-    let sql = "SELECT DISTINCT of FROM pending WHERE org = ?1 AND thread = ?2 AND ns = ?3";
-    let name = format!("thread `{}`", at.thread);
-    let open = row::all(conn, sql, key, |row| Ok(At::new("pending", &name).bits(row, "of")?))?;
-    let ours = new.checkpoints.iter().filter(|new| new.ns == at.ns);
-    let ids: BTreeSet<u128> = ours.map(|new| new.id.0).collect();
-    for of in open.into_iter().filter(|of| !ids.contains(of)) {
-        for sql in [
-            "DELETE FROM pending WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4",
-            "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4",
-        ] {
-            let key = params![org.as_str(), at.thread.as_str(), at.ns, of.to_be_bytes()];
-            row::execute(conn, sql, key)?;
-        }
+    for sql in [
+        "DELETE FROM pending
+         WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of IS NOT ?4",
+        "DELETE FROM blob_refs
+         WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id IS NOT ?4 AND part >= 0",
+    ] {
+        row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns, stays])?;
     }
     keep(conn, org, &at.thread, new)?;
     move_head(conn, org, &at.thread)?;

@@ -276,27 +276,34 @@ pub(super) async fn only_the_thread_that_is_deleted_goes(store: Arc<dyn Store>) 
     assert_eq!(collected(&*store).await, 2);
 }
 
-pub(super) async fn a_rewrite_keeps_what_belongs_to_the_rest(store: Arc<dyn Store>) {
+pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<dyn Store>) {
     let at = shelf("t", "");
     keep(&*store, "t", these(vec![checkpoint(1), after(1, 2), after(2, 3)])).await;
-    keep(&*store, "t", parts(vec![outside(1, "gone"), tasks(1, "gone"), tasks(2, "left")])).await;
+    keep(&*store, "t", parts(vec![outside(1, "gone"), tasks(1, "gone"), tasks(2, "gone")])).await;
+    keep(&*store, "t", parts(vec![outside(3, "stays"), tasks(3, "stays")])).await;
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(1) };
     keep(&*store, "t", these(vec![inner])).await;
     keep(&*store, "t2", these(vec![checkpoint(1)])).await;
 
     let whole = NewCheckpoint { body: b"whole".to_vec(), ..checkpoint(2) };
-    let rest = Keep { pending: vec![tasks(3, "open")], ..these(vec![whole.clone(), after(2, 3)]) };
+    let rest = Keep {
+        pending: vec![tasks(2, "anew"), tasks(3, "open")],
+        ..these(vec![whole.clone(), after(2, 3)])
+    };
     store.rewrite(&us(), &at, CheckpointId(3), rest).await.expect("rewrites");
     let page = store.page(&us(), &at, None, 9).await;
-    let second = found(&whole, &["left", "tasks of 2 with 3"]);
-    assert_eq!(page, Ok(vec![found(&checkpoint(3), &["open"]), second]));
+    let second = found(&whole, &["anew", "tasks of 2 with 3"]);
+    let outside = Some(b"stays".to_vec());
+    let third = FoundCheckpoint { outside, ..found(&checkpoint(3), &["stays", "open"]) };
+    assert_eq!(page, Ok(vec![third, second]));
     assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [1]);
     assert_eq!(ids(&*store, &shelf("t2", ""), None, 9).await, [1]);
-    // What was pending at the first one does not come back with it.
-    keep(&*store, "t", these(vec![checkpoint(1)])).await;
-    assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
     store.rewrite(&us(), &at, CheckpointId(3), Keep::default()).await.expect("rewrites");
     assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
+    // What was pending does not come back with its checkpoint.
+    keep(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
+    assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
+    assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(3), &[])));
 }
 
 pub(super) async fn a_rewrite_is_refused_when_the_newest_moved(store: Arc<dyn Store>) {

@@ -112,7 +112,7 @@ cases! { $
     checkpoints::bodies_are_read_by_their_ids,
     checkpoints::a_copy_takes_the_place_of_what_is_there,
     checkpoints::only_the_thread_that_is_deleted_goes,
-    checkpoints::a_rewrite_keeps_what_belongs_to_the_rest,
+    checkpoints::a_rewrite_leaves_only_what_is_open_at_the_newest,
     checkpoints::a_rewrite_is_refused_when_the_newest_moved,
     checkpoints::blobs_are_collected_when_nobody_speaks_of_them,
     checkpoints::names_left_out_are_kept_by_their_hash,

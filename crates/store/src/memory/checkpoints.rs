@@ -93,10 +93,9 @@ impl Checkpoints {
         let found = graph.as_ref().and_then(|graph| graph.checkpoints.keys().next_back().copied());
         rule::check_newest(at, newest, found)?;
         if let Some(graph) = graph {
-            let ours = keep.checkpoints.iter().filter(|new| new.ns == at.ns);
-            let ids: BTreeSet<CheckpointId> = ours.map(|new| new.id).collect();
+            let stays = rule::stays(at, newest, &keep);
             graph.checkpoints.clear();
-            graph.open.retain(|of, _| ids.contains(of));
+            graph.open.retain(|of, _| stays && *of == newest);
         }
         self.keep(org, &at.thread, keep);
         Ok(())

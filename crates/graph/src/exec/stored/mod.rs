@@ -284,6 +284,10 @@ impl StoreSaver {
             let Saved { checkpoint, tasks, outside, .. } = saved;
             let (of, checkpoint) = (checkpoint.id, Box::new(checkpoint));
             self.add(at, Put { checkpoint, of, tasks: Records::new() }, &mut rows)?;
+            // What is open at the newest one stays in the store as it is.
+            if of == newest {
+                continue;
+            }
             if !tasks.is_empty() {
                 self.add_pending(plan, at, of, &tasks, &mut rows.keep)?;
             }
