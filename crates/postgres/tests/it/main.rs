@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod cluster;
+mod differential;
 mod doubt;
 mod leases;
 mod open;

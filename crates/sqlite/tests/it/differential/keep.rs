@@ -1,6 +1,6 @@
 //! Operations on checkpoints, blobs and layouts.
 
-use super::{at, principal};
+use super::ops::{at, principal};
 use proptest::prelude::*;
 use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, Store};
 use weftwork_types::canonical::{self, Hash};
@@ -9,7 +9,7 @@ use weftwork_types::{CheckpointId, Principal};
 const GRAPHS: [&str; 3] = ["", "a", "a|b:1"];
 
 #[derive(Debug, Clone)]
-pub(super) struct KeepOp {
+pub(crate) struct KeepOp {
     org: u8,
     thread: u8,
     graph: u8,
@@ -78,7 +78,7 @@ fn pending() -> impl Strategy<Value = NewPending> {
 }
 
 /// What a commit or an operation keeps.
-pub(super) fn keep() -> impl Strategy<Value = Keep> {
+pub(crate) fn keep() -> impl Strategy<Value = Keep> {
     (
         prop::collection::vec(checkpoint(), 0..3),
         prop::collection::vec(pending(), 0..3),
@@ -93,7 +93,7 @@ pub(super) fn keep() -> impl Strategy<Value = Keep> {
         })
 }
 
-pub(super) fn op() -> impl Strategy<Value = KeepOp> {
+pub(crate) fn op() -> impl Strategy<Value = KeepOp> {
     let what = prop_oneof![
         8 => keep().prop_map(What::Keep),
         2 => (prop::option::weighted(0.2, id()), keep())
@@ -112,7 +112,7 @@ pub(super) fn op() -> impl Strategy<Value = KeepOp> {
 }
 
 /// Does the operation and shows its result.
-pub(super) async fn apply(store: &dyn Store, op: KeepOp) -> String {
+pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
     let who = principal(op.org);
     let shelf = Shelf { thread: at(op.thread, 0).thread, ns: GRAPHS[op.graph as usize].to_owned() };
     let thread = &shelf.thread;
@@ -151,7 +151,7 @@ async fn newest_of(store: &dyn Store, who: &Principal, shelf: &Shelf) -> Checkpo
 }
 
 /// What is left in the end, also of threads without a row, and which blobs are there.
-pub(super) async fn dump(store: &dyn Store, principals: &[Principal]) -> Vec<String> {
+pub(crate) async fn dump(store: &dyn Store, principals: &[Principal]) -> Vec<String> {
     let mut lines = Vec::new();
     for who in principals {
         for thread in 0..2 {

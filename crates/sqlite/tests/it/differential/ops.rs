@@ -1,0 +1,279 @@
+//! Generated operations, and doing them. Tests of other stores take this file and `keep.rs`.
+
+use super::keep;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weftwork_store::{
+    Claim, Commit, Keep, NewCall, NewRun, Source, StepRow, Store, TaskWrites, WorkerRow,
+};
+use weftwork_types::caller::Caller;
+use weftwork_types::canonical;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Ask, Interrupt};
+use weftwork_types::port::{CallKey, CallKind, CallResult};
+use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
+use weftwork_types::tool::Effect;
+use weftwork_types::{
+    CheckpointId, InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId,
+};
+
+/// An operation on one of few ids, so that operations meet.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Create { org: u8, thread: u8, run: u8, key: Option<u8>, input: Value, answers: Vec<u8> },
+    Claim { run: Index, worker: u8 },
+    Commit { claim: Index, commit: Box<Commit> },
+    Cancel { run: Index },
+    Delete { org: u8, thread: u8 },
+    Open { claim: Index, key: u8, effect: Effect },
+    Settle { claim: Index, key: u8, value: Value },
+    KeepAlive { worker: u8, lease: i64 },
+    Retire { worker: u8 },
+    Orphans { limit: usize },
+    Events { run: Index, after: u64, limit: usize },
+    Keep(Box<keep::KeepOp>),
+}
+
+/// What was made so far, so that operations find something to work on.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    runs: Vec<(u8, RunRef)>,
+    claims: Vec<(u8, Claim)>,
+    /// The last checkpoint of each thread.
+    last: BTreeMap<(u8, String), CheckpointId>,
+}
+
+/// One of the last three, mostly the right one.
+fn recent<T: Clone>(made: &[T], index: Index) -> Option<T> {
+    let newest = &made[made.len().saturating_sub(3)..];
+    (!newest.is_empty()).then(|| newest[index.index(newest.len())].clone())
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 6, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn step() -> impl Strategy<Value = StepRow> {
+    let body = prop::collection::vec(any::<u8>(), 0..40);
+    (1u128..12, prop::option::weighted(0.95, 0u128..60), 0..5, body).prop_map(
+        |(id, parent, ns, body)| StepRow {
+            id: CheckpointId(id),
+            parent: parent.map(CheckpointId),
+            ns: if ns == 0 { "sub:1".to_owned() } else { String::new() },
+            step: i64::try_from(id).expect("a small number"),
+            source: Source::Loop,
+            fingerprint: canonical::hash_bytes(&body),
+            body,
+        },
+    )
+}
+
+fn writes() -> impl Strategy<Value = TaskWrites> {
+    (0u128..12, 0u128..3, prop::collection::vec(any::<u8>(), 0..20))
+        .prop_map(|(of, task, body)| TaskWrites { of: CheckpointId(of), task: TaskId(task), body })
+}
+
+fn interrupt() -> impl Strategy<Value = Interrupt> {
+    (0u128..4, value()).prop_map(|(id, value)| Interrupt {
+        id: InterruptId(id),
+        task: TaskId(1),
+        node: "ask".to_owned(),
+        ask: Ask::Value { value },
+        answer_schema: None,
+        expires_at: None,
+        default: None,
+        key: None,
+    })
+}
+
+fn commit() -> impl Strategy<Value = Box<Commit>> {
+    let finish =
+        prop::option::weighted(0.2, value().prop_map(|output| RunFinal::Completed { output }));
+    (
+        prop::collection::vec(step(), 0..3),
+        prop::collection::vec(writes(), 0..3),
+        prop::collection::vec(interrupt(), 0..3),
+        prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
+        finish,
+        prop_oneof![2 => Just(Keep::default()), 1 => keep::keep()],
+    )
+        .prop_map(|(steps, writes, interrupts, events, finish, keep)| {
+            Box::new(Commit { steps, writes, keep, interrupts, events, finish, at: Timestamp(0) })
+        })
+}
+
+pub(crate) fn op() -> impl Strategy<Value = Op> {
+    let (org, thread, worker) = (|| 0..2u8, || 0..2u8, || 0..3u8);
+    let effect = || prop::sample::select(vec![Effect::ReadOnly, Effect::ExternalSideEffect]);
+    let any_of = any::<Index>;
+    let key = prop::option::weighted(0.2, 0..3u8);
+    let input = prop::sample::select(vec![json!({"a": 1}), json!({"a": 2.5})]);
+    let answers = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0..4u8, 0..3)];
+    prop_oneof![
+        5 => (org(), thread(), any::<u8>(), key, input, answers).prop_map(
+            |(org, thread, run, key, input, answers)|
+                Op::Create { org, thread, run, key, input, answers }),
+        6 => (any_of(), worker()).prop_map(|(run, worker)| Op::Claim { run, worker }),
+        12 => (any_of(), commit()).prop_map(|(claim, commit)| Op::Commit { claim, commit }),
+        1 => any_of().prop_map(|run| Op::Cancel { run }),
+        1 => (org(), thread()).prop_map(|(org, thread)| Op::Delete { org, thread }),
+        4 => (any_of(), 0..4u8, effect())
+            .prop_map(|(claim, key, effect)| Op::Open { claim, key, effect }),
+        3 => (any_of(), 0..4u8, value())
+            .prop_map(|(claim, key, value)| Op::Settle { claim, key, value }),
+        2 => (worker(), 1..200i64).prop_map(|(worker, lease)| Op::KeepAlive { worker, lease }),
+        1 => worker().prop_map(|worker| Op::Retire { worker }),
+        1 => (0..4usize).prop_map(|limit| Op::Orphans { limit }),
+        1 => (any_of(), 0..6u64, 0..5usize)
+            .prop_map(|(run, after, limit)| Op::Events { run, after, limit }),
+        14 => keep::op().prop_map(|op| Op::Keep(Box::new(op))),
+    ]
+}
+
+pub(crate) fn principal(org: u8) -> Principal {
+    Principal { org: OrgId::new(format!("o{org}")).expect("an id"), subject: format!("s{org}") }
+}
+
+pub(super) fn at(thread: u8, run: u8) -> RunRef {
+    RunRef {
+        thread: ThreadId::new(format!("t{thread}")).expect("an id"),
+        run: RunId::new(format!("r{run}")).expect("an id"),
+    }
+}
+
+fn worker(n: u8) -> WorkerId {
+    WorkerId::new(format!("w{n}")).expect("an id")
+}
+
+fn key(n: u8) -> CallKey {
+    CallKey(canonical::hash_bytes(&[n]))
+}
+
+fn new_run(thread: u8, run: u8, key: Option<u8>, input: Value, now: Timestamp) -> NewRun {
+    NewRun {
+        at: at(thread, run),
+        graph: "test:graph".to_owned(),
+        caller: Caller::local("request").expect("an id"),
+        input: RunInput::Start { input },
+        options: RunOptions {
+            idempotency_key: key.map(|key| key.to_string()),
+            ..RunOptions::default()
+        },
+        created_at: now,
+    }
+}
+
+fn answers(ids: Vec<u8>, now: Timestamp) -> BTreeMap<InterruptId, Answer> {
+    let answer =
+        |id: u8| Answer { value: json!(id), answered_by: "ada".to_owned(), answered_at: now };
+    ids.into_iter().map(|id| (InterruptId(id.into()), answer(id))).collect()
+}
+
+/// Lets most of the generated checkpoints continue what the thread has.
+fn lead_on(commit: &mut Commit, mut last: Option<CheckpointId>) {
+    for step in &mut commit.steps {
+        if step.parent.is_some_and(|parent| parent.0 >= 6) {
+            step.parent = last;
+            step.id = CheckpointId(last.map_or(1, |last| last.0 + 1));
+        }
+        last = Some(step.id);
+    }
+}
+
+/// Does the operation and shows its result.
+pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> String {
+    match op {
+        Op::Create { org, thread, run, key, input, answers: given } => {
+            let run = new_run(thread, run, key, input, now);
+            let made = store.create_run(&principal(org), run, answers(given, now)).await;
+            world.runs.extend(made.iter().map(|row| (org, row.new.at.clone())));
+            format!("{made:?}")
+        }
+        Op::Claim { run, worker: by } => {
+            let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
+            let made = store.claim(&principal(org), &at, &worker(by), now).await;
+            world.claims.extend(made.iter().map(|(claim, _)| (org, claim.clone())));
+            format!("{made:?}")
+        }
+        Op::Cancel { run } => {
+            let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
+            format!("{:?}", store.request_cancel(&principal(org), &at).await)
+        }
+        Op::Events { run, after, limit } => {
+            let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
+            format!("{:?}", store.events(&principal(org), &at, after, limit).await)
+        }
+        Op::Delete { org, thread } => {
+            let id = at(thread, 0).thread;
+            world.last.remove(&(org, id.to_string()));
+            format!("{:?}", store.delete_thread(&principal(org), &id).await)
+        }
+        Op::KeepAlive { worker: n, lease } => {
+            let expires_at = Timestamp(now.0 + lease);
+            let row = WorkerRow { id: worker(n), started_at: now, expires_at };
+            format!("{:?}", store.keep_alive(row).await)
+        }
+        Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
+        Op::Keep(op) => keep::apply(store, *op).await,
+        Op::Orphans { limit } => format!("{:?}", store.orphans(now, limit).await),
+        Op::Commit { claim, .. } | Op::Open { claim, .. } | Op::Settle { claim, .. } => {
+            let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
+            apply_claimed(store, op, now, (org, &claim), world).await
+        }
+    }
+}
+
+/// Does an operation that needs a claim.
+async fn apply_claimed(
+    store: &dyn Store,
+    op: Op,
+    now: Timestamp,
+    (org, claim): (u8, &Claim),
+    world: &mut World,
+) -> String {
+    let who = principal(org);
+    match op {
+        Op::Commit { mut commit, .. } => {
+            let thread = (org, claim.at.thread.to_string());
+            lead_on(&mut commit, world.last.get(&thread).copied());
+            commit.at = now;
+            let last = commit.steps.last().map(|step| step.id);
+            let made = store.commit(&who, claim, *commit).await;
+            if let (Ok(_), Some(last)) = (&made, last) {
+                world.last.insert(thread, last);
+            }
+            format!("{made:?}")
+        }
+        Op::Open { key: n, effect, .. } => {
+            let call = NewCall {
+                key: key(n),
+                kind: CallKind::Tool,
+                name: "tool".to_owned(),
+                node: "tools".to_owned(),
+                step: 1,
+                effect,
+                at: now,
+            };
+            format!("{:?}", store.open_call(&who, claim, call).await)
+        }
+        Op::Settle { key: n, value, .. } => {
+            format!("{:?}", store.settle_call(&who, claim, key(n), CallResult { value }, now).await)
+        }
+        _ => String::new(),
+    }
+}
