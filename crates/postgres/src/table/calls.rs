@@ -1,4 +1,4 @@
-use crate::conn::{Ask, Conn, ask};
+use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, int, json, text, word};
@@ -63,12 +63,12 @@ impl JournalWrite for PostgresStore {
         let args = (who.org.clone(), claim.clone(), key, result, at);
         self.run(args, |conn, (org, claim, key, result, at), _| {
             Box::pin(async move {
-                let found = find(conn, org, claim, *key).await?;
-                let row = found.first().ok_or_else(|| rule::missing("call", key.0))?;
-                let mut record = read(row, &claim.at.thread)?;
-                if rule::settle_call(&mut record, result.clone(), *at) {
-                    conn.commit(vec![settle(org, &claim.at.thread, &record)?]).await?;
+                if settled(conn, (org, claim), *key, (result, *at)).await? {
+                    return Ok(());
                 }
+                let found = find(conn, org, claim, *key).await?;
+                // It was settled before, and keeps its first result, or it was never announced.
+                found.first().ok_or_else(|| rule::missing("call", key.0))?;
                 Ok(())
             })
         })
@@ -83,10 +83,18 @@ async fn open(
     before: Before,
 ) -> Done<OpenedCall> {
     let thread = &claim.at.thread;
+    let announcement = || announce(org, claim, call, mark);
+    if before == Before::Nothing {
+        let written = conn.write(vec![announcement()?]).await;
+        let rows = commit::checked(conn, org, claim, written).await?;
+        if rows.iter().any(|rows| !rows.is_empty()) {
+            return Ok(OpenedCall::New);
+        }
+    }
     let found = find(conn, org, claim, call.key).await?;
     let Some(row) = found.first() else {
-        let record = rule::first_call(call.clone());
-        conn.commit(vec![insert(org, thread, &record, mark)?]).await?;
+        // The try before this one did not get as far as the database.
+        conn.commit(vec![announcement()?]).await?;
         return Ok(OpenedCall::New);
     };
     let mut known = read(row, thread)?;
@@ -121,27 +129,55 @@ async fn find(conn: &mut Conn, org: &OrgId, claim: &Claim, key: CallKey) -> Done
     Ok(found.pop().unwrap_or_default())
 }
 
-fn insert(org: &OrgId, thread: &ThreadId, call: &CallRecord, mark: &[u8]) -> Result<Ask> {
+/// Announces a call that nobody has announced before, and returns a row if it did. One statement:
+/// what is usual takes one round trip.
+fn announce(org: &OrgId, claim: &Claim, call: &NewCall, mark: &[u8]) -> Result<Ask> {
     let sql = "INSERT INTO calls (org, thread, key, kind, name, node, step, effect, state, made,
                    possibly_paid, reused, mark, opened_at)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-    Ok(ask!(
-        sql,
-        text(org),
-        text(thread),
-        call.key.0.0.to_vec(),
-        word(&call.kind)?,
-        call.name.clone(),
-        call.node.clone(),
-        call.step,
-        word(&call.effect)?,
-        word(&call.state)?,
-        int(call.made),
-        int(call.possibly_paid),
-        int(call.reused),
-        mark.to_vec(),
-        call.opened_at.0,
-    ))
+               SELECT $1, $2, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
+               FROM hold($1, $2, $3, $4, $5)
+               ON CONFLICT (org, thread, key) DO NOTHING RETURNING 1";
+    let record = rule::first_call(call.clone());
+    let mut values = commit::holding(org, claim);
+    let more: [Value; 12] = [
+        Box::new(record.key.0.0.to_vec()),
+        Box::new(word(&record.kind)?),
+        Box::new(record.name),
+        Box::new(record.node),
+        Box::new(record.step),
+        Box::new(word(&record.effect)?),
+        Box::new(word(&record.state)?),
+        Box::new(int(record.made)),
+        Box::new(int(record.possibly_paid)),
+        Box::new(int(record.reused)),
+        Box::new(mark.to_vec()),
+        Box::new(record.opened_at.0),
+    ];
+    values.extend(more);
+    Ok(Ask::new(sql, values))
+}
+
+/// Settles a call that is announced and open; says whether it did.
+async fn settled(
+    conn: &mut Conn,
+    (org, claim): (&OrgId, &Claim),
+    key: CallKey,
+    (result, at): (&CallResult, Timestamp),
+) -> Done<bool> {
+    let sql = "UPDATE calls c SET state = $7, result = $8, settled_at = $9
+               FROM hold($1, $2, $3, $4, $5)
+               WHERE c.org = $1 AND c.thread = $2 AND c.key = $6 AND c.state <> $7 RETURNING 1";
+    let mut values = commit::holding(org, claim);
+    let more: [Value; 4] = [
+        Box::new(key.0.0.to_vec()),
+        Box::new(word(&CallState::Settled)?),
+        Box::new(json(result)?),
+        Box::new(at.0),
+    ];
+    values.extend(more);
+    let written = conn.write(vec![Ask::new(sql, values)]).await;
+    let rows = commit::checked(conn, org, claim, written).await?;
+    Ok(rows.iter().any(|rows| !rows.is_empty()))
 }
 
 fn count(org: &OrgId, thread: &ThreadId, call: &CallRecord, mark: &[u8]) -> Ask {
@@ -150,15 +186,6 @@ fn count(org: &OrgId, thread: &ThreadId, call: &CallRecord, mark: &[u8]) -> Ask 
     let (made, paid, reused) = (int(call.made), int(call.possibly_paid), int(call.reused));
     let key = call.key.0.0.to_vec();
     ask!(sql, text(org), text(thread), key, made, paid, reused, mark.to_vec())
-}
-
-fn settle(org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Result<Ask> {
-    let sql = "UPDATE calls SET state = $4, result = $5, settled_at = $6
-               WHERE org = $1 AND thread = $2 AND key = $3";
-    let (key, state) = (call.key.0.0.to_vec(), word(&call.state)?);
-    let result = call.result.as_ref().map(json).transpose()?;
-    let settled_at = call.settled_at.map(|at| at.0);
-    Ok(ask!(sql, text(org), text(thread), key, state, result, settled_at))
 }
 
 fn read(row: &Row, thread: &ThreadId) -> Result<CallRecord> {

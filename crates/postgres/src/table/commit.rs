@@ -22,9 +22,18 @@ pub(crate) struct Write {
 
 /// Locks the thread and stops the transaction when the claim is not the newest; see [`checked`].
 pub(crate) fn hold(org: &OrgId, claim: &Claim) -> Ask {
-    let (thread, run) = (text(&claim.at.thread), text(&claim.at.run));
-    let sql = "SELECT seq, cancel_requested FROM hold($1, $2, $3, $4, $5)";
-    ask!(sql, text(org), thread, run, text(&claim.worker), int(claim.fence))
+    Ask::new("SELECT seq, cancel_requested FROM hold($1, $2, $3, $4, $5)", holding(org, claim))
+}
+
+/// The values of `hold`.
+pub(crate) fn holding(org: &OrgId, claim: &Claim) -> Vec<Value> {
+    vec![
+        Box::new(text(org)),
+        Box::new(text(&claim.at.thread)),
+        Box::new(text(&claim.at.run)),
+        Box::new(text(&claim.worker)),
+        Box::new(int(claim.fence)),
+    ]
 }
 
 /// The result of statements that began with [`hold`]; says why it stopped them.
@@ -146,12 +155,8 @@ fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
         !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
     let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
-    Ok(vec![
-        Box::new(text(org)),
-        Box::new(text(&claim.at.thread)),
-        Box::new(text(&claim.at.run)),
-        Box::new(text(&claim.worker)),
-        Box::new(int(claim.fence)),
+    let mut values = holding(org, claim);
+    let more: [Value; 8] = [
         Box::new(commit.at.0),
         Box::new(mark.clone()),
         Box::new(keep::head(&commit.keep).map(|id| bytes(id.0))),
@@ -160,5 +165,7 @@ fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
         Box::new(int(commit.events.len())),
         Box::new(word(&status)?),
         Box::new(commit.finish.as_ref().map(json).transpose()?),
-    ])
+    ];
+    values.extend(more);
+    Ok(values)
 }

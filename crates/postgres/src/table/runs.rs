@@ -201,13 +201,15 @@ async fn create(
     let found = conn
         .begin(vec![
             threads::lock(org, thread),
-            ask!(by_key, text(org), key),
-            ask!(by_id, text(org), text(&new.at.run)),
+            // Before the keys: a thread without a row has no lock, and a run of ours that another
+            // makes right now must not be seen here and missed there.
             open_run(org, thread),
             interrupts::asked(org, thread, answers.keys()),
+            ask!(by_key, text(org), key),
+            ask!(by_id, text(org), text(&new.at.run)),
         ])
         .await?;
-    let [_, by_key, by_id, open, asked] = found.as_slice() else {
+    let [_, open, asked, by_key, by_id] = found.as_slice() else {
         return Err(At::new("runs", &new.at.run).corrupt("an answer is missing").into());
     };
     if let Some(row) = earlier(new, by_key.first(), by_id.first())? {

@@ -47,7 +47,7 @@ fn one_run_of_many_gets_the_thread() {
 fn the_same_key_from_many_is_one_run() {
     let (schema, who) = (Schema::new("one_key"), Principal::local());
     let stores = [schema.open(), schema.open()];
-    for round in 0..10 {
+    for round in 0..40 {
         let name = format!("t{round}");
         let made = all(&stores, |store, n| {
             let mut run = new_run(&name, &format!("r{round}-{n}"));
