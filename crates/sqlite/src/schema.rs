@@ -26,12 +26,17 @@ pub(crate) enum Owner {
 }
 
 pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
-    let id = pragma(conn, "application_id")?;
+    // All of it in one transaction: another process may be making the file, and its tables without
+    // its mark would look like another program's.
+    let at_once = conn.unchecked_transaction()?;
+    let id = pragma(&at_once, "application_id")?;
+    let version = pragma(&at_once, "user_version")?;
     let objects: i64 =
-        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    Ok(match (id, objects) {
-        (APPLICATION_ID, _) => Owner::Us,
-        (0, 0) if pragma(conn, "user_version")? == 0 => Owner::Nobody,
+        at_once.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    at_once.finish()?;
+    Ok(match (id, objects, version) {
+        (APPLICATION_ID, _, _) => Owner::Us,
+        (0, 0, 0) => Owner::Nobody,
         _ => Owner::Other(id),
     })
 }
