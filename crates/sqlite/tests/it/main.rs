@@ -7,6 +7,7 @@ mod differential;
 mod files;
 mod kill;
 mod locks;
+mod migrate;
 mod support;
 
 use std::sync::Arc;

@@ -1,0 +1,212 @@
+//! Files of every older format are brought up to date, wherever the process that does it dies.
+
+use crate::support::{begin, block_on, commit_of};
+use rusqlite::Connection;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+use weftwork_sqlite::{Durability, Options, SqliteStore};
+use weftwork_store::conformance::{dump, dump_checkpoints};
+use weftwork_store::{Store, WriteRuns};
+use weftwork_types::{OrgId, Principal, ThreadId};
+
+/// Files as the program of each format left them, with something in every table. What a format
+/// gave is never changed: a new one adds a file here.
+const FORMATS: [&str; 2] = [include_str!("formats/0.sql"), include_str!("formats/1.sql")];
+
+/// Names the file that a process is to open before it is killed.
+const FILE: &str = "WEFT_TEST_MIGRATE_FILE";
+
+/// The bytes of a file and of its log.
+struct Bytes {
+    file: Vec<u8>,
+    log: Vec<u8>,
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+impl Bytes {
+    fn read(path: &Path) -> Self {
+        Self { file: fs::read(path).expect("a file"), log: fs::read(log_of(path)).expect("a log") }
+    }
+
+    fn write(&self, path: &Path) {
+        fs::write(path, &self.file).expect("writes");
+        fs::write(log_of(path), &self.log).expect("writes");
+    }
+}
+
+/// A closed file in which a dump of a format was read; without one, no file.
+fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
+    let path = folder.path().join("weft.db");
+    if let Some(sql) = sql {
+        let conn = Connection::open(&path).expect("opens");
+        conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
+            .expect("sets");
+        conn.execute_batch(sql).expect("reads the dump");
+    }
+    path
+}
+
+/// Everything that the store has.
+fn contents(store: &SqliteStore) -> Vec<String> {
+    let other = Principal { org: OrgId::new("other").expect("an id"), subject: "x".to_owned() };
+    let mut lines = block_on(dump(store, &[Principal::local(), other.clone()])).expect("reads");
+    let loose = ThreadId::new("loose").expect("an id");
+    lines.extend(block_on(dump_checkpoints(store, &other, &loose)).expect("reads"));
+    lines
+}
+
+/// All tables and indices, and the numbers of the format.
+fn schema(path: &Path) -> Vec<String> {
+    let conn = Connection::open(path).expect("opens");
+    let sql = "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema
+               UNION ALL SELECT 'format ' || value FROM meta
+               UNION ALL SELECT 'version ' || user_version FROM pragma_user_version
+               UNION ALL SELECT 'id ' || application_id FROM pragma_application_id
+               UNION ALL SELECT 'whole ' || integrity_check FROM pragma_integrity_check
+               UNION ALL SELECT 'vacuum ' || auto_vacuum FROM pragma_auto_vacuum
+               ORDER BY 1";
+    let mut statement = conn.prepare(sql).expect("a query");
+    let rows = statement.query_map([], |row| row.get(0)).expect("reads");
+    rows.collect::<Result<_, _>>().expect("reads")
+}
+
+fn newest() -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = made(&folder, None);
+    drop(SqliteStore::open(&path, &Options::default()).expect("opens"));
+    schema(&path)
+}
+
+/// Opens the file and checks that it has all it should have and takes more.
+fn check(path: &Path, expected: &[String], newest: &[String], what: &str) {
+    // Nobody cuts the power here, so that it need not wait for the disk.
+    let options = Options { durability: Durability::Normal, ..Options::default() };
+    let store = SqliteStore::open(path, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(contents(&store), expected, "{what}");
+    let claim = begin(&store, "new", "new");
+    block_on(store.commit(&Principal::local(), &claim, commit_of(1, vec![1]))).expect("commits");
+    drop(store);
+    assert_eq!(schema(path), newest, "{what}");
+}
+
+#[test]
+fn what_older_programs_left_is_read() {
+    for (format, sql) in FORMATS.iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = made(&folder, Some(sql));
+        let store = SqliteStore::open(&path, &Options::default()).expect("opens");
+        assert!(store.place().ends_with("weft.db"));
+        // One body is large enough for a page of its own.
+        let text = contents(&store).join("\n").replace(&", 7".repeat(1_499), " and so on");
+        insta::assert_snapshot!(format!("format_{format}"), text);
+        drop(store);
+        assert_eq!(schema(&path), newest(), "format {format}");
+    }
+}
+
+fn is_full() -> bool {
+    std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
+}
+
+/// Where the log can end when the process is killed: between and within its header and frames.
+fn ends(log: &[u8]) -> Vec<usize> {
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
+    let frame = 24 + usize::try_from(number(8)).expect("a page size");
+    let frames = (32..=log.len()).step_by(frame);
+    let points: &[usize] = if is_full() { &[0, 10, 24, 2_000, 4_000] } else { &[0, 2_000] };
+    let within = |start: usize| points.iter().map(move |point| start + point);
+    let ends = [0, 20].into_iter().chain(frames.flat_map(within));
+    ends.filter(|end| *end < log.len()).chain([log.len()]).collect()
+}
+
+/// A migration writes to nothing but the log, which only grows: whenever the process is killed,
+/// between statements or within the commit, the disk has the old file and a part of the log.
+#[test]
+fn a_migration_that_is_cut_off_anywhere_is_done_by_the_next_process() {
+    let newest = newest();
+    let mut cuts = 0;
+    for sql in FORMATS.iter().copied().map(Some).chain([None]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = made(&folder, sql);
+        let before = fs::read(&path).unwrap_or_default();
+        let store = SqliteStore::open(&path, &Options::default()).expect("opens");
+        let expected = contents(&store);
+        let after = match fs::exists(log_of(&path)) {
+            Ok(true) => Bytes::read(&path),
+            _ => Bytes { file: fs::read(&path).expect("a file"), log: Vec::new() },
+        };
+        drop(store);
+        if sql.is_some() {
+            assert!(after.file == before, "only the log was written");
+        } else {
+            assert_eq!(after.file.len(), 4_096, "no more than the header was written");
+        }
+        let ends = if after.log.is_empty() { vec![0] } else { ends(&after.log) };
+        for end in ends {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("weft.db");
+            Bytes { file: after.file.clone(), log: after.log[..end].to_vec() }.write(&path);
+            check(&path, &expected, &newest, &format!("{end} of {} bytes", after.log.len()));
+            cuts += 1;
+        }
+    }
+    println!("{cuts} cuts");
+    assert!(cuts > 50);
+}
+
+/// What the killed process does; a test that passes at once unless it is that process.
+#[test]
+fn migrating_process() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let tell = |what| writeln!(std::io::stdout(), "told: {what}").expect("the parent listens");
+    tell("opening");
+    let store = SqliteStore::open(file, &Options::default()).expect("opens");
+    tell("opened");
+    drop(store);
+    std::io::stdin().lines().next();
+}
+
+/// Lets a process open the file and kills it after so many turns of a loop; says whether it was
+/// still opening.
+fn open_and_kill(path: &Path, turns: usize) -> bool {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "migrate::migrating_process", "--nocapture"]).env(FILE, path);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().expect("starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut told = |what: &str| lines.any(|line| line.expect("a line").ends_with(what));
+    assert!(told("told: opening"));
+    for _ in 0..turns {
+        std::hint::spin_loop();
+    }
+    child.kill().expect("kills");
+    child.wait().expect("ends");
+    !told("told: opened")
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_opens_harms_nothing() {
+    let kills = if is_full() { 300 } else { 24 };
+    let newest = newest();
+    let sources = [None, Some(FORMATS[0])];
+    let expected = sources.map(|sql| {
+        let folder = tempfile::tempdir().expect("a folder");
+        contents(&SqliteStore::open(made(&folder, sql), &Options::default()).expect("opens"))
+    });
+    let mut amid = 0;
+    for kill in 0..kills {
+        let which = kill % sources.len();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = made(&folder, sources[which]);
+        amid += usize::from(open_and_kill(&path, kill * 1_500_000 / kills));
+        check(&path, &expected[which], &newest, &format!("kill {kill}"));
+    }
+    println!("{kills} kills, {amid} of them before the file was open");
+    assert!(amid > 0);
+}
