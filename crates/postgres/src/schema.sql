@@ -152,19 +152,31 @@ BEGIN
 END
 $$;
 
--- Locks the thread and lets a write of a worker pass when its claim is the newest.
-CREATE FUNCTION hold(
-    in_org text, in_thread text, in_run text, in_worker text, in_fence bigint,
-    OUT seq bigint, OUT cancel_requested boolean
-) LANGUAGE plpgsql AS $$
+-- Lets a write of a worker pass when its claim is the newest; returns whether somebody asked the
+-- run to stop. The thread's row is locked before.
+CREATE FUNCTION check_claim(
+    in_org text, in_thread text, in_run text, in_worker text, in_fence bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    cancel boolean;
 BEGIN
-    SELECT t.seq INTO seq FROM threads t WHERE t.org = in_org AND t.id = in_thread FOR UPDATE;
-    SELECT r.cancel_requested INTO cancel_requested FROM runs r
+    SELECT r.cancel_requested INTO cancel FROM runs r
         WHERE r.org = in_org AND r.id = in_run AND r.thread = in_thread
           AND r.fence = in_fence AND r.worker = in_worker AND r.status = 'running';
     IF NOT FOUND THEN
         PERFORM refuse('WF001', in_run);
     END IF;
+    RETURN cancel;
+END
+$$;
+
+-- Locks the thread for a write of a worker whose claim is the newest.
+CREATE FUNCTION hold(
+    in_org text, in_thread text, in_run text, in_worker text, in_fence bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM threads t WHERE t.org = in_org AND t.id = in_thread FOR UPDATE;
+    RETURN check_claim(in_org, in_thread, in_run, in_worker, in_fence);
 END
 $$;
 
@@ -242,8 +254,11 @@ CREATE FUNCTION commit_run(
     OUT seq bigint, OUT cancel_requested boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT h.seq, h.cancel_requested INTO seq, cancel_requested
-        FROM hold(in_org, in_thread, in_run, in_worker, in_fence) h;
+    -- The change is the lock. When the claim is not the newest, it is taken back.
+    UPDATE threads t SET head = coalesce(in_head, t.head), status = in_status,
+            updated_at = in_at, seq = t.seq + in_count, mark = in_mark
+        WHERE t.org = in_org AND t.id = in_thread RETURNING t.seq - in_count INTO seq;
+    cancel_requested := check_claim(in_org, in_thread, in_run, in_worker, in_fence);
     IF in_leaves_step THEN
         UPDATE interrupts i SET closed = true
             WHERE i.org = in_org AND i.thread = in_thread AND i.answer IS NULL AND NOT i.closed;
@@ -256,8 +271,5 @@ BEGIN
         UPDATE runs r SET status = in_status, outcome = in_outcome, ended_at = in_at
             WHERE r.org = in_org AND r.id = in_run;
     END IF;
-    UPDATE threads t SET head = coalesce(in_head, t.head), status = in_status,
-            updated_at = in_at, seq = t.seq + in_count, mark = in_mark
-        WHERE t.org = in_org AND t.id = in_thread;
 END
 $$;

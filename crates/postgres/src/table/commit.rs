@@ -22,7 +22,7 @@ pub(crate) struct Write {
 
 /// Locks the thread and stops the transaction when the claim is not the newest; see [`checked`].
 pub(crate) fn hold(org: &OrgId, claim: &Claim) -> Ask {
-    Ask::new("SELECT seq, cancel_requested FROM hold($1, $2, $3, $4, $5)", holding(org, claim))
+    Ask::new("SELECT hold($1, $2, $3, $4, $5)", holding(org, claim))
 }
 
 /// The values of `hold`.
@@ -128,7 +128,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
         head = if step.ns.is_empty() { Some(step.id) } else { head };
     }
     // Only now: steps look at the head that they leave behind.
-    if let Some(head) = head.filter(|_| keep::head(&commit.keep).is_none()) {
+    if let Some(head) = keep::head(&commit.keep).or(head).filter(|_| !commit.steps.is_empty()) {
         let sql = "UPDATE threads SET head = $3 WHERE org = $1 AND id = $2";
         asks.push(ask!(sql, text(org), text(thread), bytes(head.0)));
     }
@@ -155,11 +155,12 @@ fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
         !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
     let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
+    let head = keep::head(&commit.keep).filter(|_| commit.steps.is_empty());
     let mut values = holding(org, claim);
     let more: [Value; 8] = [
         Box::new(commit.at.0),
         Box::new(mark.clone()),
-        Box::new(keep::head(&commit.keep).map(|id| bytes(id.0))),
+        Box::new(head.map(|id| bytes(id.0))),
         Box::new(leaves_step),
         Box::new(events),
         Box::new(int(commit.events.len())),
