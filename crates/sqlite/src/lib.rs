@@ -17,6 +17,10 @@ mod row;
 mod schema;
 mod store;
 mod table;
+mod upkeep;
+mod verify;
 mod writer;
 
 pub use store::{Durability, Options, SqliteStore};
+pub use upkeep::Compacted;
+pub use verify::Damage;

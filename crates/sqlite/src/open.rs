@@ -64,6 +64,11 @@ pub(crate) fn reader(path: &Path, place: &Place) -> Result<Connection, StoreErro
     set_up().map_err(|fail| place.fail(fail))
 }
 
+/// Opens a connection for work on the file as a whole. What it writes waits for the disk.
+pub(crate) fn upkeep(path: &Path, place: &Place) -> Result<Connection, StoreError> {
+    connect(path, place).map_err(|fail| place.fail(fail))
+}
+
 fn connect(path: &Path, place: &Place) -> Done<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
@@ -73,8 +78,8 @@ fn connect(path: &Path, place: &Place) -> Done<Connection> {
 }
 
 fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        private_folder().create(folder).map_err(|error| place.io(folder, &error))?;
+    if let Some(folder) = path.parent() {
+        make_folder(folder, place)?;
     }
     if path.is_dir() {
         return Err(place.unavailable("it is a folder; name a file in it"));
@@ -84,6 +89,14 @@ fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
         Err(error) => Err(place.io(path, &error)),
         Ok(_) => Ok(()),
     }
+}
+
+/// Makes a folder, readable by its owner only, when it is missing.
+pub(crate) fn make_folder(folder: &Path, place: &Place) -> Result<(), StoreError> {
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    private_folder().create(folder).map_err(|error| place.io(folder, &error))
 }
 
 fn writable(path: &Path, place: &Place) -> Result<(), StoreError> {

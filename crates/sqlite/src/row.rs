@@ -181,6 +181,11 @@ pub(crate) fn execute(conn: &rusqlite::Connection, sql: &str, params: impl Param
     Ok(conn.prepare_cached(sql)?.execute(params)?)
 }
 
+/// How many pages of the file hold nothing.
+pub(crate) fn free_pages(conn: &rusqlite::Connection) -> Done<i64> {
+    Ok(conn.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+}
+
 /// Gives free pages of the file back to the system.
 pub(crate) fn give_back(conn: &rusqlite::Connection) -> Done<()> {
     // One row per page: the pragma works only as far as it is read.

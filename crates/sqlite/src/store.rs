@@ -87,6 +87,10 @@ impl SqliteStore {
         &self.path
     }
 
+    pub(crate) fn named(&self) -> &Place {
+        &self.place
+    }
+
     pub(crate) fn locks(&self) -> Arc<Locks> {
         self.locks.clone()
     }

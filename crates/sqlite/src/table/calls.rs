@@ -124,7 +124,7 @@ fn settle(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) 
     Ok(())
 }
 
-fn read(row: &Row<'_>, thread: &ThreadId) -> Done<CallRecord> {
+pub(crate) fn read(row: &Row<'_>, thread: &ThreadId) -> Done<CallRecord> {
     let name = format!("thread `{thread}`");
     let key = At::new("calls", &name).hash(row, "key")?;
     let name = format!("thread `{thread}`, call `{key}`");

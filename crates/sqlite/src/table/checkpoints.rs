@@ -170,6 +170,13 @@ fn read(at: &Shelf, row: &Row<'_>) -> Done<Kept> {
     Ok(Kept { id, of, tasks: at.plain(row, "tasks")?, body: at.plain(row, "body")? })
 }
 
+/// Reads a row of any graph and drops it.
+pub(crate) fn check(thread: ThreadId, row: &Row<'_>) -> Done<()> {
+    let name = format!("thread `{thread}`");
+    let ns = At::new("checkpoints", &name).plain(row, "ns")?;
+    read(&Shelf { thread, ns }, row).map(drop)
+}
+
 /// The newest checkpoint: none follows it.
 fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
     let sql = "SELECT id, body FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3

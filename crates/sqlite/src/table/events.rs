@@ -45,7 +45,7 @@ fn events(
 }
 
 /// The events of one commit.
-fn batch(row: &Row<'_>, run: &RunId) -> Done<Vec<StoredEvent>> {
+pub(crate) fn batch(row: &Row<'_>, run: &RunId) -> Done<Vec<StoredEvent>> {
     let last: u64 = row.get("last_seq")?;
     let name = format!("run `{run}`, last_seq {last}");
     let place = At::new("events", &name);

@@ -25,7 +25,7 @@ impl ReadInterrupts for SqliteStore {
     }
 }
 
-fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
+pub(crate) fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
     let name = format!("thread `{thread}`");
     let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
     let name = format!("thread `{thread}`, interrupt `{id}`");

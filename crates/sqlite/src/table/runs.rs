@@ -255,7 +255,7 @@ impl Named {
     }
 }
 
-fn read(row: &Row<'_>) -> Done<RunRow> {
+pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
     let name = Named::of(row)?;
     let at = name.at();
     let worker: Option<String> = at.plain(row, "worker")?;

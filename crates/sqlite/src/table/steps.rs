@@ -102,7 +102,7 @@ fn step(
     row::one(conn, sql, key, |row| checked(org, thread, row))
 }
 
-fn checked(org: &OrgId, thread: &ThreadId, row: &Row<'_>) -> Done<StepRow> {
+pub(crate) fn checked(org: &OrgId, thread: &ThreadId, row: &Row<'_>) -> Done<StepRow> {
     let name = format!("thread `{thread}`");
     let id = CheckpointId(At::new("steps", &name).bits(row, "id")?);
     let name = format!("thread `{thread}`, checkpoint `{id}`");
@@ -130,17 +130,22 @@ fn pending(
     thread: &ThreadId,
     of: CheckpointId,
 ) -> Done<Vec<TaskWrites>> {
-    let sql = "SELECT task, checksum, body FROM writes
+    let sql = "SELECT * FROM writes
                WHERE org = ?1 AND thread = ?2 AND of = ?3 ORDER BY task";
     let key = params![org.as_str(), thread.as_str(), of.0.to_be_bytes()];
+    row::all(conn, sql, key, |row| left(org, thread, row))
+}
+
+/// What a task left behind.
+pub(crate) fn left(org: &OrgId, thread: &ThreadId, row: &Row<'_>) -> Done<TaskWrites> {
+    let name = format!("thread `{thread}`");
+    let of = CheckpointId(At::new("writes", &name).bits(row, "of")?);
     let name = format!("thread `{thread}`, checkpoint `{of}`");
-    row::all(conn, sql, key, |row| {
-        let at = At::new("writes", &name);
-        let task = TaskId(at.bits(row, "task")?);
-        let write = TaskWrites { of, task, body: at.plain(row, "body")? };
-        at.verify(row, write_checksum(org, thread, &write))?;
-        Ok(write)
-    })
+    let at = At::new("writes", &name);
+    let task = TaskId(at.bits(row, "task")?);
+    let write = TaskWrites { of, task, body: at.plain(row, "body")? };
+    at.verify(row, write_checksum(org, thread, &write))?;
+    Ok(write)
 }
 
 /// Adds a checkpoint and returns the thread's head after it.

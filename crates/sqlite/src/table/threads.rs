@@ -66,7 +66,7 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
     Ok(found.ok_or_else(|| rule::missing("thread", id))?)
 }
 
-fn read(row: &Row<'_>) -> Done<ThreadRow> {
+pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
     let key: String = row.get("id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);

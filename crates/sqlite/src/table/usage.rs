@@ -64,7 +64,7 @@ impl WriteUsage for SqliteStore {
     }
 }
 
-fn read(row: &Row<'_>) -> Done<UsageRow> {
+pub(crate) fn read(row: &Row<'_>) -> Done<UsageRow> {
     let name = format!("invocation `{}`", row.get::<_, String>("invocation")?);
     let at = At::new("usage", &name);
     Ok(UsageRow { caller: at.json(row, "caller")?, fact: at.json(row, "fact")? })

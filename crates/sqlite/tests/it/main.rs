@@ -9,6 +9,7 @@ mod kill;
 mod locks;
 mod migrate;
 mod support;
+mod upkeep;
 
 use std::sync::Arc;
 use support::{block_on, open};

@@ -14,7 +14,8 @@ use weftwork_types::{OrgId, Principal, ThreadId};
 
 /// Files as the program of each format left them, with something in every table. What a format
 /// gave is never changed: a new one adds a file here.
-const FORMATS: [&str; 2] = [include_str!("formats/0.sql"), include_str!("formats/1.sql")];
+pub(crate) const FORMATS: [&str; 2] =
+    [include_str!("formats/0.sql"), include_str!("formats/1.sql")];
 
 /// Names the file that a process is to open before it is killed.
 const FILE: &str = "WEFT_TEST_MIGRATE_FILE";
@@ -41,7 +42,7 @@ impl Bytes {
 }
 
 /// A closed file in which a dump of a format was read; without one, no file.
-fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
+pub(crate) fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
     let path = folder.path().join("weft.db");
     if let Some(sql) = sql {
         let conn = Connection::open(&path).expect("opens");
@@ -53,7 +54,7 @@ fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
 }
 
 /// Everything that the store has.
-fn contents(store: &SqliteStore) -> Vec<String> {
+pub(crate) fn contents(store: &SqliteStore) -> Vec<String> {
     let other = Principal { org: OrgId::new("other").expect("an id"), subject: "x".to_owned() };
     let mut lines = block_on(dump(store, &[Principal::local(), other.clone()])).expect("reads");
     let loose = ThreadId::new("loose").expect("an id");

@@ -1,0 +1,158 @@
+//! Copies of the file, and its size.
+
+use crate::error::{Done, Place};
+use crate::open;
+use crate::row;
+use crate::store::SqliteStore;
+use rusqlite::Connection;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use weftwork_store::StoreError;
+
+/// What [`SqliteStore::compact`] gained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    /// The file and its log before, in bytes.
+    pub bytes_before: u64,
+    /// The file and its log after, in bytes.
+    pub bytes_after: u64,
+    /// How many blobs were removed because nothing spoke of them.
+    pub blobs: u64,
+}
+
+impl SqliteStore {
+    /// Copies the store as it is at this moment into a new file, readable by its owner only.
+    /// Others read and write meanwhile. Blocks.
+    ///
+    /// The copy is a store of its own: put it in the place of the file to restore it. It gets its
+    /// name when it is whole and on disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when there is such a file already, [`StoreError::Full`],
+    /// [`StoreError::ReadOnly`], [`StoreError::Corrupt`] when this store is damaged.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
+        let to = to.as_ref();
+        let there = Place {
+            name: to.display().to_string().into(),
+            busy_timeout_ms: self.named().busy_timeout_ms,
+        };
+        if to.exists() {
+            return Err(there.unavailable("a backup replaces nothing; name a new file"));
+        }
+        let part = beside(to, ".part");
+        let Some(name) = part.to_str() else {
+            return Err(there.unavailable("its name is not UTF-8; name another file"));
+        };
+        make_new(&part, &there)?;
+        let copied = self.copy_into(name, &there).and_then(|()| {
+            let io = |error| there.io(to, &error);
+            File::open(&part).and_then(|file| file.sync_all()).map_err(io)?;
+            std::fs::rename(&part, to).map_err(io)?;
+            sync_folder(to).map_err(io)
+        });
+        if copied.is_err() {
+            // The reason is told; a part that stays is named by the next backup to this place.
+            drop(std::fs::remove_file(&part));
+        }
+        copied
+    }
+
+    fn copy_into(&self, name: &str, there: &Place) -> Result<(), StoreError> {
+        let conn = open::upkeep(self.path(), self.named())?;
+        let copied = row::execute(&conn, "VACUUM INTO ?1", [name]);
+        copied.map(drop).map_err(|fail| match self.named().fail(fail) {
+            StoreError::Full { reason, .. } => StoreError::Full { place: there.name(), reason },
+            StoreError::ReadOnly { reason, .. } => {
+                StoreError::ReadOnly { place: there.name(), reason }
+            }
+            other => other,
+        })
+    }
+
+    /// Removes blobs of which nothing speaks, gives free pages back to the system and empties the
+    /// log. Others read and write meanwhile, but for some moments. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when somebody reads or writes all the time, [`StoreError::Full`],
+    /// [`StoreError::Corrupt`].
+    pub fn compact(&self) -> Result<Compacted, StoreError> {
+        let bytes_before = self.bytes()?;
+        let conn = open::upkeep(self.path(), self.named())?;
+        let tidied = collect(&conn).and_then(|blobs| give_all_back(&conn).map(|()| blobs));
+        let blobs = tidied.map_err(|fail| self.named().fail(fail))?;
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let busy = row::one(&conn, sql, [], |row| Ok(row.get::<_, bool>(0)?));
+        if busy.map_err(|fail| self.named().fail(fail))?.unwrap_or(false) {
+            return Err(self.named().locked());
+        }
+        Ok(Compacted { bytes_before, bytes_after: self.bytes()?, blobs })
+    }
+
+    fn bytes(&self) -> Result<u64, StoreError> {
+        let of = |path: &Path| match std::fs::metadata(path) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(self.named().io(path, &error)),
+        };
+        Ok(of(self.path())? + of(&beside(self.path(), "-wal"))?)
+    }
+}
+
+/// The same path with something added to its name.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path.as_os_str());
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn make_new(part: &Path, there: &Place) -> Result<(), StoreError> {
+    if let Some(folder) = part.parent() {
+        open::make_folder(folder, there)?;
+    }
+    let made = open::private_file(OpenOptions::new().write(true).create_new(true)).open(part);
+    made.map(drop).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => there.unavailable(format!(
+            "`{}` is there: another backup goes on, or was broken off; if so, remove it",
+            part.display()
+        )),
+        _ => there.io(part, &error),
+    })
+}
+
+/// Makes a new name outlive a loss of power.
+#[cfg(unix)]
+fn sync_folder(of: &Path) -> std::io::Result<()> {
+    match of.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+/// A folder cannot be opened here.
+#[cfg(not(unix))]
+fn sync_folder(_of: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn collect(conn: &Connection) -> Done<u64> {
+    let sql = "DELETE FROM blobs WHERE NOT EXISTS (
+                   SELECT 1 FROM blob_refs
+                   WHERE blob_refs.org = blobs.org AND blob_refs.hash = blobs.hash)";
+    row::execute(conn, sql, []).map(|collected| collected as u64)
+}
+
+/// Gives back all free pages, in parts so that others need not wait long for the lock.
+fn give_all_back(conn: &Connection) -> Done<()> {
+    let mut left = row::free_pages(conn)?;
+    while left > 0 {
+        row::give_back(conn)?;
+        let now = row::free_pages(conn)?;
+        if now >= left {
+            // Others free pages as fast, or the file was made by somebody who keeps them.
+            break;
+        }
+        left = now;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Finding damage before a run does.
+
+use crate::error::{Done, Fail, Place};
+use crate::open;
+use crate::row::At;
+use crate::store::SqliteStore;
+use crate::table::{calls, checkpoints, events, interrupts, runs, steps, threads, usage};
+use rusqlite::{Connection, Row};
+use std::fmt::Display;
+use weftwork_store::StoreError;
+use weftwork_types::canonical;
+use weftwork_types::{OrgId, RunId, ThreadId};
+
+/// Something in the file that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Where: table and key.
+    pub place: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+impl SqliteStore {
+    /// Reads everything and says what is damaged; nothing when all is well. The pages and indices
+    /// are checked, every row is read as runs read it, with its checksum where it has one, and
+    /// whatever a row refers to must be there. What checkpoints hold is not looked into: only
+    /// their graph can read it. Others read and write meanwhile. Blocks.
+    ///
+    /// # Errors
+    /// Only those of the system, and [`StoreError::Corrupt`] when the file cannot be read at all.
+    pub fn verify(&self) -> Result<Vec<Damage>, StoreError> {
+        let conn = open::reader(self.path(), self.named())?;
+        let mut search = Search { conn: &conn, place: self.named(), found: Vec::new() };
+        let begun = conn.execute_batch("BEGIN").map_err(Fail::from);
+        begun.and_then(|()| search.all()).map_err(|fail| self.named().fail(fail))?;
+        Ok(search.found)
+    }
+}
+
+struct Search<'a> {
+    conn: &'a Connection,
+    place: &'a Place,
+    found: Vec<Damage>,
+}
+
+/// What each row of these queries says is that something is missing.
+const MISSING: &[(&str, &str, &str)] = &[
+    (
+        "threads",
+        "its head is no step and no checkpoint",
+        "SELECT org || ', thread `' || id || '`' FROM threads WHERE head IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM steps
+             WHERE steps.org = threads.org AND steps.thread = threads.id
+                 AND steps.id = threads.head)
+         AND NOT EXISTS (SELECT 1 FROM checkpoints
+             WHERE checkpoints.org = threads.org AND checkpoints.thread = threads.id
+                 AND checkpoints.ns = '' AND checkpoints.id = threads.head)",
+    ),
+    (
+        "steps",
+        "its parent is missing",
+        "SELECT org || ', thread `' || thread || '`, checkpoint `' || lower(hex(id)) || '`'
+         FROM steps WHERE parent IS NOT NULL AND NOT EXISTS (
+             SELECT 1 FROM steps AS p
+             WHERE p.org = steps.org AND p.thread = steps.thread AND p.id = steps.parent)",
+    ),
+    (
+        "events",
+        "the events before it are missing",
+        "SELECT org || ', run `' || run || '`, first_seq ' || first_seq FROM (
+             SELECT org, run, first_seq, last_seq,
+                 lag(last_seq, 1, 0) OVER (PARTITION BY org, run ORDER BY last_seq) AS before
+             FROM events)
+         WHERE first_seq <> before + 1",
+    ),
+    (
+        "blob_refs",
+        "the blob it speaks of is missing",
+        "SELECT org || ', thread `' || thread || '`, checkpoint `' || lower(hex(id)) || '`, blob `'
+             || lower(hex(hash)) || '`'
+         FROM blob_refs WHERE NOT EXISTS (
+             SELECT 1 FROM blobs
+             WHERE blobs.org = blob_refs.org AND blobs.hash = blob_refs.hash)",
+    ),
+];
+
+type Read = fn(&Row<'_>) -> Done<()>;
+
+/// How the rows of each table are read.
+const TABLES: &[(&str, Read)] = &[
+    ("SELECT * FROM threads", |row| threads::read(row).map(drop)),
+    ("SELECT * FROM runs", |row| runs::read(row).map(drop)),
+    ("SELECT * FROM steps", |row| {
+        let (org, thread) = owner("steps", row)?;
+        steps::checked(&org, &thread, row).map(drop)
+    }),
+    ("SELECT * FROM writes", |row| {
+        let (org, thread) = owner("writes", row)?;
+        steps::left(&org, &thread, row).map(drop)
+    }),
+    ("SELECT * FROM events", |row| {
+        let run: RunId = At::new("events", &"the run of a row").id(row, "run")?;
+        events::batch(row, &run).map(drop)
+    }),
+    ("SELECT * FROM interrupts", |row| {
+        interrupts::read(row, &owner("interrupts", row)?.1).map(drop)
+    }),
+    ("SELECT * FROM calls", |row| calls::read(row, &owner("calls", row)?.1).map(drop)),
+    ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
+    ("SELECT * FROM checkpoints", |row| {
+        let (_, thread) = owner("checkpoints", row)?;
+        checkpoints::check(thread, row)
+    }),
+    ("SELECT * FROM blobs", |row| {
+        let hash = At::new("blobs", &"the hash of a row").hash(row, "hash")?;
+        let at = At::new("blobs", &hash);
+        let body: Vec<u8> = at.plain(row, "body")?;
+        if canonical::hash_bytes(&body) == hash {
+            return Ok(());
+        }
+        Err(at.corrupt("the bytes do not match their hash").into())
+    }),
+];
+
+fn owner(table: &'static str, row: &Row<'_>) -> Done<(OrgId, ThreadId)> {
+    let at = At::new(table, &"the thread of a row");
+    Ok((at.id(row, "org")?, at.id(row, "thread")?))
+}
+
+impl Search<'_> {
+    fn all(&mut self) -> Done<()> {
+        let pages = self.pages();
+        self.note(pages)?;
+        let keys = self.foreign_keys();
+        self.note(keys)?;
+        for (sql, read) in TABLES {
+            let rows = self.rows(sql, *read);
+            self.note(rows)?;
+        }
+        for (table, what, sql) in MISSING {
+            let missing = self.missing(table, what, sql);
+            self.note(missing)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, place: String, what: impl Into<String>) {
+        self.found.push(Damage { place, what: what.into() });
+    }
+
+    /// Writes damage down; only what stands in the way of the search itself is an error.
+    fn note(&mut self, done: Done<()>) -> Done<()> {
+        match done.map_err(|fail| self.place.fail(fail)) {
+            Err(StoreError::Corrupt { place, what }) => self.add(place, what),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    fn pages(&mut self) -> Done<()> {
+        let mut statement = self.conn.prepare("PRAGMA integrity_check")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let line: String = row.get(0)?;
+            if line != "ok" {
+                let place = format!("store `{}`", self.place.name);
+                self.found.push(Damage { place, what: line.replace('\n', "; ") });
+            }
+        }
+        Ok(())
+    }
+
+    fn foreign_keys(&mut self) -> Done<()> {
+        let mut statement = self.conn.prepare("PRAGMA foreign_key_check")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+            let number: Option<i64> = row.get(1)?;
+            let row = number.map_or(String::new(), |number| format!(", row {number}"));
+            let what = format!("its row in `{parent}` is missing");
+            self.found.push(Damage { place: format!("table `{table}`{row}"), what });
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, sql: &str, read: Read) -> Done<()> {
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let read = read(row);
+            self.note(read)?;
+        }
+        Ok(())
+    }
+
+    fn missing(&mut self, table: &str, what: &str, sql: &str) -> Done<()> {
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let key: String = row.get(0)?;
+            self.add(format!("table `{table}`, organisation {key}"), what);
+        }
+        Ok(())
+    }
+}
