@@ -228,22 +228,9 @@ pub(crate) struct Conformance {
     /// How graphs behave where the reference and we differ
     #[arg(long, default_value = "langgraph")]
     pub(crate) profile: ProfileName,
-    /// Where checkpoints are kept: as values, or as rows of a store
-    #[arg(long, default_value = "values")]
-    pub(crate) store: StoreName,
     /// How hard it is made for the engine
     #[arg(long, default_value = "straight")]
     pub(crate) mode: ModeName,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum StoreName {
-    /// In memory, as they are
-    Values,
-    /// In memory, as rows
-    Memory,
-    /// In an SQLite file of its own
-    Sqlite,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

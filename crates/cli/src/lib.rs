@@ -97,7 +97,7 @@ impl Program {
     }
 
     async fn dispatch(self, cli: Cli, screen: &Screen) -> Result<Exit, CliError> {
-        let command = match command::without_settings(cli.command, screen)? {
+        let command = match command::without_settings(cli.command, cli.store.as_deref(), screen)? {
             command::Next::Done(exit) => return Ok(exit),
             command::Next::NeedsSettings(command) => command,
         };

@@ -149,7 +149,7 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Adds a graph as a node; in a hosted run the node fails so far. The two exchange values by the names of their channels: the graph
+    /// Adds a graph as a node. The two exchange values by the names of their channels: the graph
     /// gets those that the node reads and that it takes input for, and the node writes those of its
     /// output that are channels here. What else the graph has is its own.
     pub fn subgraph(mut self, name: impl Into<String>, graph: CompiledGraph, keep: Keep) -> Self {
@@ -188,14 +188,13 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Stops runs before these nodes; a run that goes on passes them. Hosted runs do not stop so
-    /// far.
+    /// Stops runs before these nodes; a run that goes on passes them.
     pub fn interrupt_before(mut self, stops: Stops) -> Self {
         self.before = self.known_stops("`interrupt_before`", stops);
         self
     }
 
-    /// Stops runs after these nodes. Hosted runs do not stop so far.
+    /// Stops runs after these nodes.
     pub fn interrupt_after(mut self, stops: Stops) -> Self {
         self.after = self.known_stops("`interrupt_after`", stops);
         self
@@ -208,7 +207,7 @@ impl<S: StateSpec> Graph<S> {
         stops
     }
 
-    /// Runs at most this many tasks of a superstep at a time. Hosted runs do not look at it so far.
+    /// Runs at most this many tasks of a superstep at a time.
     pub fn concurrency(mut self, tasks: usize) -> Self {
         self.concurrency = Some(tasks.max(1));
         self
@@ -216,19 +215,19 @@ impl<S: StateSpec> Graph<S> {
 
     /// Runs a node on a pool of threads for code that blocks. When it is cut off, by a timeout or
     /// because the run was cancelled, its thread goes on until the code returns; what it returns
-    /// is dropped. Hosted runs do not look at it so far.
+    /// is dropped.
     pub fn blocking(self, node: impl AsRef<str>) -> Self {
         self.with_options("`blocking`", node.as_ref(), |options| options.thread = Thread::Blocking)
     }
 
     /// Runs a node on any thread of the runtime, side by side with the other tasks of its
-    /// superstep, for code that computes long. Hosted runs do not look at it so far.
+    /// superstep, for code that computes long.
     pub fn parallel(self, node: impl AsRef<str>) -> Self {
         self.with_options("`parallel`", node.as_ref(), |options| options.thread = Thread::Parallel)
     }
 
     /// Uses the result of a node again when it gets the same input, from any thread and run of the
-    /// host. Hosted runs do not look at it so far.
+    /// host.
     pub fn cache(self, node: impl AsRef<str>, cache: Cache) -> Self {
         self.with_options("a cache", node.as_ref(), move |options| options.cache = Some(cache))
     }

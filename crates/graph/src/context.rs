@@ -1,21 +1,16 @@
 //! What a node knows of its run.
 
+use crate::exec::Attempt;
 use crate::exec::scope::TaskAt;
 use crate::extract::DepMap;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
-use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{CallContext, Clock};
-use weftwork_types::{InterruptId, MessageId, TaskId, ThreadId};
-
-/// The number of an error handler's first question and message: none of them is one of its node's,
-/// whose answers it must not take.
-const HANDLER_FIRST: u32 = 1 << 31;
+use weftwork_types::{MessageId, TaskId, ThreadId};
 
 /// The run as a node sees it: its way to the outside, to the person, and to those who watch.
 ///
@@ -36,24 +31,7 @@ pub(crate) struct TaskContext {
     pub(crate) messages: AtomicU32,
     /// What the task asked; what was asked together stands together.
     pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
-    pub(crate) run: RunOf,
-}
-
-/// The run a task belongs to.
-#[derive(Debug)]
-pub(crate) enum RunOf {
-    /// One that a store and a worker keep.
-    Hosted(Hosted),
-    /// One in this process.
-    Local(Local),
-}
-
-#[derive(Debug)]
-pub(crate) struct Hosted {
-    pub(crate) task: TaskId,
-    pub(crate) calls: CallContext,
-    pub(crate) answers: Arc<BTreeMap<InterruptId, Answer>>,
-    pub(crate) asked: AtomicU32,
+    pub(crate) run: Local,
 }
 
 #[derive(Debug)]
@@ -83,7 +61,7 @@ impl Ctx {
 
     /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
-        let now = crate::run::millis(self.clock().elapsed());
+        let now = crate::exec::caught::millis(self.clock().elapsed());
         self.0.beat.store(now, Ordering::Relaxed);
     }
 
@@ -95,11 +73,8 @@ impl Ctx {
         self.0.failure.as_ref()
     }
 
-    pub(crate) fn local(&self) -> Option<&TaskAt> {
-        match &self.0.run {
-            RunOf::Local(local) => Some(&local.at),
-            RunOf::Hosted(_) => None,
-        }
+    pub(crate) fn at(&self) -> &TaskAt {
+        &self.0.run.at
     }
 
     /// The thread. In a run of this process whose thread has no name, or one that is no
@@ -113,34 +88,22 @@ impl Ctx {
     /// journal, budget or ledger: a node that runs again makes them again.
     #[must_use]
     pub fn calls(&self) -> &CallContext {
-        match &self.0.run {
-            RunOf::Hosted(hosted) => &hosted.calls,
-            RunOf::Local(local) => local.calls.get_or_init(|| {
-                let host = &local.at.scope.shared.host;
-                host.calls(&local.at, &self.0.beat)
-            }),
-        }
+        let Local { at, calls } = &self.0.run;
+        let attempt = Attempt { number: self.0.attempt, beat: &self.0.beat };
+        calls.get_or_init(|| at.scope.shared.host.calls(at, attempt))
     }
 
     /// Time.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        match &self.0.run {
-            RunOf::Hosted(hosted) => &hosted.calls.clock,
-            RunOf::Local(local) => local.at.scope.shared.host.clock(),
-        }
+        self.at().scope.shared.host.clock()
     }
 
     /// Tells something to whoever watches the run. A value nested deeper than
     /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) is not told: the log could not be read.
     pub fn emit(&self, value: serde_json::Value) {
-        match &self.0.run {
-            RunOf::Hosted(hosted) => hosted.calls.emit.emit(AiEvent::Custom { value }),
-            RunOf::Local(local) => {
-                self.heartbeat();
-                local.at.emit(value);
-            }
-        }
+        self.heartbeat();
+        self.at().emit(value);
     }
 
     /// An id for a message this task makes: the same ones in the same order when the task is run
@@ -153,19 +116,11 @@ impl Ctx {
     }
 
     pub(crate) fn task_id(&self) -> TaskId {
-        match &self.0.run {
-            RunOf::Hosted(hosted) => hosted.task,
-            RunOf::Local(local) => local.at.id,
-        }
+        self.at().id
     }
 
     pub(crate) fn open(&self, interrupts: Vec<Interrupt>) {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
-    }
-
-    /// Where the counts of questions and messages start.
-    pub(crate) fn first_index(failure: Option<&Fault>) -> AtomicU32 {
-        AtomicU32::new(if failure.is_some() { HANDLER_FIRST } else { 0 })
     }
 
     pub(crate) fn deps(&self) -> &DepMap {

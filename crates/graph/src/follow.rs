@@ -2,8 +2,8 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::history::Reader;
-use crate::run::Host;
+use crate::exec::At;
+use crate::hosted::Host;
 use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Follow {
         if runs.last().is_none_or(|last| last.new.at != self.at) {
             return Ok(serde_json::Value::Null);
         }
-        let reader = Reader { store, graph: &self.graph, who: &self.who, thread };
-        Ok(reader.newest().await?.values)
+        let (host, at) = (self.host.looking(&self.who), At::thread(thread.as_str()));
+        Ok(self.graph.state(&host, &at, false).await?.values)
     }
 }

@@ -30,12 +30,11 @@ pub(crate) struct TaskJournal {
 pub(crate) struct Place {
     /// The branch of the thread: the checkpoint it began with; none on the first.
     pub(crate) branch: Option<CheckpointId>,
+    /// The tasks from the outermost graph on: nodes, how they came to run, and supersteps.
+    pub(crate) path: Vec<(String, String, i64)>,
     pub(crate) node: String,
-    pub(crate) path: String,
     pub(crate) step: i64,
     pub(crate) attempt: u32,
-    /// Whether it is the node's error handler.
-    pub(crate) handler: bool,
 }
 
 impl TaskJournal {
@@ -56,9 +55,9 @@ impl TaskJournal {
         };
         let place = &self.place;
         CallKey(hash(&serde_json::json!({
-            "v": 0,
+            "v": 1,
             "branch": place.branch,
-            "path": [[place.node, place.path, place.step, place.handler]],
+            "path": place.path,
             "kind": intent.kind,
             "name": intent.name,
             "input": intent.input,

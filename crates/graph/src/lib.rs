@@ -7,9 +7,8 @@
 //! [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
 //!
 //! A [`Runtime`] hosts compiled graphs over a store and is the one `GraphExecutor` of this process;
-//! runs without a store go through [`exec`], on a [`Host`]. Hosted runs have a loop of their own
-//! until they move to that one (`docs/adr/0009-the-loop-moves.md`), and what they cannot do yet is
-//! said where it is documented.
+//! runs without a store go through [`exec`], on a [`Host`]. Both
+//! are one run loop (`docs/adr/0009-the-loop-moves.md`).
 
 mod builder;
 mod clock;
@@ -23,7 +22,7 @@ mod extract;
 mod field;
 mod flow;
 mod follow;
-mod history;
+mod hosted;
 mod hub;
 mod inspect;
 mod journal;
@@ -31,7 +30,6 @@ mod node;
 mod policy;
 mod question;
 mod route;
-mod run;
 mod runtime;
 mod state;
 mod subgraph;
@@ -44,13 +42,13 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, Durability, Finished, Host, Keep, MemorySaver, Modes, Outcome, Resume, Saver,
-    Semantics, Start, StartCommand, StateUpdate, Stops, StoreSaver, StreamEvent,
+    AsNode, At, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes, Outcome,
+    Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops, StoreSaver,
+    StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
-pub use history::{TaskState, ThreadState};
 pub use inspect::thread_state;
 pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
 pub use policy::{Cache, Retry, Timeout};

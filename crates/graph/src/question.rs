@@ -1,11 +1,10 @@
 //! What a node asks, and the times it waits for.
 
-use crate::context::{Ctx, RunOf};
+use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
 use crate::exec::Checker;
 use crate::node::NodeResult;
 use serde_json::Value as Json;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::canonical::can_be_read_back;
@@ -114,14 +113,7 @@ impl Ctx {
     /// # Errors
     /// As [`ask`](Self::ask).
     pub fn ask_question(&self, question: Question) -> NodeResult<Answer> {
-        let (index, answer) = match &self.0.run {
-            RunOf::Hosted(hosted) => {
-                let index = hosted.asked.fetch_add(1, Ordering::Relaxed);
-                let id = interrupt_id(hosted.task, index);
-                (index, hosted.answers.get(&id).cloned())
-            }
-            RunOf::Local(local) => local.at.next_answer(&question).map_err(failed)?,
-        };
+        let (index, answer) = self.at().next_answer(&question).map_err(failed)?;
         if let Some(answer) = answer {
             return Ok(answer);
         }
@@ -129,9 +121,8 @@ impl Ctx {
         let Question { mut ask, answer_schema, expiry, key } = question;
         let expiry = expiry.map(|given| self.first_expiry(id).unwrap_or(given));
         if let Some((at, default)) = &expiry
-            && let Some(local) = self.local()
             && *at <= self.clock().now()
-            && let Some(answer) = local.take_default(index, default)
+            && let Some(answer) = self.at().take_default(index, default)
         {
             return Ok(answer);
         }
@@ -155,7 +146,7 @@ impl Ctx {
 
     /// When a question that is on record expires, and its default.
     fn first_expiry(&self, id: InterruptId) -> Option<(Timestamp, Json)> {
-        self.local()?.scope.shared.expiry(id)
+        self.at().scope.shared.expiry(id)
     }
 
     /// Stops the node for a while: [`sleep_until`](Self::sleep_until) that long after now. When
@@ -178,7 +169,7 @@ impl Ctx {
     /// earlier ends it earlier.
     ///
     /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph
-    /// that is kept [`Never`](crate::Keep::Never), a hosted run so far), the node waits in place.
+    /// that is kept [`Never`](crate::Keep::Never)), the node waits in place.
     ///
     /// # Errors
     /// A [`NodeError`] that stops the node: return it with `?`.
@@ -186,7 +177,7 @@ impl Ctx {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn sleep_until(&self, until: Timestamp) -> NodeResult<()> {
-        if !self.local().is_some_and(|at| at.scope.is_kept()) {
+        if !self.at().scope.is_kept() {
             let left = until.since(self.clock().now());
             if !left.is_zero() {
                 self.clock().sleep(left).await;

@@ -2,10 +2,10 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::exec::{At, Checker, HistoryFilter, Snapshot};
 use crate::follow::Follow;
-use crate::history::{Reader, ThreadState};
+use crate::hosted::{Host, Run};
 use crate::hub::Hub;
-use crate::run::{Host, Run};
 use crate::worker::Heartbeat;
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
@@ -86,12 +86,14 @@ impl RuntimeBuilder {
         let heartbeat =
             Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker).await?;
         let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
+        let clock = Arc::clone(&self.clock);
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,
             ledger,
             budget: self.budget,
             journal: self.journal == JournalMode::On,
+            local: crate::exec::Host::new().with_clock(clock),
         });
         Ok(Runtime(Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() })))
     }
@@ -177,26 +179,27 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-    ) -> Result<ThreadState, RuntimeError> {
+    ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        Reader { store: self.store(), graph: &graph, who, thread }.newest().await
+        graph.state(&self.0.host.looking(who), &At::thread(thread.as_str()), false).await
     }
 
     /// A thread at one of its checkpoints, when what was due there had not run yet.
     ///
     /// # Errors
-    /// As [`state`](Self::state), and `NotFound` when there is no such checkpoint.
+    /// As [`state`](Self::state), and [`RuntimeError::UnknownCheckpoint`].
     pub async fn state_at(
         &self,
         who: &Principal,
         thread: &ThreadId,
         at: CheckpointId,
-    ) -> Result<ThreadState, RuntimeError> {
+    ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        Reader { store: self.store(), graph: &graph, who, thread }.at(at).await
+        let at = At { checkpoint: Some(at), ..At::thread(thread.as_str()) };
+        graph.state(&self.0.host.looking(who), &at, false).await
     }
 
-    /// All checkpoints of a thread on all its branches, newest first. Linear in their number.
+    /// Checkpoints of a thread on all its branches, newest first.
     ///
     /// # Errors
     /// As [`state`](Self::state).
@@ -204,9 +207,11 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-    ) -> Result<Vec<ThreadState>, RuntimeError> {
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        Reader { store: self.store(), graph: &graph, who, thread }.all().await
+        let host = self.0.host.looking(who);
+        graph.history_of(&host, &At::thread(thread.as_str()), filter).await
     }
 
     async fn graph_of(
@@ -230,6 +235,7 @@ impl Runtime {
         let host = &self.0.host;
         check_depth(&request.input)?;
         self.check_thread(&request).await?;
+        self.check_answers(&request).await?;
         let now = host.clock.now();
         let answers = answers(&request, now);
         let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
@@ -271,6 +277,24 @@ impl Runtime {
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// An answer that does not fit its question is refused before it counts as the first one.
+    async fn check_answers(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let RunInput::Resume { answers } = &request.input else { return Ok(()) };
+        for row in self.store().interrupts(&request.principal, &request.thread).await? {
+            let asked = row.interrupt;
+            let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {
+                continue;
+            };
+            let checked = Checker::new(&schema)?.check(answer);
+            checked.map_err(|problem| RuntimeError::WrongAnswer {
+                question: asked.id,
+                node: asked.node,
+                problem,
+            })?;
+        }
+        Ok(())
     }
 
     /// Claims a run and sends it on its way.

@@ -17,7 +17,7 @@ pub(crate) fn node(graph: CompiledGraph, keep: Keep) -> NodeFn {
         async move {
             let input = taken(inner.plan(), input);
             let output = ctx.call(&inner, keep, input).await?;
-            let around = ctx.local().map(|at| Arc::clone(at.scope.graph.plan()));
+            let around = Some(Arc::clone(ctx.at().scope.graph.plan()));
             NodeResult::Ok(Output { json: output, graph: inner, around })
         }
     });

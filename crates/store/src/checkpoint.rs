@@ -223,4 +223,4 @@ pub trait WriteCheckpoints: Send + Sync {
 /// Both.
 pub trait CheckpointStore: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug {}
 
-impl<S: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug + ?Sized> CheckpointStore for S {}
+impl<S: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug> CheckpointStore for S {}

@@ -4,7 +4,7 @@
 //! Nothing happens before a future is first polled. A future that is dropped after that may still
 //! take effect: who drops a write must read before it decides what to do next.
 
-use crate::checkpoint::{ReadCheckpoints, WriteCheckpoints};
+use crate::checkpoint::CheckpointStore;
 use crate::error::StoreError;
 use crate::record::{
     Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StepRow,
@@ -323,8 +323,7 @@ pub trait Store:
     + ReadUsage
     + WriteUsage
     + Workers
-    + ReadCheckpoints
-    + WriteCheckpoints
+    + CheckpointStore
     + std::fmt::Debug
 {
     /// Where the store is, for messages: a file, a URL without secrets, or `memory`.

@@ -90,6 +90,13 @@ impl Desk {
         self.run(RunInput::Start { input: json!({"messages": [message]}) }).await
     }
 
+    /// The code with which an answer is refused.
+    pub(crate) async fn refused(&self, id: InterruptId, value: Value) -> String {
+        let answers = BTreeMap::from([(id, value)]);
+        let run = self.runtime.execute(request(RunInput::Resume { answers })).await;
+        run.expect_err("refused").fault.code
+    }
+
     pub(crate) async fn answer(&self, id: InterruptId, value: Value) -> (Vec<RunEvent>, RunFinal) {
         self.run(RunInput::Resume { answers: BTreeMap::from([(id, value)]) }).await
     }

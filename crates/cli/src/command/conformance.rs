@@ -1,7 +1,7 @@
 //! `weft conformance`: specs from standard input, traces to standard output.
 
 use crate::CliError;
-use crate::args::{Conformance, ModeName, ProfileName, StoreName};
+use crate::args::{Conformance, ModeName, ProfileName};
 use crate::exit::Exit;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,7 +13,9 @@ use weftwork::store::{CheckpointStore, MemoryStore};
 use weftwork::types::{OrgId, Principal};
 use weftwork_conformance::{Mode, Profile, Savers, Setting, answer, batch};
 
-pub(crate) fn conformance(args: &Conformance) -> Result<Exit, CliError> {
+/// Plays specs over a store: `values` (in memory, as they are), or rows in `memory` or in an
+/// `sqlite` file of its own.
+pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exit, CliError> {
     let profile = match args.profile {
         ProfileName::Langgraph => Profile::LangGraph,
         ProfileName::Weft => Profile::Weft,
@@ -24,7 +26,7 @@ pub(crate) fn conformance(args: &Conformance) -> Result<Exit, CliError> {
     };
     let mut setting = Setting::from(profile).with_mode(mode);
     let folder = tempfile::tempdir().map_err(|error| CliError::Input(error.to_string()))?;
-    if let Some(store) = store(args.store, folder.path())? {
+    if let Some(store) = store(place, folder.path())? {
         setting = setting.with_savers(each_its_own(store));
     }
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
@@ -39,13 +41,18 @@ pub(crate) fn conformance(args: &Conformance) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn store(name: StoreName, folder: &Path) -> Result<Option<Arc<dyn CheckpointStore>>, CliError> {
-    Ok(match name {
-        StoreName::Values => None,
-        StoreName::Memory => Some(Arc::new(MemoryStore::new())),
-        StoreName::Sqlite => {
+fn store(place: Option<&str>, folder: &Path) -> Result<Option<Arc<dyn CheckpointStore>>, CliError> {
+    Ok(match place.unwrap_or("values") {
+        "values" => None,
+        "memory" => Some(Arc::new(MemoryStore::new())),
+        "sqlite" => {
             let store = SqliteStore::open(folder.join("conformance.db"), &Options::default());
             Some(Arc::new(store?))
+        }
+        other => {
+            let what =
+                format!("the store of specs is `values`, `memory` or `sqlite`, found `{other}`");
+            return Err(CliError::Input(what));
         }
     })
 }

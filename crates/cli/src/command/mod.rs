@@ -28,11 +28,15 @@ pub(crate) enum Next {
 }
 
 /// Does the commands that work whatever the settings are.
-pub(crate) fn without_settings(command: Command, screen: &Screen) -> Result<Next, CliError> {
+pub(crate) fn without_settings(
+    command: Command,
+    store: Option<&str>,
+    screen: &Screen,
+) -> Result<Next, CliError> {
     match command {
         Command::Explain(args) => explain::explain(&args, screen).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, screen).map(Next::Done),
-        Command::Conformance(args) => conformance::conformance(&args).map(Next::Done),
+        Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(other)),
     }
 }
@@ -50,6 +54,6 @@ pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliErro
         Command::Demo(args) => Box::pin(demo::demo(&args, house)).await,
         Command::Explain(args) => explain::explain(&args, &house.screen),
         Command::Completions(args) => completions::completions(&args, &house.screen),
-        Command::Conformance(args) => conformance::conformance(&args),
+        Command::Conformance(args) => conformance::conformance(&args, None),
     }
 }

@@ -151,7 +151,9 @@ fn read_updated(read: &mut In<'_>, plan: &Plan, mapped: &Mapped) -> Result<Updat
 fn kept(found: Result<TriggerIdx, &str>, matters: bool) -> Result<Option<TriggerIdx>, EngineError> {
     match found {
         Ok(index) => Ok(Some(index)),
-        Err(name) if matters => Err(EngineError::LostNode { node: name.to_owned() }),
+        Err(name) if matters => Err(EngineError::LostNode {
+            node: name.strip_prefix("branch:to:").unwrap_or(name).to_owned(),
+        }),
         Err(_) => Ok(None),
     }
 }

@@ -22,13 +22,16 @@ pub use layout::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};
 
+use crate::channel::Messages;
 use crate::error::EngineError;
+use crate::list::List;
 use crate::plan::{ChannelPlan, Plan};
 use crate::pregel::Machine;
 use crate::value::{Slots, Value};
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
+use weftwork_types::message::Message;
 
 /// The format of the rows written here.
 pub const VERSION: u8 = 1;
@@ -141,6 +144,30 @@ pub fn pack(
     let (bytes, blobs) = out.finish();
     let mark = Mark { id, layout, slots: machine.slots().clone(), homes: homes.into() };
     Ok(Packed { bytes, blobs, mark })
+}
+
+impl Machine {
+    /// The messages in conversations that are new or other than at a checkpoint. Costs as much as
+    /// there are changes.
+    #[must_use]
+    pub fn messages_since(&self, mark: Option<&Mark>) -> Vec<Message> {
+        let mut found = Vec::new();
+        for (index, channel) in self.plan().channels.iter().enumerate() {
+            if channel.channel.kind() != Messages::KIND {
+                continue;
+            }
+            let of = |value: &Value| value.get::<List<Message>>().cloned();
+            let Some(list) = self.slots().get(index).and_then(of) else { continue };
+            let older = mark.and_then(|mark| mark.slots.get(index)).and_then(of);
+            let older = older.unwrap_or_default();
+            for message in list.ranges_since(&older).into_iter().flatten().map(|at| list.get(at)) {
+                let Some(message) = message else { continue };
+                let known = older.position_of(&message.id).and_then(|at| older.get(at));
+                found.extend(known.is_none_or(|known| known != message).then(|| message.clone()));
+            }
+        }
+        found
+    }
 }
 
 impl Mark {

@@ -20,6 +20,7 @@ use weftwork_engine::pregel::StartInput;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
 
 impl Ctx {
     /// Runs another graph and returns its output; `null` when the graph told none.
@@ -27,12 +28,10 @@ impl Ctx {
     /// When the graph stops at a question, this node stops with it; when the run goes on, the node
     /// runs again from its first line, and the graph goes on where it stopped.
     ///
-    /// In a hosted run it fails so far.
-    ///
     /// # Errors
     /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn call(&self, graph: &CompiledGraph, keep: Keep, input: Json) -> NodeResult<Json> {
-        let at = self.local_task("another graph")?;
+        let at = self.at();
         let start = match input {
             Json::Null => Begin::Nothing,
             input => Begin::Input(StartInput::Json(Arc::new(input))),
@@ -62,12 +61,10 @@ impl Ctx {
     /// Runs a task and returns its result. A task that finished in this superstep before is not
     /// run again.
     ///
-    /// In a hosted run it fails so far.
-    ///
     /// # Errors
     /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
-        let at = self.local_task("a task")?;
+        let at = self.at();
         let index = at.scratch.called.fetch_add(1, Ordering::Relaxed);
         let name = Arc::clone(task.name());
         let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
@@ -88,59 +85,57 @@ impl Ctx {
         call.settle(end.what, end.answers, self, key).await
     }
 
-    /// What the last turn of the flow on this thread saved; none in its first, and none in a hosted
-    /// run so far.
+    /// What the last turn of the flow on this thread saved; none in its first.
     #[must_use]
     pub fn previous(&self) -> Option<Json> {
-        let at = self.local()?;
+        let at = self.at();
         let plan = at.scope.graph.plan();
         plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
     }
 
-    /// Asks the run to stop after this superstep. It can go on later. A hosted run does not stop so
-    /// far.
+    /// Asks the run to stop after this superstep. It can go on later. A hosted run that
+    /// stops so ends as cancelled.
     pub fn drain(&self, reason: impl Into<String>) {
-        if let Some(at) = self.local() {
-            lock(&at.scope.shared.drain).get_or_insert_with(|| reason.into());
-            at.scope.shared.drains.store(true, Ordering::Relaxed);
-        }
+        let shared = &self.at().scope.shared;
+        lock(&shared.drain).get_or_insert_with(|| reason.into());
+        shared.drains.store(true, Ordering::Relaxed);
     }
 
     /// What the run was given besides its input: `null` when nothing was, as in all hosted runs so
     /// far.
     #[must_use]
     pub fn context(&self) -> &Json {
-        static NONE: Json = Json::Null;
-        self.local().map_or(&NONE, |at| &at.scope.shared.context)
+        &self.at().scope.shared.context
     }
 
-    /// The long-term store of the host, when it has one. None in a hosted run so far.
+    /// The long-term store of the host, when it has one.
     #[must_use]
     pub fn items(&self) -> Option<&Arc<dyn weftwork_store::items::ItemStore>> {
-        self.local()?.scope.shared.host.items()
+        self.at().scope.shared.host.items()
     }
 
-    /// Tells a piece of a message. In a hosted run nobody hears it: there, models tell messages.
+    /// Tells a piece of a message.
     pub fn token(&self, id: &str, text: &str) {
         self.tell_message(true, id, text);
     }
 
     /// Tells a whole message, unless one of that id was told in this run, in pieces or whole. In a
-    /// hosted run nobody hears it.
+    /// hosted run the log tells messages once they are part of the state, and this is not heard.
     pub fn message(&self, id: &str, content: &str) {
         self.tell_message(false, id, content);
     }
 
     /// Remembers a message as told without telling it.
     pub fn known_message(&self, id: &str) {
-        if let Some(at) = self.local() {
-            lock(&at.scope.shared.messages).insert(id.to_owned());
-        }
+        lock(&self.at().scope.shared.messages).insert(id.to_owned());
     }
 
     fn tell_message(&self, chunk: bool, id: &str, content: &str) {
-        let Some(at) = self.local() else { return };
+        let at = self.at();
         let new = lock(&at.scope.shared.messages).insert(id.to_owned());
+        if chunk {
+            at.tell(|| AiEvent::TextDelta { delta: content.to_owned() });
+        }
         if !(chunk || new) || !at.scope.shared.wants(Modes::MESSAGES) {
             return;
         }
@@ -153,21 +148,14 @@ impl Ctx {
         };
         at.scope.tell_from(&at.from, event);
     }
-
-    fn local_task(&self, what: &str) -> NodeResult<&TaskAt> {
-        self.local().ok_or_else(|| {
-            NodeError::message(format!(
-                "node `{}` runs {what}, which a hosted run cannot do yet; use `CompiledGraph::run`",
-                self.node()
-            ))
-        })
-    }
 }
 
 impl TaskAt {
     pub(crate) fn emit(&self, value: Json) {
         if self.scope.shared.wants(Modes::CUSTOM) {
             self.scope.tell_from(&self.from, StreamEvent::Custom(value));
+        } else {
+            self.tell(|| AiEvent::Custom { value });
         }
     }
 
@@ -197,6 +185,7 @@ impl TaskAt {
             resuming: self.resuming,
             around,
             outer: Arc::clone(&self.scratch),
+            outer_task: scope.shared.host.hosting().map(|_| self.way()),
         });
         let options = Options::within(scope);
         Box::pin(Cycle::run(Arc::new(within), begin, &options)).await

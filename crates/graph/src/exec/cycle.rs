@@ -3,7 +3,7 @@
 use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
 use super::event::{Metadata, Modes, Source, StreamEvent};
 use super::saver::{
-    Checkpoint, Kept, Memo, Outside, Put, Puts, Records, Saved, TaskKey, TaskRecord,
+    Checkpoint, Kept, Memo, Outside, Put, Puts, Records, Saved, SaverError, TaskKey, TaskRecord,
 };
 use super::scope::{Scope, lock};
 use crate::error::RuntimeError;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::{Done, Machine, Task};
-use weftwork_engine::{ChannelIdx, Slots, TaskOutput};
-use weftwork_types::{CheckpointId, TaskId};
+use weftwork_engine::{ChannelIdx, NodeIdx, Slots, TaskOutput, Unknown};
+use weftwork_types::{BoxFuture, CheckpointId, TaskId};
 
 /// Supersteps after which the counts of a counted channel start over, however few updates it had.
 const COUNTED_STEPS_MAX: u64 = 5_000;
@@ -47,6 +47,8 @@ pub(crate) struct Cycle {
     /// Whether finished tasks run again.
     pub(super) replaying: bool,
     pub(super) superseded: bool,
+    /// Whether the next checkpoint begins a branch of the thread.
+    branches: bool,
     /// Whether the run was told which checkpoint to start from.
     pub(super) addressed: bool,
     /// The channels that the last superstep wrote.
@@ -173,7 +175,10 @@ impl Cycle {
     }
 
     fn addressed(self, addressed: bool, superseded: bool) -> Self {
-        Self { addressed, superseded, ..self }
+        if !self.scope.is_nested() {
+            self.scope.shared.set_branch(self.meta.branch);
+        }
+        Self { addressed, superseded, branches: superseded, ..self }
     }
 
     fn over(scope: Arc<Scope>, saved: Option<Saved>, options: &Options) -> Self {
@@ -216,6 +221,7 @@ impl Cycle {
             tasks: Vec::new(),
             replaying: false,
             superseded: false,
+            branches: false,
             addressed: false,
             written: Vec::new(),
             recount: BTreeSet::new(),
@@ -260,9 +266,10 @@ impl Cycle {
             return Ok(());
         }
         let of = self.id;
+        let ran = self.ran(source);
         let tasks = self.unkept(Still::Closed);
         self.advance(source, true);
-        let put = self.to_keep(of, tasks);
+        let put = Put { ran, ..self.to_keep(of, tasks) };
         self.keep(put).await
     }
 
@@ -277,7 +284,16 @@ impl Cycle {
         if self.meta.source == Source::Fork {
             checkpoint.machine.forget_updated();
         }
-        Put { checkpoint, of, tasks }
+        Put { checkpoint, of, tasks, ran: None }
+    }
+
+    /// The nodes that ran, where somebody is told.
+    fn ran(&self, source: Source) -> Option<Vec<String>> {
+        let told = source == Source::Loop && !self.scope.is_nested();
+        self.scope.shared.host.hosting().filter(|_| told)?;
+        let of = |slot: &Slot| slot.key.name().to_string();
+        let ran = self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
+        Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
     }
 
     async fn keep(&mut self, put: Put) -> Going<()> {
@@ -333,8 +349,13 @@ impl Cycle {
     fn advance(&mut self, source: Source, keep: bool) {
         let parents = self.scope.around.clone();
         let delta = self.counts(keep);
-        self.meta = Metadata { source, step: self.step, parents, delta };
         self.id = self.scope.shared.next_id();
+        let branches = std::mem::take(&mut self.branches);
+        let branch = if branches { Some(self.id) } else { self.meta.branch };
+        if !self.scope.is_nested() {
+            self.scope.shared.set_branch(branch);
+        }
+        self.meta = Metadata { source, step: self.step, parents, branch, delta };
         self.step += 1;
     }
 
@@ -390,23 +411,43 @@ impl Cycle {
 
     /// Keeps what became of tasks while their superstep is open.
     pub(super) async fn flush(&mut self) -> Going<()> {
-        if self.on_exit() || planted::has(Bug::KeepsNothing) {
-            return Ok(());
-        }
-        let tasks = self.unkept(Still::Open);
-        if tasks.is_empty() {
+        if self.held.is_some() && self.scope.graph.semantics().unknown == Unknown::Refuse {
+            // The input is not taken yet.
             return Ok(());
         }
         self.release_held().await?;
-        let scope = &self.scope;
-        let Some(saver) = &scope.keep.saver else { return Ok(()) };
-        Ok(saver.put_tasks(&scope.place, scope.graph.plan(), self.id, tasks).await?)
+        match self.flushing() {
+            Some(flushed) => Ok(flushed.await?),
+            None => Ok(()),
+        }
+    }
+
+    /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
+    pub(super) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), SaverError>>> {
+        let unkept = planted::has(Bug::KeepsNothing);
+        if unkept || self.on_exit() {
+            return None;
+        }
+        let tasks = self.unkept(Still::Open);
+        let scope = Arc::clone(&self.scope);
+        let (saver, of) = (scope.keep.saver.clone()?, self.id);
+        if tasks.is_empty() {
+            return None;
+        }
+        Some(Box::pin(
+            async move { saver.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await },
+        ))
     }
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
     async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
         let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
         let drained = matches!(ended, Ok(Ended::Drained(_)));
+        // Input that cannot be applied leaves the thread as it was; not so in the reference.
+        let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
+        if ended.is_err() && refuses && self.held.take().is_some() {
+            return Ok(());
+        }
         self.release_held().await?;
         self.flush().await?;
         let nested = self.scope.is_nested();
@@ -479,7 +520,7 @@ impl Cycle {
                 machine: Machine::new(plan),
             });
             let of = CheckpointId(0);
-            let put = Put { checkpoint, of, tasks: Records::new() };
+            let put = Put { checkpoint, of, tasks: Records::new(), ran: None };
             self.put(Puts::from_iter([put])).await?;
             self.saved = Some(self.loaded);
         }

@@ -1,5 +1,6 @@
 //! What runs in this process share, and starting one.
 
+use super::hosting::{Attempt, Hosting};
 use super::saver::Saver;
 use super::scope::{TaskAt, lock};
 use crate::clock::SystemClock;
@@ -26,6 +27,7 @@ struct Inner {
     saver: Option<Arc<dyn Saver>>,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
+    hosting: Option<Arc<dyn Hosting>>,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<BTreeMap<CacheKey, Cached>>>,
     /// The last checkpoint id that was given.
@@ -61,6 +63,7 @@ impl Host {
             saver: None,
             items: None,
             rebuilds: false,
+            hosting: None,
             clock: Arc::new(SystemClock::new()),
             cache: Arc::default(),
             ids: Arc::default(),
@@ -72,6 +75,7 @@ impl Host {
             saver: self.0.saver.clone(),
             items: self.0.items.clone(),
             rebuilds: self.0.rebuilds,
+            hosting: self.0.hosting.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
             ids: Arc::clone(&self.0.ids),
@@ -97,6 +101,15 @@ impl Host {
     #[must_use]
     pub fn rebuilding(self) -> Self {
         self.with(|inner| inner.rebuilds = true)
+    }
+
+    /// Lets what a worker has claimed run here.
+    pub(crate) fn hosted_by(self, hosting: Arc<dyn Hosting>) -> Self {
+        self.with(|inner| inner.hosting = Some(hosting))
+    }
+
+    pub(crate) fn hosting(&self) -> Option<&Arc<dyn Hosting>> {
+        self.0.hosting.as_ref()
     }
 
     pub(crate) fn rebuilds(&self) -> bool {
@@ -180,7 +193,11 @@ impl Host {
 
     /// What a node's model and tool calls get in a run of this process: nobody is billed, and
     /// nothing is journaled.
-    pub(crate) fn calls(&self, at: &TaskAt, beat: &Arc<AtomicU64>) -> CallContext {
+    pub(crate) fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+        if let Some(hosting) = &self.0.hosting {
+            return hosting.calls(at, attempt);
+        }
+        let beat = attempt.beat;
         let thread = weftwork_types::ThreadId::new(&at.scope.shared.thread);
         let uuid = uuid::Uuid::from_u128(at.id.0);
         let run = weftwork_types::RunId::from_uuid(uuid);
@@ -213,7 +230,7 @@ struct Teller {
 
 impl Emit for Teller {
     fn emit(&self, event: AiEvent) {
-        let now = crate::run::millis(self.at.scope.shared.host.clock().elapsed());
+        let now = crate::exec::caught::millis(self.at.scope.shared.host.clock().elapsed());
         self.beat.store(now, Ordering::Relaxed);
         match event {
             AiEvent::Custom { value } => self.at.emit(value),

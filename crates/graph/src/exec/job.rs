@@ -1,13 +1,13 @@
 //! One task: its attempts, and what comes of them.
 
 use super::api::{Fail, Unanswered};
+use super::caught::{choose, millis, node_panicked};
 use super::scope::TaskAt;
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
-use crate::context::{Ctx, Local, RunOf, TaskContext};
+use crate::context::{Ctx, Local, TaskContext};
 use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::{DepMap, TaskInput};
 use crate::node::NodeResult;
-use crate::run::{choose, millis, node_panicked};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -22,6 +22,7 @@ use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 
 /// How a task ended.
@@ -85,12 +86,12 @@ impl Job {
             node: Arc::clone(self.at.key.name()),
             step: self.at.step,
             attempt,
-            messages: Ctx::first_index(None),
+            messages: 0.into(),
             failure: self.failure.clone(),
             beat: Arc::new(beat.into()),
             deps,
             open: Mutex::default(),
-            run: RunOf::Local(Local { at: self.at.clone(), calls: OnceLock::new() }),
+            run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))
     }
 
@@ -125,6 +126,7 @@ impl Job {
                 return end;
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
+            self.at.tell(|| AiEvent::AttemptReset { node: self.at.key.name().to_string() });
             clock.sleep(wait).await;
             attempt += 1;
             self.at.resuming = Some(true);

@@ -11,10 +11,12 @@
 mod api;
 mod begin;
 mod call;
+pub(crate) mod caught;
 mod check;
 mod cycle;
 mod event;
 mod host;
+mod hosting;
 mod job;
 mod known;
 mod look;
@@ -41,6 +43,7 @@ pub use event::{
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::Host;
+pub(crate) use hosting::{Attempt, Claimed, Hosting, Told};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
 pub use run::{Finished, Run, RunStream};

@@ -192,7 +192,7 @@ impl TaskAt {
         }
         self.scratch.resumed.store(true, Ordering::Relaxed);
         let answer = resume.get(index as usize);
-        Ok((index, answer.map(|value| self.answer(value.clone()))))
+        Ok((index, answer.map(|value| self.answered(interrupt_id(self.id, index), value.clone()))))
     }
 
     /// Takes the default of a question that has expired as its answer; not while a question the
@@ -204,11 +204,6 @@ impl TaskAt {
         }
         resume.push(default.clone());
         self.scratch.resumed.store(true, Ordering::Relaxed);
-        Some(self.answer(default.clone()))
-    }
-
-    fn answer(&self, value: Json) -> Answer {
-        let answered_at = self.scope.shared.host.clock().now();
-        Answer { value, answered_by: "local".to_owned(), answered_at }
+        Some(self.answered(interrupt_id(self.id, index), default.clone()))
     }
 }

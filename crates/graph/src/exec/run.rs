@@ -2,6 +2,7 @@
 
 use super::api::{Durability, Ended, Options, Outcome, Start, Stops};
 use super::begin::Begin;
+use super::caught::out_of_node;
 use super::check::check;
 use super::cycle::Cycle;
 use super::event::{Config, Modes, StreamItem};
@@ -10,7 +11,6 @@ use super::scope::{Scope, Shared, Sink, lock};
 use super::{tell, wait};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::run::out_of_node;
 use crate::state::{Seen, State, StateSpec};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -185,7 +185,7 @@ impl Run {
                 Either::Left((ended, _)) => ended,
                 Either::Right(_) => {
                     return Err(RuntimeError::DeadlinePassed {
-                        limit_ms: crate::run::millis(limit),
+                        limit_ms: crate::exec::caught::millis(limit),
                     });
                 }
             },

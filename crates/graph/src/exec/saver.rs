@@ -392,4 +392,6 @@ pub struct Put {
     pub of: CheckpointId,
     /// What became of them, as far as it was not kept before.
     pub tasks: Records,
+    /// In hosted runs, the nodes that ran in the superstep, when it was one of the outermost graph.
+    pub ran: Option<Vec<String>>,
 }

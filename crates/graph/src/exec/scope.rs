@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     has_later: AtomicBool,
     /// When questions that are on record expire.
     pub(crate) expiries: Mutex<Expiries>,
+    /// The branch of the thread: the checkpoint it began with; none on the first.
+    pub(crate) branch: Mutex<Option<CheckpointId>>,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -61,6 +63,7 @@ impl Shared {
             has_later: AtomicBool::new(false),
             expiries: Mutex::default(),
             messages: Mutex::default(),
+            branch: Mutex::default(),
         }
     }
 
@@ -148,6 +151,8 @@ pub(crate) struct Scope {
     pub(crate) around: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
     pub(crate) outer: Option<Arc<Scratch>>,
+    /// Where that stands, in hosted runs.
+    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
     /// An answer that belongs to no task yet.
     pub(crate) answer: Mutex<Option<Json>>,
     /// What became of the tasks that tasks called, in the open superstep.
@@ -193,6 +198,7 @@ impl Scope {
             replay: Mutex::default(),
             around,
             outer: None,
+            outer_task: None,
             answer: Mutex::default(),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
@@ -210,6 +216,7 @@ impl Scope {
             replay: Mutex::new(lock(&self.replay).clone()),
             around: within.around,
             outer: Some(within.outer),
+            outer_task: within.outer_task,
             answer: Mutex::default(),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
@@ -275,6 +282,7 @@ pub(crate) struct Within<'a> {
     pub(crate) resuming: Option<bool>,
     pub(crate) around: BTreeMap<String, CheckpointId>,
     pub(crate) outer: Arc<Scratch>,
+    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
 }
 
 /// What a task keeps over its attempts.
@@ -345,7 +353,7 @@ impl TaskKey {
         }
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         match self {
             Self::Node { path, .. } => path.to_string(),
             Self::Call { of, index, .. } => format!("call:{}:{}:{index}", of.name(), of.path()),

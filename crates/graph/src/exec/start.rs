@@ -54,10 +54,7 @@ impl Cycle {
                     let polled = AssertUnwindSafe(future).catch_unwind().await;
                     // What the context shares with the job is what the node's questions took.
                     let end = match &ctx {
-                        Some(ctx) => match ctx.local() {
-                            Some(at) => Job { at: at.clone(), ..job }.finish(polled, Some(ctx)),
-                            None => job.finish(polled, None),
-                        },
+                        Some(ctx) => Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx)),
                         None => job.finish(polled, None),
                     };
                     (index, end)
@@ -97,14 +94,8 @@ impl Cycle {
         polled: Polled,
         cell: &OnceCell<crate::context::Ctx>,
     ) -> End {
-        if let Some(ctx) = cell.get() {
-            let job = self.job(index).map(|job| match ctx.local() {
-                Some(at) => Job { at: at.clone(), ..job },
-                None => job,
-            });
-            if let Some(job) = job {
-                return job.finish(polled, Some(ctx));
-            }
+        if let Some((ctx, job)) = cell.get().zip(self.job(index)) {
+            return Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx));
         }
         match (polled, self.tasks.get(index)) {
             (Ok(Ok(output)), Some(slot)) => {

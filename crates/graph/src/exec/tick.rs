@@ -4,11 +4,13 @@ use super::api::{Ended, Fail, Going, Limits, Resuming};
 use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
 use super::job::End;
+use super::saver::SaverError;
 use super::saver::TaskKey;
 use super::scope::{lock, turn};
 use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -180,14 +182,34 @@ impl Cycle {
             if running.is_empty() || next < self.tasks.len() && running.len() < most {
                 continue;
             }
-            self.flush().await?;
-            if let Some((index, end)) = running.next().await {
-                self.settle(index, end, ends);
+            match self.flushing() {
+                Some(flushed) => self.flush_beside(flushed, &mut running, ends).await?,
+                None => {
+                    if let Some((index, end)) = running.next().await {
+                        self.settle(index, end, ends);
+                    }
+                }
             }
         }
         // Dropping what still runs cuts it off at its await point.
         drop(running);
         Ok(())
+    }
+
+    /// Flushes while the tasks go on. They must: a task may hold the store's only connection.
+    async fn flush_beside(
+        &mut self,
+        mut flushed: BoxFuture<'static, Result<(), SaverError>>,
+        running: &mut Running,
+        ends: &mut Option<Fail>,
+    ) -> Going<()> {
+        loop {
+            match select(&mut flushed, running.next()).await {
+                Either::Left((done, _)) => return Ok(done?),
+                Either::Right((Some((index, end)), _)) => self.settle(index, end, ends),
+                Either::Right((None, _)) => return Ok(flushed.await?),
+            }
+        }
     }
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.

@@ -215,7 +215,9 @@ impl Change<'_> {
             let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
             return Err(RuntimeError::BadUpdate { reason });
         }
+        let id = self.next_id(from.id).await?;
         let metadata = Metadata {
+            branch: Some(id),
             source: Source::Fork,
             step: from.metadata.step + 1,
             parents: from.metadata.parents.clone(),
@@ -223,8 +225,7 @@ impl Change<'_> {
         };
         let mut machine = from.machine;
         machine.forget_updated();
-        let checkpoint =
-            Checkpoint { id: self.next_id(from.id).await?, parent: from.parent, metadata, machine };
+        let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
         self.store(checkpoint, CheckpointId(0), Records::new(), (&from.metadata, &from.memo)).await
     }
 
@@ -336,10 +337,11 @@ impl Change<'_> {
         // The first change of a thread is its superstep 0, its first input -1.
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
-        let metadata = Metadata { source, step, parents, delta };
+        let id = self.next_id(from.id).await?;
+        let branch = if from.superseded { Some(id) } else { from.metadata.branch };
+        let metadata = Metadata { source, step, parents, branch, delta };
         let mut machine = from.machine;
         machine.forget_updated();
-        let id = self.next_id(from.id).await?;
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
         let of = from.id.unwrap_or(CheckpointId(0));
         self.store(checkpoint, of, records, (&from.metadata, &from.memo)).await
@@ -354,7 +356,7 @@ impl Change<'_> {
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
         let checkpoint = Box::new(checkpoint);
-        let puts = Puts::from_iter([Put { checkpoint, of, tasks }]);
+        let puts = Puts::from_iter([Put { checkpoint, of, tasks, ran: None }]);
         self.saver.put(self.place, memo, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }

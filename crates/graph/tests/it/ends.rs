@@ -63,7 +63,7 @@ async fn a_run_from_a_checkpoint_that_is_not_there_ends_and_frees_the_thread() {
     request.options.at = Some(CheckpointId(7));
     let (events, outcome) = bench.run(request).await;
     check_stream(&events);
-    assert_eq!(failed(outcome).0, "W0201");
+    assert_eq!(failed(outcome).0, "W0126");
     assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["a", "a"]));
 }
 
@@ -130,7 +130,7 @@ async fn a_commit_that_is_refused_is_not_told_and_gives_one_done() {
     let id = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(id.status, RunStatus::Failed, "the end is on record once the store takes it");
 
-    store.refuse(|commit| !commit.steps.is_empty());
+    store.refuse(|commit| !commit.keep.checkpoints.is_empty());
     let (events, outcome) = bench.run(Bench::request(start())).await;
     check_stream(&events);
     assert_eq!(failed(outcome).0, "W0207");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use weftwork_graph::{CompiledGraph, Runtime};
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::{FoundCheckpoint, Shelf, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
@@ -132,6 +132,13 @@ impl Bench {
         let handle = runtime.execute(request).await.expect("the run is accepted");
         let events: Vec<_> = handle.events.collect().await;
         (events, handle.outcome.await)
+    }
+
+    /// The checkpoints of the outermost graph, newest first.
+    pub(crate) async fn checkpoints(&self) -> Vec<FoundCheckpoint> {
+        let at = Shelf { thread: thread(), ns: String::new() };
+        let page = self.store.page(&Principal::local(), &at, None, usize::MAX).await;
+        page.expect("reads")
     }
 
     pub(crate) async fn start(&self, input: Value) -> RunFinal {

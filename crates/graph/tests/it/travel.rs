@@ -4,10 +4,10 @@ use crate::support::{Bench, completed, failed, interrupted, on_each_store, threa
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use weftwork_graph::exec::{Source, TaskResult};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State, ThreadState,
+    CompiledGraph, Ctx, Deps, Graph, HistoryFilter, List, NodeResult, START, Snapshot, State,
 };
-use weftwork_store::Source;
 use weftwork_types::canonical::hash;
 use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
 use weftwork_types::run::{RunInput, RunOptions, RunRequest};
@@ -60,8 +60,17 @@ fn graph(paid: &Count) -> CompiledGraph {
         .expect("sound")
 }
 
-async fn history(bench: &Bench) -> Vec<ThreadState> {
-    bench.runtime.history(&Principal::local(), &thread()).await.expect("reads")
+async fn history(bench: &Bench) -> Vec<Snapshot> {
+    let all = HistoryFilter::default();
+    bench.runtime.history(&Principal::local(), &thread(), &all).await.expect("reads")
+}
+
+fn id(state: &Snapshot) -> CheckpointId {
+    state.config.as_ref().and_then(|config| config.id).expect("stored")
+}
+
+fn source(state: &Snapshot) -> Source {
+    state.metadata.as_ref().expect("stored").source
 }
 
 fn at(input: RunInput, at: CheckpointId) -> RunRequest {
@@ -69,7 +78,7 @@ fn at(input: RunInput, at: CheckpointId) -> RunRequest {
     RunRequest { options, ..Bench::request(input) }
 }
 
-fn due(history: &[ThreadState], node: &str) -> ThreadState {
+fn due(history: &[Snapshot], node: &str) -> Snapshot {
     history.iter().find(|s| s.next == [node]).expect("a checkpoint where it is due").clone()
 }
 
@@ -80,20 +89,26 @@ async fn history_says_what_each_task_did_and_what_waits() {
     let history = history(&bench).await;
     let shape: Vec<_> = history
         .iter()
-        .map(|s| (s.step, s.source, s.next.join(","), s.values["log"].clone()))
+        .map(|s| {
+            let step = s.metadata.as_ref().expect("stored").step;
+            (step, source(s), s.next.join(","), s.values["log"].clone())
+        })
         .collect();
     assert_eq!(
         shape,
         [
-            (2, Some(Source::Loop), "c".to_owned(), json!(["paid 1", "b"])),
-            (1, Some(Source::Loop), "b".to_owned(), json!(["paid 1"])),
-            (0, Some(Source::Input), "pay".to_owned(), json!([])),
+            (2, Source::Loop, "c".to_owned(), json!(["paid 1", "b"])),
+            (1, Source::Loop, "b".to_owned(), json!(["paid 1"])),
+            (0, Source::Loop, "pay".to_owned(), json!([])),
+            (-1, Source::Input, "__start__".to_owned(), json!([])),
         ]
     );
-    assert_eq!(history[0].parent, history[1].checkpoint);
+    assert_eq!(history[0].parent, history[1].config);
     assert_eq!(history[0].tasks[0].interrupts[0].id, asked[0]);
-    let left = history[1].tasks[0].left.as_ref().expect("it finished");
-    assert_eq!(left.writes[0].0, "log");
+    let Some(TaskResult::Writes(writes)) = &history[1].tasks[0].result else {
+        panic!("it finished: {history:#?}")
+    };
+    assert_eq!(writes[0].0, "log");
     let state = bench.runtime.state(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(state, history[0]);
 }
@@ -104,14 +119,14 @@ async fn a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew() {
     let bench = Bench::new(graph(&paid)).await;
     let first = interrupted(bench.start(json!({})).await);
     let old = history(&bench).await;
-    let from = due(&old, "pay").checkpoint.expect("stored");
+    let from = id(&due(&old, "pay"));
     let again = interrupted(bench.run(at(RunInput::Continue, from)).await.1);
     assert_ne!(first, again, "the question of the branch is its own");
     let log = &history(&bench).await[0].values["log"];
     assert_eq!(log, &json!(["paid 2", "b"]), "a branch has records of its own");
-    let sources: Vec<_> = history(&bench).await.iter().map(|s| s.source).collect();
-    assert_eq!(sources[2], Some(Source::Fork));
-    assert_eq!(sources.len(), 6);
+    let sources: Vec<_> = history(&bench).await.iter().map(source).collect();
+    assert_eq!(sources[2], Source::Fork);
+    assert_eq!(sources.len(), 7);
     let answers = [(again[0], json!("yes"))].into();
     let output = completed(bench.resume(answers).await);
     assert_eq!(output["log"], json!(["paid 2", "b", "c \"yes\""]));
@@ -121,7 +136,7 @@ async fn a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew() {
 async fn an_update_of_the_past_starts_a_branch_and_what_follows_its_node_is_due() {
     let bench = Bench::new(graph(&Count::default())).await;
     interrupted(bench.start(json!({})).await);
-    let from = due(&history(&bench).await, "b").checkpoint.expect("stored");
+    let from = id(&due(&history(&bench).await, "b"));
     let update = |as_node: Option<&str>| RunInput::Update {
         writes: json!({"log": ["changed"]}),
         as_node: as_node.map(str::to_owned),
@@ -129,7 +144,7 @@ async fn an_update_of_the_past_starts_a_branch_and_what_follows_its_node_is_due(
     completed(bench.run(at(update(Some("b")), from)).await.1);
     let state = bench.runtime.state(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(state.values["log"], json!(["paid 1", "changed"]));
-    assert_eq!((state.next, state.source), (vec!["c".to_owned()], Some(Source::Update)));
+    assert_eq!((source(&state), state.next), (Source::Update, vec!["c".to_owned()]));
     interrupted(bench.proceed().await);
 
     let (code, message) = failed(bench.run(at(update(Some("bb")), from)).await.1);
@@ -145,16 +160,16 @@ async fn new_input_at_an_old_checkpoint_leaves_the_other_branch_alone() {
     let bench = Bench::new(graph(&Count::default())).await;
     interrupted(bench.start(json!({"log": ["one"]})).await);
     let before = history(&bench).await;
-    let from = due(&before, "pay").checkpoint.expect("stored");
+    let from = id(&due(&before, "pay"));
     let input = RunInput::Start { input: json!({"log": ["two"]}) };
     interrupted(bench.run(at(input, from)).await.1);
     let after = history(&bench).await;
     assert_eq!(after[0].values["log"], json!(["one", "two", "paid 2", "b"]));
-    assert_eq!(after[3..], before, "checkpoints never change");
+    assert_eq!(after[4..], before, "checkpoints never change");
     let state_at = bench.runtime.state_at(&Principal::local(), &thread(), from).await;
     assert_eq!(state_at.expect("reads"), due(&before, "pay"));
     let missing = at(RunInput::Continue, CheckpointId(7));
-    assert_eq!(failed(bench.run(missing).await.1).0, "W0201");
+    assert_eq!(failed(bench.run(missing).await.1).0, "W0126");
 }
 
 #[tokio::test]
@@ -162,14 +177,14 @@ async fn branches_have_ids_of_their_own_even_when_the_clock_went_back() {
     let store = crate::support::store();
     let ahead = Bench::on(Arc::clone(&store), graph(&Count::default())).await;
     interrupted(ahead.start(json!({})).await);
-    let from = due(&history(&ahead).await, "pay").checkpoint.expect("stored");
+    let from = id(&due(&history(&ahead).await, "pay"));
     // Its ids start at one: long before those of the system's clock.
     let clock = Arc::new(weftwork_testkit::ManualClock::new());
     let back = Bench::with_clock(store, graph(&Count::default()), clock).await;
     for branch in 1..=2 {
         interrupted(back.run(at(RunInput::Continue, from)).await.1);
-        let ids: Vec<_> = history(&back).await.iter().map(|s| s.checkpoint).collect();
-        assert_eq!(ids.len(), 3 + 3 * branch);
+        let ids: Vec<_> = history(&back).await.iter().map(id).collect();
+        assert_eq!(ids.len(), 4 + 3 * branch);
         assert!(ids.is_sorted_by(|a, b| a > b), "newest first: {ids:?}");
     }
 }

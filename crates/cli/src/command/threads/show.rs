@@ -5,8 +5,9 @@ use crate::exit::Exit;
 use crate::house::House;
 use crate::screen::{Screen, Style, moment, plain, short};
 use serde_json::Value;
+use std::sync::Arc;
 use weftwork::graph::thread_state;
-use weftwork::store::{RunRow, Store};
+use weftwork::store::{CheckpointStore, RunRow};
 use weftwork::types::message::{Message, Part, Role};
 use weftwork::types::run::RunFinal;
 use weftwork::types::{Principal, ThreadId};
@@ -23,7 +24,7 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
     for run in &found.runs {
         run_line(run, screen)?;
     }
-    let state = read(id, house, store.as_ref(), &row.graph).await?;
+    let state = read(id, house, Arc::clone(&store) as _, &row.graph).await?;
     let messages = state.get("messages").and_then(Value::as_array);
     let speaker = speaker(found.model());
     for value in messages.into_iter().flatten() {
@@ -46,7 +47,7 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
 pub(crate) async fn state(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
     let store = house.store()?;
     let found = house.thread(store.as_ref(), id).await?;
-    let state = read(id, house, store.as_ref(), &found.row.graph).await?;
+    let state = read(id, house, Arc::clone(&store) as _, &found.row.graph).await?;
     house.screen.line(format_args!("{state:#}"))?;
     Ok(Exit::Done)
 }
@@ -54,7 +55,7 @@ pub(crate) async fn state(id: &ThreadId, house: &House) -> Result<Exit, CliError
 async fn read(
     id: &ThreadId,
     house: &House,
-    store: &dyn Store,
+    store: Arc<dyn CheckpointStore>,
     graph: &str,
 ) -> Result<Value, CliError> {
     let graph = house.graph_of(graph)?;

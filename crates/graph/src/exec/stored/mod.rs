@@ -3,17 +3,21 @@
 mod read;
 mod row;
 
+use super::event::Source;
+use super::hosting::{Claimed, Told};
 use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
 use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_engine::packed::{Layout, LayoutId, pack};
+use weftwork_engine::packed::{Layout, LayoutId, Mark, pack};
+use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_store::{
     CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::message::Message;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
 /// Keeps checkpoints in a store: one row for each superstep, written in one transaction. Cloning
@@ -23,24 +27,37 @@ pub struct StoreSaver {
     store: Arc<dyn CheckpointStore>,
     who: Principal,
     layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
+    /// Writes for a run that a worker has claimed.
+    claimed: Option<Arc<dyn Claimed>>,
 }
 
 /// What is to be kept, and what to be reminded of after it.
 struct Bundle {
     keep: Keep,
     memo: Memo,
+    told: Told,
 }
 
 impl StoreSaver {
     /// Keeps checkpoints in `store`, as those of `who`'s organisation.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
-        Arc::new(Self { store, who, layouts: Arc::default() })
+        Arc::new(Self { store, who, layouts: Arc::default(), claimed: None })
+    }
+
+    /// Keeps checkpoints of a run that a worker has claimed, in commits of that run.
+    pub(crate) fn claimed(
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+        run: Arc<dyn Claimed>,
+    ) -> Arc<Self> {
+        Arc::new(Self { store, who, layouts: Arc::default(), claimed: Some(run) })
     }
 
     /// Checkpoints as rows.
     fn bundle(&self, at: &Place, memo: &Memo, puts: Puts) -> Result<Bundle, EngineError> {
-        let mut bundle = Bundle { keep: Keep::default(), memo: memo.clone() };
+        let mut bundle =
+            Bundle { keep: Keep::default(), memo: memo.clone(), told: Told::default() };
         for put in puts {
             self.add(at, put, &mut bundle)?;
         }
@@ -48,10 +65,19 @@ impl StoreSaver {
     }
 
     fn add(&self, at: &Place, put: Put, bundle: &mut Bundle) -> Result<(), EngineError> {
-        let Put { checkpoint, of, tasks } = put;
+        let Put { checkpoint, of, tasks, ran } = put;
         let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
         let since = bundle.memo.mark.take();
+        if self.claimed.is_some() && at.ns.is_empty() {
+            let told = &mut bundle.told;
+            told.step = checkpoint.metadata.step;
+            told.is_last = checkpoint.machine.is_done();
+            if checkpoint.metadata.source != Source::Input {
+                told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ran));
+            }
+            told.ran = ran;
+        }
         let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = packed.bytes;
         row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
@@ -112,9 +138,18 @@ impl StoreSaver {
         self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn keep(&self, at: &Place, plan: &Plan, keep: Keep) -> Result<(), SaverError> {
+    async fn keep(
+        &self,
+        at: &Place,
+        plan: &Plan,
+        keep: Keep,
+        told: Told,
+    ) -> Result<(), SaverError> {
         let layouts = !keep.layouts.is_empty();
-        self.store.keep(&self.who, &thread(&at.thread)?, keep).await?;
+        match &self.claimed {
+            Some(run) => run.keep(keep, told).await?,
+            None => self.store.keep(&self.who, &thread(&at.thread)?, keep).await?,
+        }
         if layouts {
             let layout = plan.layout();
             self.layouts().insert(layout.id(), Arc::new(layout.clone()));
@@ -132,6 +167,16 @@ fn tasks_row(
     let (mut body, blobs) = row::write_tasks(plan, tasks)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
     Ok((body, blobs))
+}
+
+/// The messages that nodes added or changed since a checkpoint. Those of the input are known to
+/// whoever gave it.
+fn new_messages(
+    machine: &Machine,
+    since: Option<&Mark>,
+    ran: &Option<Vec<String>>,
+) -> Vec<Message> {
+    if ran.is_none() { Vec::new() } else { machine.messages_since(since) }
 }
 
 /// The thread as stores name it.
@@ -196,13 +241,13 @@ impl Saver for StoreSaver {
     fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
         let plans: SmallVec<[Arc<Plan>; 1]> =
             puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
-        let Bundle { keep, memo } = match self.bundle(at, memo, puts) {
+        let Bundle { keep, memo, told } = match self.bundle(at, memo, puts) {
             Ok(bundle) => bundle,
             Err(error) => return Kept::Now(Err(error.into())),
         };
         Kept::Later(Box::pin(async move {
             if let Some(plan) = plans.first() {
-                self.keep(at, plan, keep).await?;
+                self.keep(at, plan, keep, told).await?;
             }
             Ok(memo)
         }))
@@ -218,7 +263,7 @@ impl Saver for StoreSaver {
         Box::pin(async move {
             let mut keep = Keep::default();
             self.add_pending(plan, at, of, &tasks, &mut keep)?;
-            self.keep(at, plan, keep).await
+            self.keep(at, plan, keep, Told::default()).await
         })
     }
 
@@ -241,7 +286,7 @@ impl Saver for StoreSaver {
             let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
             let mut keep = Keep { pending, blobs, ..Keep::default() };
             self.add_layout(plan, &mut keep);
-            self.keep(at, plan, keep).await
+            self.keep(at, plan, keep, Told::default()).await
         })
     }
 
@@ -279,11 +324,12 @@ impl StoreSaver {
         let mut kept = self.list(at, plan, None, keep).await?;
         let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
         kept.reverse();
-        let mut rows = Bundle { keep: Keep::default(), memo: Memo::default() };
+        let mut rows =
+            Bundle { keep: Keep::default(), memo: Memo::default(), told: Told::default() };
         for saved in kept {
             let Saved { checkpoint, tasks, outside, .. } = saved;
             let (of, checkpoint) = (checkpoint.id, Box::new(checkpoint));
-            self.add(at, Put { checkpoint, of, tasks: Records::new() }, &mut rows)?;
+            self.add(at, Put { checkpoint, of, tasks: Records::new(), ran: None }, &mut rows)?;
             // What is open at the newest one stays in the store as it is.
             if of == newest {
                 continue;

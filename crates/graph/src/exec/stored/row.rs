@@ -60,6 +60,7 @@ pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) 
     });
     out.signed(metadata.step);
     out.number(parent.map_or(0, |id| id.0));
+    out.number(metadata.branch.map_or(0, |id| id.0));
     out.count(metadata.parents.len());
     for (ns, id) in &metadata.parents {
         out.text(ns);
@@ -87,7 +88,8 @@ pub(super) fn read_metadata(bytes: &[u8]) -> Result<(Metadata, Option<Checkpoint
     };
     let step = read.signed()?;
     let parent = Some(CheckpointId(read.wide()?)).filter(|id| id.0 != 0);
-    let mut metadata = Metadata { source, step, ..Metadata::default() };
+    let branch = Some(CheckpointId(read.wide()?)).filter(|id| id.0 != 0);
+    let mut metadata = Metadata { source, step, branch, ..Metadata::default() };
     for _ in 0..read.count()? {
         let ns = read.text()?.to_owned();
         metadata.parents.insert(ns, CheckpointId(read.wide()?));

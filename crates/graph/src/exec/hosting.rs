@@ -1,0 +1,89 @@
+//! What a hosted run gives to the loop: where its writes go, and what its nodes reach.
+
+use super::scope::{TaskAt, lock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use weftwork_store::{Keep, StoreError};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::message::Message;
+use weftwork_types::port::CallContext;
+use weftwork_types::{BoxFuture, InterruptId};
+
+/// Writes what a run keeps together with what is told of it.
+pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
+    /// Keeps it in one transaction, unless the run has lost its claim.
+    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// What is told of a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Its superstep.
+    pub(crate) step: i64,
+    /// The nodes that ran in it; none when none of the outermost graph did.
+    pub(crate) ran: Option<Vec<String>>,
+    /// Messages that are new or changed.
+    pub(crate) messages: Vec<Message>,
+    /// Whether nothing is due any more: it may be kept with the end of the run.
+    pub(crate) is_last: bool,
+}
+
+/// What the nodes of a hosted run reach.
+pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
+    /// What model and tool calls of a task need.
+    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext;
+
+    /// Tells something to those who watch.
+    fn tell(&self, event: AiEvent);
+
+    /// The answer to a question, as it was given.
+    fn answer(&self, id: InterruptId) -> Option<Answer>;
+}
+
+/// An attempt of a task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    /// Its number, from 1.
+    pub(crate) number: u32,
+    /// When it last gave a sign of life.
+    pub(crate) beat: &'a Arc<AtomicU64>,
+}
+
+impl TaskAt {
+    /// Where the task stands, from the outermost graph on: nodes, paths and supersteps, never ids
+    /// that another attempt of the run would make anew.
+    pub(crate) fn way(&self) -> Vec<(String, String, i64)> {
+        let mut way = match &self.scope.outer_task {
+            Some(outer) => outer.clone(),
+            None => Vec::new(),
+        };
+        way.push((self.key.name().to_string(), self.key.path(), self.step));
+        way
+    }
+
+    /// Tells what the task's node chose to tell.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
+        if let Some(hosting) = self.scope.shared.host.hosting() {
+            hosting.tell(event());
+        }
+    }
+
+    /// The answer to a question of the task, as it was given; else that it was given here.
+    pub(crate) fn answered(&self, id: InterruptId, value: serde_json::Value) -> Answer {
+        let host = &self.scope.shared.host;
+        let known = host.hosting().and_then(|hosting| hosting.answer(id));
+        known.filter(|known| known.value == value).unwrap_or_else(|| Answer {
+            value,
+            answered_by: "local".to_owned(),
+            answered_at: host.clock().now(),
+        })
+    }
+}
+
+impl super::scope::Shared {
+    /// The branch of the thread the run is on: the checkpoint it began with.
+    pub(crate) fn set_branch(&self, branch: Option<weftwork_types::CheckpointId>) {
+        *lock(&self.branch) = branch;
+    }
+}

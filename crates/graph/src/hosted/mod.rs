@@ -1,0 +1,293 @@
+//! Hosted runs: the run loop of [`exec`](crate::exec) under a worker's claim.
+//!
+//! What a run in this process keeps goes here with the events of the same moment into one commit,
+//! fenced by the claim; what its nodes call is journaled; and its end is committed with the last
+//! superstep. Streaming, resuming and going on after a crash are the same loop from another start.
+
+mod calls;
+mod writer;
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::exec::caught::out_of_node;
+use crate::exec::{
+    AsNode, At, Host as Local, Outcome, Resume, Start, StartCommand, StateUpdate, StoreSaver,
+};
+use crate::hub::Hub;
+use calls::Calls;
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store};
+use weftwork_types::caller::GraphCaller;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::port::{Budget, Clock, Ledger};
+use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::{InterruptId, Principal};
+use writer::Writer;
+
+/// The longest wait between two attempts to record the end of a run.
+const RECORD_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What all runs of a process share.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) journal: bool,
+    /// The cache of nodes, and the last id of a checkpoint.
+    pub(crate) local: Local,
+}
+
+/// One run on its way.
+pub(crate) struct Run {
+    pub(crate) host: Arc<Host>,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) who: Principal,
+    pub(crate) claim: Claim,
+    pub(crate) row: RunRow,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) cancel: watch::Sender<bool>,
+}
+
+/// How a run is begun.
+enum Begin {
+    /// Its input is a change from outside, after which nothing runs.
+    Update(Vec<(String, serde_json::Value)>, AsNode),
+    Run(Start),
+    /// A process before this one did all there was to do.
+    Nothing,
+}
+
+impl Host {
+    /// Checkpoints of an organisation, to be looked at.
+    pub(crate) fn looking(&self, who: &Principal) -> Local {
+        let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
+        self.local.clone().with_saver(StoreSaver::new(store, who.clone()))
+    }
+}
+
+impl Run {
+    /// Takes the run to its end; says so when the store did not take the end.
+    pub(crate) async fn drive(self) -> (RunFinal, Option<Unrecorded>) {
+        let writer = Writer::new(&self);
+        // Types of users are written, read and dropped outside of nodes too, and may panic there.
+        let went = AssertUnwindSafe(self.go(&writer)).catch_unwind().await;
+        let ended = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
+            Ok(outcome) => return (outcome, None),
+            Err(error) => error,
+        };
+        let run = &self.claim.at.run;
+        let outcome = RunFinal::Failed { fault: ended.fault() };
+        tracing::warn!(%run, thread = %self.claim.at.thread, error = %ended, "run failed");
+        writer.forget_held().await;
+        let Err(error) = writer.failed(outcome.clone()).await else { return (outcome, None) };
+        tracing::warn!(%error, %run, "cannot record the end of the run");
+        self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
+        let unrecorded = Unrecorded { writer, outcome: outcome.clone() };
+        (outcome, error.is_retriable().then_some(unrecorded))
+    }
+
+    async fn go(&self, writer: &Arc<Writer>) -> Result<RunFinal, RuntimeError> {
+        let (store, thread) = (&self.host.store, &self.claim.at.thread);
+        let begun = !store.events(&self.who, &self.claim.at, 0, 1).await?.is_empty();
+        let answers = answers(store.interrupts(&self.who, thread).await?);
+        let begin = self.begin(begun, &answers).await?;
+        let local = self.local(writer, answers);
+        let outcome = match begin {
+            Begin::Update(values, as_node) => {
+                let at = self.at();
+                let update = StateUpdate { values: Some(values), as_node };
+                self.graph.update(&local, &at, vec![vec![update]]).await?;
+                None
+            }
+            Begin::Nothing => None,
+            Begin::Run(start) => {
+                match self.run(&local, writer, start, begun).await {
+                    Ok(Some(outcome)) => Some(outcome),
+                    Ok(None) => return self.stopped(&local, writer, RunFinal::Cancelled).await,
+                    // Its siblings may have asked something meanwhile.
+                    Err(RuntimeError::Node(fault)) => {
+                        let outcome = RunFinal::Failed { fault };
+                        return self.stopped(&local, writer, outcome).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        match outcome {
+            None => {
+                let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+                writer.finish(RunFinal::Completed { output: state.values }, Vec::new()).await
+            }
+            Some(Outcome::Completed { output }) => {
+                writer.finish(RunFinal::Completed { output }, Vec::new()).await
+            }
+            Some(Outcome::Interrupted { interrupts }) if !interrupts.is_empty() => {
+                let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
+                writer.stop(outcome, interrupts).await
+            }
+            Some(Outcome::Interrupted { .. }) => {
+                let outcome = RunFinal::Interrupted { interrupts: Vec::new() };
+                self.stopped(&local, writer, outcome).await
+            }
+            Some(Outcome::Drained { reason }) => {
+                tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
+                self.stopped(&local, writer, RunFinal::Cancelled).await
+            }
+            Some(Outcome::LimitReached { step_limit }) => {
+                let outcome = RunFinal::LimitReached { step_limit };
+                self.stopped(&local, writer, outcome).await
+            }
+        }
+    }
+
+    /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
+    /// wait for go to the log meanwhile.
+    async fn run(
+        &self,
+        local: &Local,
+        writer: &Arc<Writer>,
+        start: Start,
+        begun: bool,
+    ) -> Result<Option<Outcome>, RuntimeError> {
+        let options = &self.row.new.options;
+        let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
+        if let Some(limit) = options.step_limit {
+            run = run.step_limit(limit);
+        }
+        // What a process before this one committed for the run is at the head.
+        if let Some(at) = options.at.filter(|_| !begun) {
+            run = run.at(at);
+        }
+        let mut cancelled = self.cancel.subscribe();
+        let mut run = std::pin::pin!(run.outcome());
+        let mut log = std::pin::pin!(writer.keep_log());
+        tokio::select! {
+            biased;
+            _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(None),
+            outcome = &mut run => outcome.map(Some),
+            error = &mut log => Err(error.into()),
+        }
+    }
+
+    /// Ends a run before its graph's end. Questions that nobody answered stay open.
+    async fn stopped(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        outcome: RunFinal,
+    ) -> Result<RunFinal, RuntimeError> {
+        let at = At::thread(self.claim.at.thread.as_str());
+        let open = self.graph.state(local, &at, false).await?.interrupts;
+        writer.finish(outcome, open).await
+    }
+
+    fn at(&self) -> At {
+        At { checkpoint: self.row.new.options.at, ..At::thread(self.claim.at.thread.as_str()) }
+    }
+
+    /// What the run starts with, unless a process before this one did.
+    async fn begin(
+        &self,
+        begun: bool,
+        answers: &BTreeMap<InterruptId, Answer>,
+    ) -> Result<Begin, RuntimeError> {
+        let go_on = || {
+            let given = answers.iter().map(|(id, answer)| (*id, answer.value.clone()));
+            let given: BTreeMap<_, _> = given.collect();
+            if given.is_empty() {
+                return Start::Continue;
+            }
+            let resume = Some(Resume::ById(given));
+            Start::Command(StartCommand { resume, ..StartCommand::default() })
+        };
+        let missing =
+            || RuntimeError::NothingToContinue { thread: self.claim.at.thread.to_string() };
+        let is_new = async || {
+            let thread = self.host.store.thread(&self.who, &self.claim.at.thread).await?;
+            Ok::<_, RuntimeError>(thread.head.is_none())
+        };
+        Ok(match self.row.new.input.clone() {
+            RunInput::Update { .. } if begun => Begin::Nothing,
+            RunInput::Update { writes, as_node } => {
+                let serde_json::Value::Object(members) = writes else {
+                    return Err(RuntimeError::Engine(weftwork_engine::EngineError::NotAnObject {
+                        by: "the update".to_owned(),
+                        found: writes.to_string().chars().take(120).collect(),
+                    }));
+                };
+                let as_node = as_node.map_or(AsNode::Infer, AsNode::Node);
+                Begin::Update(members.into_iter().collect(), as_node)
+            }
+            RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
+            _ if is_new().await? => return Err(missing()),
+            RunInput::Continue if self.row.new.options.at.is_some() && !begun => {
+                Begin::Run(Start::Continue)
+            }
+            RunInput::Start { .. } | RunInput::Resume { .. } | RunInput::Continue => {
+                Begin::Run(go_on())
+            }
+        })
+    }
+
+    fn local(&self, writer: &Arc<Writer>, answers: BTreeMap<InterruptId, Answer>) -> Local {
+        let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
+        let saver = StoreSaver::claimed(store, self.who.clone(), Arc::clone(writer) as _);
+        let calls = Calls {
+            host: Arc::clone(&self.host),
+            hub: Arc::clone(&self.hub),
+            who: self.who.clone(),
+            claim: self.claim.clone(),
+            caller: GraphCaller {
+                caller: self.row.new.caller.clone(),
+                run: self.claim.at.run.clone(),
+                graph: self.row.new.graph.clone(),
+                graph_version: self.graph.version().to_owned(),
+            },
+            answers,
+        };
+        self.host.local.clone().with_saver(saver).hosted_by(Arc::new(calls))
+    }
+}
+
+fn ids(interrupts: &[Interrupt]) -> Vec<InterruptId> {
+    interrupts.iter().map(|interrupt| interrupt.id).collect()
+}
+
+fn answers(rows: Vec<InterruptRow>) -> BTreeMap<InterruptId, Answer> {
+    rows.into_iter().filter_map(|row| Some((row.interrupt.id, row.answer?))).collect()
+}
+
+/// A run that failed and whose store did not take its end.
+pub(crate) struct Unrecorded {
+    writer: Arc<Writer>,
+    outcome: RunFinal,
+}
+
+impl Unrecorded {
+    /// Tries until the store takes the end, so that the thread does not stay busy as long as this
+    /// process lives, or until the store says that it never will.
+    pub(crate) async fn record(self) {
+        let mut wait = Duration::from_secs(1);
+        loop {
+            self.writer.host.clock.sleep(wait).await;
+            tokio::task::yield_now().await;
+            match self.writer.failed(self.outcome.clone()).await {
+                Err(error) if error.is_retriable() => wait = (wait * 2).min(RECORD_WAIT_MAX),
+                Ok(()) => return,
+                Err(error) => {
+                    let run = &self.writer.claim.at.run;
+                    tracing::warn!(%error, %run, "the end of the run stays unrecorded");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Commits: everything a moment of the run leaves behind, in one transaction.
+
+use super::{Host, Run};
+use crate::error::RuntimeError;
+use crate::exec::{Claimed, Told};
+use crate::hub::Hub;
+use std::sync::Arc;
+use tokio::sync::{Mutex, watch};
+use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::RunFinal;
+use weftwork_types::{BoxFuture, Principal};
+
+/// Writes for one run, one commit at a time.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) host: Arc<Host>,
+    pub(super) claim: Claim,
+    who: Principal,
+    hub: Arc<Hub>,
+    cancel: watch::Sender<bool>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The event of the run's beginning, until it is committed.
+    begins: Option<AiEvent>,
+    /// The last superstep, which is committed with the end of the run.
+    held: Option<(Keep, Vec<AiEvent>)>,
+}
+
+impl Writer {
+    pub(super) fn new(run: &Run) -> Arc<Self> {
+        let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
+        Arc::new(Self {
+            host: Arc::clone(&run.host),
+            claim: run.claim.clone(),
+            who: run.who.clone(),
+            hub: Arc::clone(&run.hub),
+            cancel: run.cancel.clone(),
+            state: Mutex::new(State { begins, held: None }),
+        })
+    }
+
+    /// Commits events as they come. Ends only with an error.
+    pub(super) async fn keep_log(&self) -> StoreError {
+        loop {
+            self.hub.durable_arrived().await;
+            let mut state = self.state.lock().await;
+            if self.hub.uncommitted().is_empty() {
+                continue;
+            }
+            if let Err(error) = self.commit(&mut state, Commit::default()).await {
+                return error;
+            }
+        }
+    }
+
+    /// Ends the run between two supersteps.
+    pub(super) async fn finish(
+        &self,
+        outcome: RunFinal,
+        interrupts: Vec<Interrupt>,
+    ) -> Result<RunFinal, RuntimeError> {
+        self.end(outcome, interrupts, Vec::new()).await
+    }
+
+    /// Ends the run within a superstep, with questions that are open.
+    pub(super) async fn stop(
+        &self,
+        outcome: RunFinal,
+        interrupts: Vec<Interrupt>,
+    ) -> Result<RunFinal, RuntimeError> {
+        let asked = interrupts.iter().map(AiEvent::asked).collect();
+        self.end(outcome, interrupts, asked).await
+    }
+
+    async fn end(
+        &self,
+        outcome: RunFinal,
+        interrupts: Vec<Interrupt>,
+        told: Vec<AiEvent>,
+    ) -> Result<RunFinal, RuntimeError> {
+        let mut state = self.state.lock().await;
+        let (keep, mut events) = state.held.clone().unwrap_or_default();
+        events.extend(told);
+        events.push(AiEvent::Done { outcome: outcome.status() });
+        let finish = Some(stored(&outcome));
+        let commit = Commit { keep, interrupts, events, finish, ..Commit::default() };
+        self.commit(&mut state, commit).await?;
+        state.held = None;
+        Ok(outcome)
+    }
+
+    /// The last superstep is not committed with a run that fails after it.
+    pub(super) async fn forget_held(&self) {
+        self.state.lock().await.held = None;
+    }
+
+    /// Ends a run that failed. Open questions stay open: the thread stands where it stood.
+    pub(super) async fn failed(&self, outcome: RunFinal) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        let interrupts = match self.host.store.interrupts(&self.who, &self.claim.at.thread).await {
+            Ok(rows) => open_questions(rows),
+            Err(error) => {
+                tracing::warn!(%error, run = %self.claim.at.run, "cannot read the open questions");
+                Vec::new()
+            }
+        };
+        let events = vec![AiEvent::Done { outcome: outcome.status() }];
+        let finish = Some(outcome);
+        self.commit(&mut state, Commit { interrupts, events, finish, ..Commit::default() }).await
+    }
+
+    /// Commits what waits to be told and after it the commit's own events, which are told only
+    /// when it is on disk.
+    async fn commit(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
+        let mut own = std::mem::take(&mut commit.events);
+        let with_run = !commit.keep.is_empty() || commit.finish.is_some();
+        let begins = state.begins.take_if(|_| with_run);
+        commit.events = self.hub.uncommitted();
+        let count = commit.events.len();
+        if let Some(begins) = &begins {
+            // What the log says first; it is told where it stands in the log.
+            own.insert(0, begins.clone());
+        }
+        commit.events.extend(own.iter().cloned());
+        commit.at = self.host.clock.now();
+        let committed = self.host.store.commit(&self.who, &self.claim, commit).await;
+        if committed.is_err() {
+            state.begins = begins;
+        }
+        let committed = committed?;
+        self.hub.committed(committed.first_seq, count, own);
+        if committed.cancel_requested {
+            // Whoever asked may be another process.
+            self.cancel.send_replace(true);
+        }
+        Ok(())
+    }
+}
+
+impl Claimed for Writer {
+    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut state = self.state.lock().await;
+            let (mut all, mut events) = state.held.clone().unwrap_or_default();
+            all.checkpoints.extend(keep.checkpoints);
+            all.pending.extend(keep.pending);
+            all.blobs.extend(keep.blobs);
+            all.layouts.extend(keep.layouts);
+            if let Some(nodes) = told.ran {
+                events.push(AiEvent::Step { step: told.step, nodes });
+            }
+            let messages = told.messages.into_iter();
+            events.extend(messages.map(|message| AiEvent::MessageFinal { message }));
+            if told.is_last {
+                state.held = Some((all, events));
+                return Ok(());
+            }
+            let commit = Commit { keep: all, events, ..Commit::default() };
+            self.commit(&mut state, commit).await?;
+            state.held = None;
+            Ok(())
+        })
+    }
+}
+
+fn open_questions(rows: Vec<InterruptRow>) -> Vec<Interrupt> {
+    let open = rows.into_iter().filter(|row| row.answer.is_none() && !row.closed);
+    open.map(|row| row.interrupt).collect()
+}
+
+/// The outcome as it is stored: the state is in the checkpoints and not stored a second time.
+fn stored(outcome: &RunFinal) -> RunFinal {
+    match outcome {
+        RunFinal::Completed { .. } => RunFinal::Completed { output: serde_json::Value::Null },
+        other => other.clone(),
+    }
+}
