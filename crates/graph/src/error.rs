@@ -64,6 +64,7 @@ pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
 pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
+pub(crate) const CRASH_LOOP: ErrorCode = ErrorCode("W0130");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
@@ -258,6 +259,16 @@ pub enum RuntimeError {
         /// The id.
         checkpoint: CheckpointId,
     },
+    /// A run whose workers died one after the other, at the same place.
+    #[error(
+        "run `{run}` ended {attempts} processes, one after the other, without getting any further, and is not begun again; mend what ends them and requeue it"
+    )]
+    CrashLoop {
+        /// The run.
+        run: String,
+        /// How many workers had it since it last got further.
+        attempts: u32,
+    },
     /// A list of changes from outside is empty.
     #[error("a list of changes is empty; give each superstep at least one change")]
     NoUpdates,
@@ -328,6 +339,7 @@ impl RuntimeError {
             Self::WrongAnswer { .. } => ErrorCode("W0127"),
             Self::UnknownKey { .. } => ErrorCode("W0128"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
+            Self::CrashLoop { .. } => CRASH_LOOP,
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

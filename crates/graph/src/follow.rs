@@ -30,11 +30,14 @@ impl Follow {
     pub(crate) fn handle(self) -> RunHandle {
         let run = self.at.clone();
         let events = self.clone().events();
-        let outcome = Box::pin(async move {
-            let ended = self.outcome().await;
-            ended.unwrap_or_else(|error| RunFinal::Failed { fault: error.fault() })
-        });
+        let outcome = Box::pin(async move { self.end().await });
         RunHandle { run, events, outcome }
+    }
+
+    /// Waits for the run's end.
+    pub(crate) async fn end(&self) -> RunFinal {
+        let ended = self.outcome().await;
+        ended.unwrap_or_else(|error| RunFinal::Failed { fault: error.fault() })
     }
 
     fn events(self) -> BoxStream<'static, RunEvent> {

@@ -1,6 +1,7 @@
 //! The journal of one task over the store.
 
 use crate::error::RuntimeError;
+use crate::hosted::Patience;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_store::{Claim, NewCall, OpenedCall, Store, StoreError};
@@ -67,6 +68,13 @@ impl TaskJournal {
     }
 }
 
+impl TaskJournal {
+    /// A store that is full or out of reach for now pauses the call.
+    async fn wait(&self, patience: &mut Patience, error: StoreError) -> Result<(), StoreError> {
+        patience.after(error, self.clock.as_ref(), &self.claim.at).await
+    }
+}
+
 fn refused(name: &str, error: StoreError) -> JournalError {
     let source: Fault = error.fault();
     JournalError { name: name.to_owned(), source }
@@ -85,7 +93,14 @@ impl Journal for TaskJournal {
                 effect: intent.effect,
                 at: self.clock.now(),
             };
-            let opened = self.store.open_call(&self.who, &self.claim, call).await;
+            let mut patience = Patience::new();
+            let opened = loop {
+                let opened = self.store.open_call(&self.who, &self.claim, call.clone()).await;
+                let Err(error) = opened else { break opened };
+                if let Err(error) = self.wait(&mut patience, error).await {
+                    break Err(error);
+                }
+            };
             match opened.map_err(|e| refused(&intent.name, e))? {
                 OpenedCall::New | OpenedCall::Again => Ok(Opened::New { key }),
                 OpenedCall::Unknown(_) => Ok(Opened::Unknown { key }),
@@ -105,8 +120,15 @@ impl Journal for TaskJournal {
                 return Err(JournalError { name: key.0.to_string(), source });
             }
             let now = self.clock.now();
-            let settled = self.store.settle_call(&self.who, &self.claim, key, result, now).await;
-            settled.map_err(|e| refused(&key.0.to_string(), e))
+            let mut patience = Patience::new();
+            let (who, claim) = (&self.who, &self.claim);
+            while let Err(error) =
+                self.store.settle_call(who, claim, key, result.clone(), now).await
+            {
+                let waited = self.wait(&mut patience, error).await;
+                waited.map_err(|e| refused(&key.0.to_string(), e))?;
+            }
+            Ok(())
         })
     }
 }

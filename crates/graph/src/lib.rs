@@ -54,12 +54,13 @@ pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
 pub use policy::{Cache, Retry, Timeout};
 pub use question::Question;
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
-pub use runtime::{JournalMode, Runtime, RuntimeBuilder};
+pub use runtime::{JournalMode, Orphans, Runtime, RuntimeBuilder};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::pregel::Path as TaskPath;
 pub use weftwork_engine::{List, Value, Write, channel};
 pub use weftwork_macros::{Routes, State};
+pub use worker::Pace;
 
 /// What the derive macros expand to. Not part of the promise of this crate.
 #[doc(hidden)]

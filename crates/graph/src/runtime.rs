@@ -4,17 +4,18 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::exec::{At, Checker, HistoryFilter, Snapshot};
 use crate::follow::Follow;
-use crate::hosted::{Host, Run};
+use crate::hosted::{Ended, Host, Run};
 use crate::hub::Hub;
-use crate::worker::Heartbeat;
+use crate::worker::{Heartbeat, Pace};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
-use weftwork_types::event::RunEvent;
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{
     Budget, Clock, ExecuteError, GraphExecutor, Ledger, RunHandle, Unlimited,
@@ -35,6 +36,18 @@ pub enum JournalMode {
     Off,
 }
 
+/// What a runtime does about runs that no living worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Orphans {
+    /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for
+    /// processes that come for one thing and go.
+    #[default]
+    Leave,
+    /// It looks for them again and again and takes those to their ends whose graphs it hosts: for
+    /// processes that stay.
+    TakeOver,
+}
+
 /// Puts a [`Runtime`] together.
 #[derive(Debug)]
 #[must_use]
@@ -43,6 +56,9 @@ pub struct RuntimeBuilder {
     clock: Arc<dyn Clock>,
     budget: Arc<dyn Budget>,
     journal: JournalMode,
+    orphans: Orphans,
+    pace: Pace,
+    attempts_max: u32,
     graphs: Vec<(String, CompiledGraph)>,
 }
 
@@ -71,6 +87,25 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Switches the taking over of runs that no living worker has; see [`Orphans`].
+    pub fn orphans(mut self, orphans: Orphans) -> Self {
+        self.orphans = orphans;
+        self
+    }
+
+    /// Changes how fast the death of a worker is noticed. Workers of one store keep one pace.
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Changes how many workers a run may end, one after the other and without getting a
+    /// superstep further, until it is ended as failed; three by default, at least one.
+    pub fn attempts_max(mut self, attempts_max: u32) -> Self {
+        self.attempts_max = attempts_max.max(1);
+        self
+    }
+
     /// Registers this process as a worker of the store and opens for business.
     ///
     /// # Errors
@@ -84,7 +119,8 @@ impl RuntimeBuilder {
         }
         let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
         let heartbeat =
-            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker).await?;
+            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.pace)
+                .await?;
         let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
         let clock = Arc::clone(&self.clock);
         let host = Arc::new(Host {
@@ -93,9 +129,14 @@ impl RuntimeBuilder {
             ledger,
             budget: self.budget,
             journal: self.journal == JournalMode::On,
+            attempts_max: self.attempts_max,
             local: crate::exec::Host::new().with_clock(clock),
         });
-        Ok(Runtime(Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() })))
+        let inner = Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() });
+        if self.orphans == Orphans::TakeOver {
+            tokio::spawn(look_for_orphans(Arc::downgrade(&inner), self.pace.look_every));
+        }
+        Ok(Runtime(inner))
     }
 }
 
@@ -121,6 +162,9 @@ impl Runtime {
             clock: Arc::new(crate::SystemClock::new()),
             budget: Arc::new(Unlimited),
             journal: JournalMode::On,
+            orphans: Orphans::default(),
+            pace: Pace::default(),
+            attempts_max: 3,
             graphs: Vec::new(),
         }
     }
@@ -148,7 +192,7 @@ impl Runtime {
     }
 
     /// Takes over all runs of this store that no living worker has and whose graphs are hosted
-    /// here.
+    /// here. Those that this process still works on are left out.
     ///
     /// # Errors
     /// What the store said. Runs that another worker took first are left out.
@@ -156,12 +200,16 @@ impl Runtime {
         let orphans = self.store().orphans(self.0.host.clock.now(), 1_000).await?;
         let mut handles = Vec::new();
         for (who, row) in orphans {
+            // A store that was out of reach lets our own lease run out too.
+            if self.running().contains_key(&row.new.at.run) {
+                continue;
+            }
             match self.take_over(&who, &row.new.at).await {
                 Ok(handle) => handles.push(handle),
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 }
                 Err(RuntimeError::UnknownGraph { found, .. }) => {
-                    tracing::warn!(graph = found, run = %row.new.at.run, "no such graph here");
+                    tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
                 }
                 Err(error) => return Err(error),
             }
@@ -330,12 +378,23 @@ impl Runtime {
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
-            let (outcome, unrecorded) = run.drive().await;
+            let follow = this.following(run.who.clone(), run.claim.at.clone(), run.graph.clone());
+            let hub = Arc::clone(&run.hub);
+            let became = run.drive().await;
             this.running().remove(&id);
             // Nobody may be left to hear it.
-            ended.send(outcome).unwrap_or_default();
-            if let Some(unrecorded) = unrecorded {
-                unrecorded.record().await;
+            let tell = |outcome| ended.send(outcome).unwrap_or_default();
+            match became {
+                Ended::Told(outcome) => tell(outcome),
+                Ended::Unrecorded(unrecorded) => {
+                    tell(unrecorded.outcome.clone());
+                    unrecorded.record().await;
+                }
+                Ended::Lost => {
+                    let outcome = follow.end().await;
+                    hub.give_up(AiEvent::Done { outcome: outcome.status() });
+                    tell(outcome);
+                }
             }
         });
         Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
@@ -343,11 +402,28 @@ impl Runtime {
 
     /// A handle for a run that was begun elsewhere, or before.
     fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        Follow { host: Arc::clone(&self.0.host), graph, who, at }.handle()
+        self.following(who, at, graph).handle()
+    }
+
+    fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {
+        Follow { host: Arc::clone(&self.0.host), graph, who, at }
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes over what nobody has, as long as the runtime is there.
+async fn look_for_orphans(runtime: Weak<Inner>, every: Duration) {
+    loop {
+        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
+        // of the machine's time.
+        tokio::time::sleep(every).await;
+        let Some(inner) = runtime.upgrade() else { return };
+        if let Err(error) = Runtime(inner).recover().await {
+            tracing::warn!(%error, "cannot take over runs");
+        }
     }
 }
 
@@ -404,11 +480,14 @@ impl GraphExecutor for Runtime {
     ) -> BoxFuture<'a, Result<(), ExecuteError>> {
         Box::pin(async move {
             let asked = self.store().request_cancel(who, run).await;
-            asked.map_err(|e| ExecuteError { fault: e.fault() })?;
-            if let Some(cancel) = self.running().get(&run.run) {
+            // A store that takes nothing now keeps nobody from stopping what goes on here. It is
+            // said all the same, for the stop is not on record yet.
+            if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
+                && let Some(cancel) = self.running().get(&run.run)
+            {
                 cancel.send_replace(true);
             }
-            Ok(())
+            asked.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
 }

@@ -21,6 +21,11 @@ pub enum AiEvent {
         /// The graph's id.
         graph: String,
     },
+    /// A worker goes on with the run, whose worker before is gone.
+    TakenOver {
+        /// Which claim of the run this is, from 2.
+        claim: u64,
+    },
     /// A piece of a model's answer. Live only; the durable log keeps the final message.
     TextDelta {
         /// The piece.

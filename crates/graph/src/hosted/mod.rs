@@ -19,19 +19,16 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
-use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store};
+use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
 use weftwork_types::run::{RunFinal, RunInput};
 use weftwork_types::{InterruptId, Principal};
+pub(crate) use writer::Patience;
 use writer::Writer;
-
-/// The longest wait between two attempts to record the end of a run.
-const RECORD_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What all runs of a process share.
 #[derive(Debug)]
@@ -41,6 +38,8 @@ pub(crate) struct Host {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budget: Arc<dyn Budget>,
     pub(crate) journal: bool,
+    /// How many workers a run may end without getting further.
+    pub(crate) attempts_max: u32,
     /// The cache of nodes, and the last id of a checkpoint.
     pub(crate) local: Local,
 }
@@ -54,6 +53,18 @@ pub(crate) struct Run {
     pub(crate) row: RunRow,
     pub(crate) hub: Arc<Hub>,
     pub(crate) cancel: watch::Sender<bool>,
+}
+
+/// The most events read at once.
+const LOG_PAGE: usize = 1_000;
+
+/// What claims before this one left in the log.
+#[derive(Debug, Default)]
+struct Past {
+    /// Whether the first checkpoint is there.
+    begun: bool,
+    /// How often it was taken over since it last got further.
+    taken_over: u32,
 }
 
 /// How a run is begun.
@@ -74,29 +85,105 @@ impl Host {
 }
 
 impl Run {
-    /// Takes the run to its end; says so when the store did not take the end.
-    pub(crate) async fn drive(self) -> (RunFinal, Option<Unrecorded>) {
+    /// Takes the run to its end.
+    pub(crate) async fn drive(self) -> Ended {
         let writer = Writer::new(&self);
-        // Types of users are written, read and dropped outside of nodes too, and may panic there.
-        let went = AssertUnwindSafe(self.go(&writer)).catch_unwind().await;
-        let ended = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
-            Ok(outcome) => return (outcome, None),
-            Err(error) => error,
+        let mut patience = Patience::new();
+        // No claim before ours, and nothing of ours yet: the log is empty.
+        let mut fresh = self.claim.fence == 1;
+        let mut counted = fresh;
+        let error = loop {
+            // Types of users are written, read and dropped outside of nodes too, and may panic.
+            let going = self.enter_and_go(&writer, fresh, &mut counted);
+            let went = AssertUnwindSafe(going).catch_unwind().await;
+            fresh = false;
+            let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
+                Ok(outcome) => return Ended::Told(outcome),
+                Err(error) => error,
+            };
+            writer.forget_held().await;
+            let RuntimeError::Store(error) = error else { break error };
+            if *self.cancel.borrow() {
+                break error.into();
+            }
+            // What could not be read now may be read later, from what is committed by then.
+            let waited = patience.after(error, self.host.clock.as_ref(), &self.claim.at).await;
+            if let Err(error) = waited {
+                break error.into();
+            }
         };
-        let run = &self.claim.at.run;
-        let outcome = RunFinal::Failed { fault: ended.fault() };
-        tracing::warn!(%run, thread = %self.claim.at.thread, error = %ended, "run failed");
-        writer.forget_held().await;
-        let Err(error) = writer.failed(outcome.clone()).await else { return (outcome, None) };
-        tracing::warn!(%error, %run, "cannot record the end of the run");
-        self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
-        let unrecorded = Unrecorded { writer, outcome: outcome.clone() };
-        (outcome, error.is_retriable().then_some(unrecorded))
+        self.end(writer, error).await
     }
 
-    async fn go(&self, writer: &Arc<Writer>) -> Result<RunFinal, RuntimeError> {
+    /// Records an end that the graph did not come to by itself.
+    async fn end(self, writer: Arc<Writer>, error: RuntimeError) -> Ended {
+        let run = &self.claim.at.run;
+        if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
+            tracing::warn!(%error, %run, "another worker has the run");
+            return Ended::Lost;
+        }
+        let is_late = matches!(&error, RuntimeError::Store(error) if error.is_retriable());
+        let outcome = if is_late && *self.cancel.borrow() {
+            RunFinal::Cancelled
+        } else {
+            tracing::warn!(%run, thread = %self.claim.at.thread, %error, "run failed");
+            RunFinal::Failed { fault: error.fault() }
+        };
+        let Err(error) = writer.failed(outcome.clone()).await else { return Ended::Told(outcome) };
+        tracing::warn!(%error, %run, "cannot record the end of the run");
+        if matches!(error, StoreError::Fenced { .. }) {
+            return Ended::Lost;
+        }
+        self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
+        if error.is_retriable() {
+            return Ended::Unrecorded(Unrecorded { writer, outcome });
+        }
+        Ended::Told(outcome)
+    }
+
+    async fn enter_and_go(
+        &self,
+        writer: &Arc<Writer>,
+        fresh: bool,
+        counted: &mut bool,
+    ) -> Result<RunFinal, RuntimeError> {
+        let past = if fresh { Past::default() } else { self.past().await? };
+        if !*counted {
+            let attempts = past.taken_over + 1;
+            if attempts >= self.host.attempts_max {
+                if !past.begun {
+                    writer.forget_beginning().await;
+                }
+                let run = self.claim.at.run.to_string();
+                return Err(RuntimeError::CrashLoop { run, attempts });
+            }
+            // Before anything of the run can end this process too.
+            writer.tell(AiEvent::TakenOver { claim: self.claim.fence }).await?;
+            *counted = true;
+        }
+        self.go(writer, past.begun).await
+    }
+
+    /// What the log says of the claims before this one.
+    async fn past(&self) -> Result<Past, RuntimeError> {
+        let (mut past, mut after) = (Past::default(), 0);
+        loop {
+            let page = self.host.store.events(&self.who, &self.claim.at, after, LOG_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(past) };
+            after = last.seq;
+            for told in page {
+                match told.event {
+                    AiEvent::RunStarted { .. } => past.begun = true,
+                    AiEvent::TakenOver { .. } => past.taken_over += 1,
+                    AiEvent::Step { .. } | AiEvent::Done { .. } => past.taken_over = 0,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    async fn go(&self, writer: &Arc<Writer>, begun: bool) -> Result<RunFinal, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
-        let begun = !store.events(&self.who, &self.claim.at, 0, 1).await?.is_empty();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
         let local = self.local(writer, answers);
@@ -171,7 +258,12 @@ impl Run {
         let mut log = std::pin::pin!(writer.keep_log());
         tokio::select! {
             biased;
-            _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(None),
+            // What is on its way to the store gets there, so that it is told only once.
+            () = async {
+                // Fails only without a sender, and we are one.
+                cancelled.wait_for(|cancelled| *cancelled).await.map(drop).unwrap_or_default();
+                writer.idle().await;
+            } => Ok(None),
             outcome = &mut run => outcome.map(Some),
             error = &mut log => Err(error.into()),
         }
@@ -265,29 +357,37 @@ fn answers(rows: Vec<InterruptRow>) -> BTreeMap<InterruptId, Answer> {
     rows.into_iter().filter_map(|row| Some((row.interrupt.id, row.answer?))).collect()
 }
 
-/// A run that failed and whose store did not take its end.
+/// What became of a run that this process drove.
+pub(crate) enum Ended {
+    /// Its end is on record, or never will be.
+    Told(RunFinal),
+    /// It ended, and its store does not take that now.
+    Unrecorded(Unrecorded),
+    /// Another worker has it, or it was ended elsewhere.
+    Lost,
+}
+
+/// A run that ended and whose store did not take its end.
 pub(crate) struct Unrecorded {
     writer: Arc<Writer>,
-    outcome: RunFinal,
+    pub(crate) outcome: RunFinal,
 }
 
 impl Unrecorded {
     /// Tries until the store takes the end, so that the thread does not stay busy as long as this
     /// process lives, or until the store says that it never will.
     pub(crate) async fn record(self) {
-        let mut wait = Duration::from_secs(1);
-        loop {
-            self.writer.host.clock.sleep(wait).await;
-            tokio::task::yield_now().await;
-            match self.writer.failed(self.outcome.clone()).await {
-                Err(error) if error.is_retriable() => wait = (wait * 2).min(RECORD_WAIT_MAX),
-                Ok(()) => return,
+        let (clock, at) = (self.writer.host.clock.as_ref(), &self.writer.claim.at);
+        let mut patience = Patience::new();
+        let mut tried = self.writer.failed(self.outcome.clone()).await;
+        while let Err(error) = tried {
+            tried = match patience.after(error, clock, at).await {
+                Ok(()) => self.writer.failed(self.outcome.clone()).await,
                 Err(error) => {
-                    let run = &self.writer.claim.at.run;
-                    tracing::warn!(%error, %run, "the end of the run stays unrecorded");
+                    tracing::warn!(%error, run = %at.run, "the end of the run stays unrecorded");
                     return;
                 }
-            }
+            };
         }
     }
 }

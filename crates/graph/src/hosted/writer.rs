@@ -4,13 +4,52 @@ use super::{Host, Run};
 use crate::error::RuntimeError;
 use crate::exec::{Claimed, Told};
 use crate::hub::Hub;
+use futures_util::future::Either;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::RunFinal;
+use weftwork_types::port::Clock;
+use weftwork_types::run::{RunFinal, RunRef};
 use weftwork_types::{BoxFuture, Principal};
+
+/// The longest wait between two attempts at a write that the store does not take now.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How a store that is full or out of reach for now is waited for: a second, and then twice as
+/// long each time.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    wait: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { wait: Duration::from_secs(1) }
+    }
+
+    /// Waits once more; gives the error back when waiting cannot cure it.
+    pub(crate) async fn after(
+        &mut self,
+        error: StoreError,
+        clock: &dyn Clock,
+        run: &RunRef,
+    ) -> Result<(), StoreError> {
+        let passes = !matches!(error, StoreError::Busy { .. }) && error.is_retriable();
+        if !passes {
+            return Err(error);
+        }
+        let wait_ms = self.wait.as_millis();
+        tracing::warn!(%error, run = %run.run, thread = %run.thread, wait_ms, "the run waits for its store");
+        clock.sleep(self.wait).await;
+        // A clock of tests may not wait at all.
+        tokio::task::yield_now().await;
+        self.wait = (self.wait * 2).min(PATIENCE_MAX);
+        Ok(())
+    }
+}
 
 /// Writes for one run, one commit at a time.
 #[derive(Debug)]
@@ -58,6 +97,22 @@ impl Writer {
         }
     }
 
+    /// Commits an event by itself.
+    pub(super) async fn tell(&self, event: AiEvent) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        self.commit(&mut state, Commit { events: vec![event], ..Commit::default() }).await
+    }
+
+    /// A run that ends before its first checkpoint, and may be begun later, was not begun.
+    pub(super) async fn forget_beginning(&self) {
+        self.state.lock().await.begins = None;
+    }
+
+    /// Waits until no commit is on its way.
+    pub(super) async fn idle(&self) {
+        drop(self.state.lock().await);
+    }
+
     /// Ends the run between two supersteps.
     pub(super) async fn finish(
         &self,
@@ -99,7 +154,8 @@ impl Writer {
         self.state.lock().await.held = None;
     }
 
-    /// Ends a run that failed. Open questions stay open: the thread stands where it stood.
+    /// Ends a run that failed, or that was cancelled while its store took nothing. Does not wait for
+    /// the store. Open questions stay open: the thread stands where it stood.
     pub(super) async fn failed(&self, outcome: RunFinal) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         let interrupts = match self.host.store.interrupts(&self.who, &self.claim.at.thread).await {
@@ -111,12 +167,39 @@ impl Writer {
         };
         let events = vec![AiEvent::Done { outcome: outcome.status() }];
         let finish = Some(outcome);
-        self.commit(&mut state, Commit { interrupts, events, finish, ..Commit::default() }).await
+        self.commit_once(&mut state, Commit { interrupts, events, finish, ..Commit::default() })
+            .await
+    }
+
+    /// Commits, and waits for a store that is full or out of reach for now: the run stands still
+    /// meanwhile. A run that somebody cancels does not wait.
+    async fn commit(&self, state: &mut State, commit: Commit) -> Result<(), StoreError> {
+        let mut patience = Patience::new();
+        let mut cancelled = self.cancel.subscribe();
+        loop {
+            let Err(error) = self.commit_once(state, commit.clone()).await else { return Ok(()) };
+            if *cancelled.borrow() {
+                return Err(error);
+            }
+            let waited = {
+                let wait = std::pin::pin!(patience.after(
+                    error.clone(),
+                    self.host.clock.as_ref(),
+                    &self.claim.at
+                ));
+                let cancelled = std::pin::pin!(cancelled.wait_for(|cancelled| *cancelled));
+                match futures_util::future::select(wait, cancelled).await {
+                    Either::Left((waited, _)) => waited,
+                    Either::Right(_) => Err(error),
+                }
+            };
+            waited?;
+        }
     }
 
     /// Commits what waits to be told and after it the commit's own events, which are told only
     /// when it is on disk.
-    async fn commit(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
+    async fn commit_once(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
         let begins = state.begins.take_if(|_| with_run);

@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Failure, Graph, List, Next, NodeError, NodeResult, START, State,
 };
-use weftwork_store::{NewRun, Store};
+use weftwork_store::{Commit, NewRun, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
@@ -119,46 +120,83 @@ async fn a_limit_of_no_steps_leaves_open_questions_open() {
     completed(bench.resume([(open[0], json!("yes"))].into()).await);
 }
 
-#[tokio::test]
-async fn a_commit_that_is_refused_is_not_told_and_gives_one_done() {
-    let store = Faulty::new(crate::support::store());
-    let bench = Bench::on(store.clone(), chain()).await;
-    store.refuse(|commit| matches!(commit.finish, Some(RunFinal::Completed { .. })));
-    let (events, outcome) = bench.run(Bench::request(start())).await;
-    check_stream(&events);
-    assert_eq!(failed(outcome).0, "W0207");
-    let id = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
-    assert_eq!(id.status, RunStatus::Failed, "the end is on record once the store takes it");
-
-    store.refuse(|commit| !commit.keep.checkpoints.is_empty());
-    let (events, outcome) = bench.run(Bench::request(start())).await;
-    check_stream(&events);
-    assert_eq!(failed(outcome).0, "W0207");
-    assert!(!events.iter().any(|e| matches!(e.event, AiEvent::Step { .. })));
+/// Lets everything go on until the clock was asked to wait this often.
+async fn asked_to_wait(clock: &ManualClock, times: usize) {
+    while clock.sleeps().len() < times {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
-async fn a_store_that_was_full_for_a_while_does_not_keep_the_thread_busy() {
+async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
+    let refused: [fn(&Commit) -> bool; 2] =
+        [|commit| commit.finish.is_some(), |commit| !commit.keep.checkpoints.is_empty()];
+    for refused in refused {
+        let store = Faulty::new(crate::support::store());
+        let clock = Arc::new(ManualClock::new());
+        let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
+        store.refuse(refused);
+        let mut handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
+        asked_to_wait(&clock, 1).await;
+        clock.advance(Duration::from_secs(1));
+        asked_to_wait(&clock, 2).await;
+        assert_eq!(clock.sleeps(), [1, 2].map(Duration::from_secs));
+        let mut events = Vec::new();
+        while let Some(Some(event)) = futures_util::FutureExt::now_or_never(handle.events.next()) {
+            events.push(event);
+        }
+        let steps = |events: &[RunEvent]| {
+            events.iter().filter(|e| matches!(e.event, AiEvent::Step { .. })).count()
+        };
+        assert_eq!(steps(&events), 0, "the last superstep is committed with the end");
+        let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
+        assert_eq!(row.status, RunStatus::Running);
+        store.refuse(|_| false);
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(completed(handle.outcome.await)["log"], json!(["a"]));
+        events.extend(handle.events.collect::<Vec<_>>().await);
+        check_stream(&events);
+        assert_eq!(steps(&events), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_full_for_long_is_asked_again_once_a_minute() {
     let store = Faulty::new(crate::support::store());
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
     let refused = Count::default();
     let count = Arc::clone(&refused);
-    store.refuse(move |_| count.fetch_add(1, Ordering::SeqCst) < 5);
+    store.refuse(move |_| count.fetch_add(1, Ordering::SeqCst) < 8);
     let (events, outcome) = bench.run(Bench::request(start())).await;
-    let done = events.iter().filter(|e| matches!(e.event, AiEvent::Done { .. })).count();
-    assert_eq!((done, failed(outcome).0.as_str()), (1, "W0207"));
+    check_stream(&events);
+    assert_eq!(completed(outcome)["log"], json!(["a"]));
+    assert_eq!(clock.sleeps(), [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recorded_later() {
+    let store = Faulty::new(crate::support::store());
+    let clock = Arc::new(ManualClock::new());
+    let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
+    store.refuse(|_| true);
+    let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
+    asked_to_wait(&clock, 1).await;
+    bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
+    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    let told: Vec<_> = handle.events.collect().await;
+    assert_eq!(told.len(), 1, "{told:?}");
     let status = async || {
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
         row.status
     };
-    for _ in 0..1_000 {
-        if status().await.is_final() {
-            break;
-        }
+    assert_eq!(status().await, RunStatus::Running, "nobody can know yet");
+    asked_to_wait(&clock, 2).await;
+    store.refuse(|_| false);
+    while status().await != RunStatus::Cancelled {
+        clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;
     }
-    assert_eq!(status().await, RunStatus::Failed);
     assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["a"]));
 }
 
@@ -402,7 +440,8 @@ on_each_store![
     a_value_that_panics_when_it_is_stored_ends_its_run_and_frees_the_thread,
     input_that_is_refused_leaves_open_questions_open,
     a_limit_of_no_steps_leaves_open_questions_open,
-    a_commit_that_is_refused_is_not_told_and_gives_one_done,
+    a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed,
+    a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recorded_later,
     the_stream_ends_with_done_even_when_somebody_keeps_the_context,
     a_handlers_question_is_its_own_and_not_answered_by_the_answer_its_node_got,
     a_run_that_was_cancelled_before_a_worker_had_it_runs_no_node,

@@ -8,6 +8,7 @@ mod ends;
 mod faults;
 mod faulty;
 mod local;
+mod orphans;
 mod pause;
 mod peers;
 mod sim;
