@@ -228,6 +228,9 @@ pub(crate) struct Conformance {
     /// How graphs behave where the reference and we differ
     #[arg(long, default_value = "langgraph")]
     pub(crate) profile: ProfileName,
+    /// The database for `--store postgres`; without it, that of `WEFT_TEST_POSTGRES`
+    #[arg(long, value_name = "URL")]
+    pub(crate) postgres: Option<String>,
     /// How hard it is made for the engine
     #[arg(long, default_value = "straight")]
     pub(crate) mode: ModeName,
@@ -239,6 +242,8 @@ pub(crate) enum ModeName {
     Straight,
     /// What a run knows is dropped after each superstep, and read back
     RebuildEachStep,
+    /// Straight on, and again with a crash before and after each write to the store
+    CrashEachWrite,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

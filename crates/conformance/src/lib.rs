@@ -19,6 +19,7 @@
 mod build;
 mod class;
 pub mod compare;
+mod crash;
 mod error;
 mod expr;
 pub mod kit;
@@ -29,11 +30,13 @@ mod reducer;
 mod serve;
 mod setting;
 mod spec;
+mod tally;
 mod trace;
 
 pub use error::SpecError;
 pub use node::Counts;
 pub use play::{Profile, play, play_on};
 pub use serve::{GUARD, answer, batch};
-pub use setting::{Mode, Savers, Setting};
+pub use setting::{Mode, Opener, Setting, Stores};
 pub use spec::Spec;
+pub use tally::Tally;

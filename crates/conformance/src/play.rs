@@ -6,7 +6,7 @@ use crate::node::{Counts, Goto, Shared, goto_of};
 use crate::python::{self, Raised};
 use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Update, Which};
 use crate::trace;
-use crate::{Mode, Setting};
+use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,66 +48,75 @@ impl Profile {
 ///
 /// Errors of the graph and of its nodes are part of the trace.
 pub async fn play(spec: &Spec, setting: &Setting) -> Json {
+    if setting.mode == Mode::CrashEachWrite {
+        return crash::play(spec, setting).await;
+    }
     let shared = Arc::new(Shared::default());
-    let maker = Maker::new(Arc::clone(&shared), setting.profile.semantics());
-    let graph = match maker.make(&spec.body) {
-        Ok(graph) => graph,
-        Err(raised) => {
-            return json!({ "compile_error": class::shown(&raised.class, &raised.message) });
-        }
-    };
-    play_on(graph, spec, setting, &shared.counts).await
+    match made(spec, setting, &shared) {
+        Ok(graph) => play_on(graph, spec, setting, &shared.counts).await,
+        Err(refused) => refused,
+    }
+}
+
+/// The graph of a spec, or the trace that says why there is none.
+pub(crate) fn made(
+    spec: &Spec,
+    setting: &Setting,
+    shared: &Arc<Shared>,
+) -> Result<CompiledGraph, Json> {
+    let maker = Maker::new(Arc::clone(shared), setting.profile.semantics());
+    maker
+        .make(&spec.body)
+        .map_err(|raised| json!({ "compile_error": class::shown(&raised.class, &raised.message) }))
 }
 
 /// Plays the script of a spec on another graph than its own, and returns the trace.
 ///
 /// A graph of typed nodes that counts its side effects in `counts` gives the trace of the spec
-/// when it behaves like the spec's own graph.
+/// when it behaves like the spec's own graph. It is never cut off, whatever the mode.
 pub async fn play_on(
     graph: CompiledGraph,
     spec: &Spec,
     setting: &Setting,
     counts: &Counts,
 ) -> Json {
-    let clock = Arc::new(SystemClock::new());
-    let mut host = Host::new().with_items(Arc::new(MemoryItems::new(clock)));
+    let mut host = Host::new().with_items(items());
     if spec.checkpointer {
-        host = host.with_saver(setting.saver());
+        host = host.with_saver((setting.store())());
         if setting.mode == Mode::RebuildEachStep {
             host = host.rebuilding();
         }
     }
-    let mut play = Play { graph, host, spec, saved: BTreeMap::new() };
+    let mut play = Play::new(graph, host, spec);
     let mut entries = Vec::with_capacity(spec.script.len());
     for entry in &spec.script {
-        let mut shown = play.entry(entry).await;
-        let counts = counts.so_far();
-        if !counts.is_empty() {
-            shown.insert("counts".to_owned(), Json::Object(counts));
-        }
+        let mut shown = Map::new();
+        let acted = play.act(entry, &mut shown).await;
+        play.show(entry, acted, counts, &mut shown).await;
         entries.push(Json::Object(shown));
     }
-    let mut whole = json!({ "trace": entries });
-    if spec.checkpointer {
-        whole["history"] = play.history().await;
-    }
-    whole
+    play.whole(entries).await
+}
+
+/// A long-term store with nothing in it.
+pub(crate) fn items() -> Arc<MemoryItems> {
+    Arc::new(MemoryItems::new(Arc::new(SystemClock::new())))
 }
 
 /// A graph between the entries of its script.
-struct Play<'a> {
-    graph: CompiledGraph,
-    host: Host,
+pub(crate) struct Play<'a> {
+    pub(crate) graph: CompiledGraph,
+    pub(crate) host: Host,
     spec: &'a Spec,
     /// Checkpoints that were saved under a name.
-    saved: BTreeMap<String, Target>,
+    pub(crate) saved: BTreeMap<String, Target>,
 }
 
 /// A place that an entry starts from or looks at.
 #[derive(Debug, Clone)]
-struct Target {
-    thread: String,
-    config: Config,
+pub(crate) struct Target {
+    pub(crate) thread: String,
+    pub(crate) config: Config,
 }
 
 impl Target {
@@ -116,12 +125,31 @@ impl Target {
     }
 }
 
-type Played<T> = Result<T, Raised>;
+pub(crate) type Played<T> = Result<T, Raised>;
 
-impl Play<'_> {
-    async fn entry(&mut self, entry: &Entry) -> Map<String, Json> {
-        let mut shown = Map::new();
-        if let Err(raised) = self.act(entry, &mut shown).await {
+impl<'a> Play<'a> {
+    pub(crate) fn new(graph: CompiledGraph, host: Host, spec: &'a Spec) -> Self {
+        Self { graph, host, spec, saved: BTreeMap::new() }
+    }
+
+    /// The trace of these entries.
+    pub(crate) async fn whole(&self, entries: Vec<Json>) -> Json {
+        let mut whole = json!({ "trace": entries });
+        if self.spec.checkpointer {
+            whole["history"] = self.history().await;
+        }
+        whole
+    }
+
+    /// Shows how an entry ended, and what came of it.
+    pub(crate) async fn show(
+        &self,
+        entry: &Entry,
+        acted: Played<()>,
+        counts: &Counts,
+        shown: &mut Map<String, Json>,
+    ) {
+        if let Err(raised) = acted {
             shown.insert("error".to_owned(), class::shown(&raised.class, &raised.message));
         }
         if self.spec.checkpointer {
@@ -135,10 +163,13 @@ impl Play<'_> {
             };
             shown.insert("state".to_owned(), state);
         }
-        shown
+        let counts = counts.so_far();
+        if !counts.is_empty() {
+            shown.insert("counts".to_owned(), Json::Object(counts));
+        }
     }
 
-    async fn act(&mut self, entry: &Entry, shown: &mut Map<String, Json>) -> Played<()> {
+    pub(crate) async fn act(&mut self, entry: &Entry, shown: &mut Map<String, Json>) -> Played<()> {
         let target = self.target(entry).await?;
         match &entry.act {
             Act::Update { values, as_node: name, save } => {
@@ -153,10 +184,7 @@ impl Play<'_> {
                 }
             }
             Act::Bulk(steps) => {
-                let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
-                let steps = steps.collect::<Played<_>>()?;
-                let config = self.change(&target, steps).await?;
-                shown.insert("config".to_owned(), trace::config(Some(&config)));
+                self.bulk(&target, steps, shown).await?;
             }
             Act::Look if entry.inside.is_some() || entry.at.is_some() => {
                 let state = self.graph.state(&self.host, &target.at(), entry.with_subgraphs).await;
@@ -169,6 +197,19 @@ impl Play<'_> {
         Ok(())
     }
 
+    pub(crate) async fn bulk(
+        &self,
+        target: &Target,
+        steps: &[Vec<(Json, Option<String>)>],
+        shown: &mut Map<String, Json>,
+    ) -> Played<()> {
+        let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
+        let steps = steps.collect::<Played<_>>()?;
+        let config = self.change(target, steps).await?;
+        shown.insert("config".to_owned(), trace::config(Some(&config)));
+        Ok(())
+    }
+
     async fn change(&self, target: &Target, steps: Vec<Vec<StateUpdate>>) -> Played<Config> {
         if !self.spec.checkpointer {
             return Err(Raised::new("ValueError", "there are no checkpoints to change"));
@@ -176,7 +217,6 @@ impl Play<'_> {
         self.graph.update(&self.host, &target.at(), steps).await.map_err(|error| raised(&error))
     }
 
-    /// Runs, and shows each event; what ends the run early is an error of the entry.
     async fn run(
         &self,
         entry: &Entry,
@@ -195,6 +235,17 @@ impl Play<'_> {
             shown.insert("events".to_owned(), json!([]));
             return Err(Raised::new("ValueError", "the limit must be at least 1"));
         }
+        self.go(run, target, start, shown).await
+    }
+
+    /// Runs, and shows each event; what ends the run early is an error of the entry.
+    pub(crate) async fn go(
+        &self,
+        run: &RunEntry,
+        target: &Target,
+        start: Start,
+        shown: &mut Map<String, Json>,
+    ) -> Played<()> {
         let mut stream = self.prepared(run, target, start).stream();
         let mut events = Vec::new();
         while let Some(item) = stream.next().await {
@@ -242,7 +293,7 @@ impl Play<'_> {
         prepared
     }
 
-    fn limit(&self, run: &RunEntry) -> u32 {
+    pub(crate) fn limit(&self, run: &RunEntry) -> u32 {
         run.limit.or(self.spec.recursion_limit).unwrap_or(LIMIT)
     }
 
@@ -284,7 +335,7 @@ impl Play<'_> {
     }
 
     /// The ids of the open questions with these texts, each with its answer.
-    async fn answers(
+    pub(crate) async fn answers(
         &self,
         entry: &Entry,
         answers: &[(String, Json)],
@@ -304,7 +355,7 @@ impl Play<'_> {
     }
 
     /// Where an entry starts from. What was saved is on the thread it was saved on.
-    async fn target(&self, entry: &Entry) -> Played<Target> {
+    pub(crate) async fn target(&self, entry: &Entry) -> Played<Target> {
         let here = |config| Target { thread: entry.thread.clone(), config };
         let inner = match &entry.inside {
             Some(path) => self.inner(entry, path).await?,
@@ -378,7 +429,7 @@ impl Play<'_> {
 }
 
 /// An answer, or answers by the ids of the questions when nothing else can be meant.
-fn resume(answer: &Json) -> Option<Resume> {
+pub(crate) fn resume(answer: &Json) -> Option<Resume> {
     let by_id = answer.as_object().and_then(|members| {
         let answers = members.iter().map(|(id, answer)| {
             let is_id =
@@ -445,7 +496,7 @@ fn targets(value: &Json) -> Played<Vec<Next>> {
     targets.collect()
 }
 
-fn raised(error: &RuntimeError) -> Raised {
+pub(crate) fn raised(error: &RuntimeError) -> Raised {
     let fault = error.fault();
     let class = match error {
         RuntimeError::NoUpdates => "ValueError".to_owned(),

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a spec may take.
+/// How long a spec may take, each time it is played.
 pub const GUARD: Duration = Duration::from_secs(20);
 /// How much longer a spec may take that does not let itself be cut off: one that never waits.
 const GRACE: Duration = Duration::from_secs(2);
@@ -15,17 +15,30 @@ const STACK_BYTES: usize = 32 << 20;
 
 /// Plays the spec in a text. What keeps it from being played is told in place of its trace, as
 /// `harness_error`: text that is no spec, a panic, and [`GUARD`]. A spec about which the mode says
-/// nothing is answered with the reason, as `not_applicable`.
+/// nothing is answered with the reason, as `not_applicable`; one whose trace was another one after
+/// crashes, with what was found after each, as `crash_error`.
 #[must_use]
 pub fn answer(text: &str, setting: impl Into<Setting>) -> Json {
     let setting = setting.into();
-    match Spec::parse(text) {
-        Ok(spec) => match setting.not_applicable(&spec) {
-            Some(reason) => json!({ "not_applicable": reason }),
-            None => guarded(move || on_own_runtime(&spec, &setting), GUARD + GRACE),
-        },
-        Err(error) => refused(&error),
+    let spec = match Spec::parse(text) {
+        Ok(spec) => spec,
+        Err(error) => return counted(&setting, refused(&error)),
+    };
+    if let Some(reason) = setting.not_applicable(&spec) {
+        setting.count(|tally| *tally.not_applicable.entry(reason).or_default() += 1);
+        return json!({ "not_applicable": reason });
     }
+    let (limit, on) = (setting.limit(), setting.clone());
+    counted(&setting, guarded(move || on_own_runtime(&spec, &on), limit + GRACE))
+}
+
+fn counted(setting: &Setting, answer: Json) -> Json {
+    let failed = ["harness_error", "crash_error"].iter().any(|name| answer.get(name).is_some());
+    setting.count(|tally| {
+        tally.played += 1;
+        tally.failed += u64::from(failed);
+    });
+    answer
 }
 
 /// Answers each line with one line, until there are no more.
@@ -59,8 +72,9 @@ fn refused(error: &SpecError) -> Json {
 fn on_own_runtime(spec: &Spec, setting: &Setting) -> Json {
     match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(runtime) => runtime.block_on(async {
-            let played = tokio::time::timeout(GUARD, play(spec, setting)).await;
-            played.unwrap_or_else(|_| late(GUARD))
+            let limit = setting.limit();
+            let played = tokio::time::timeout(limit, play(spec, setting)).await;
+            played.unwrap_or_else(|_| late(limit))
         }),
         Err(error) => json!({ "harness_error": format!("no runtime: {error}") }),
     }

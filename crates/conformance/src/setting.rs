@@ -1,9 +1,14 @@
 //! How specs are played: with which semantics, over which store, and how hard it is made.
 
-use crate::Profile;
 use crate::spec::Spec;
-use std::sync::Arc;
-use weftwork_graph::{MemorySaver, Saver};
+use crate::{GUARD, Profile, Tally};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use weftwork_graph::{MemorySaver, Saver, StoreSaver, SystemClock};
+use weftwork_store::CheckpointStore;
+use weftwork_types::port::Clock;
+use weftwork_types::{OrgId, Principal};
 
 /// How a spec is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,10 +18,16 @@ pub enum Mode {
     Straight,
     /// What a run knows is dropped after each superstep, and read back from the store.
     RebuildEachStep,
+    /// Straight on; and again for each write to the store, once cut off before it took effect and
+    /// once after, and taken up by another process.
+    CrashEachWrite,
 }
 
-/// Makes a saver without checkpoints, one for each spec.
-pub type Savers = Arc<dyn Fn() -> Arc<dyn Saver> + Send + Sync>;
+/// Opens one store, as often as a process begins that uses it.
+pub type Opener = Arc<dyn Fn() -> Arc<dyn Saver> + Send + Sync>;
+
+/// Makes a store without checkpoints, each time a spec is played.
+pub type Stores = Arc<dyn Fn() -> Opener + Send + Sync>;
 
 /// How specs are played.
 #[derive(Clone)]
@@ -25,7 +36,8 @@ pub struct Setting {
     pub profile: Profile,
     /// How hard it is made.
     pub mode: Mode,
-    savers: Savers,
+    stores: Stores,
+    tally: Arc<Mutex<Tally>>,
 }
 
 impl std::fmt::Debug for Setting {
@@ -38,16 +50,35 @@ impl std::fmt::Debug for Setting {
 impl From<Profile> for Setting {
     /// Straight on, with checkpoints as values in memory.
     fn from(profile: Profile) -> Self {
-        let savers: Savers = Arc::new(|| MemorySaver::new());
-        Self { profile, mode: Mode::Straight, savers }
+        let stores: Stores = Arc::new(|| {
+            let saver = MemorySaver::new();
+            Arc::new(move || -> Arc<dyn Saver> { saver.clone() })
+        });
+        Self { profile, mode: Mode::Straight, stores, tally: Arc::default() }
     }
 }
 
 impl Setting {
     /// Keeps checkpoints elsewhere.
     #[must_use]
-    pub fn with_savers(self, savers: Savers) -> Self {
-        Self { savers, ..self }
+    pub fn with_stores(self, stores: Stores) -> Self {
+        Self { stores, ..self }
+    }
+
+    /// Keeps checkpoints in one store, where each spec is an organisation of its own, each time it
+    /// is played. What is there from before does no harm.
+    #[must_use]
+    pub fn over(self, store: Arc<dyn CheckpointStore>) -> Self {
+        let (first, count) = (SystemClock::new().unique(), AtomicU64::new(0));
+        self.with_stores(Arc::new(move || {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            let mut who = Principal::local();
+            if let Ok(org) = OrgId::new(format!("spec-{first:x}-{number}")) {
+                who.org = org;
+            }
+            let store = Arc::clone(&store);
+            Arc::new(move || StoreSaver::new(Arc::clone(&store), who.clone()))
+        }))
     }
 
     /// Plays in another mode.
@@ -56,8 +87,27 @@ impl Setting {
         Self { mode, ..self }
     }
 
-    pub(crate) fn saver(&self) -> Arc<dyn Saver> {
-        (self.savers)()
+    pub(crate) fn store(&self) -> Opener {
+        (self.stores)()
+    }
+
+    /// How long a spec may take as a whole. Those that are played many times are guarded each time.
+    pub(crate) fn limit(&self) -> Duration {
+        const TIMES: u32 = 100;
+        match self.mode {
+            Mode::CrashEachWrite => GUARD.saturating_mul(TIMES),
+            Mode::Straight | Mode::RebuildEachStep => GUARD,
+        }
+    }
+
+    /// How the specs went that were answered with this setting, or with clones of it.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Tally)) {
+        change(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Why the mode says nothing about a spec; `None` when it does.
@@ -68,7 +118,7 @@ impl Setting {
             _ if !spec.checkpointer => Some("it keeps no checkpoints"),
             _ if spec.keeps_at_exit() => Some("it keeps checkpoints only at the end of a run"),
             _ if spec.has_untracked() => Some("it has state that is not stored"),
-            Mode::RebuildEachStep => None,
+            Mode::RebuildEachStep | Mode::CrashEachWrite => None,
         }
     }
 }

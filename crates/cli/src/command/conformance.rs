@@ -6,15 +6,19 @@ use crate::exit::Exit;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use weftwork::graph::StoreSaver;
+use weftwork::graph::SystemClock;
 use weftwork::sqlite::{Options, SqliteStore};
 use weftwork::store::{CheckpointStore, MemoryStore};
-use weftwork::types::{OrgId, Principal};
-use weftwork_conformance::{Mode, Profile, Savers, Setting, answer, batch};
+use weftwork_conformance::{Mode, Profile, Setting, answer, batch};
+use weftwork_postgres::PostgresStore;
 
-/// Plays specs over a store: `values` (in memory, as they are), or rows in `memory` or in an
-/// `sqlite` file of its own.
+/// The schema for checkpoints of specs in a Postgres database that has others.
+const SCHEMA: &str = "weftwork_conformance";
+/// Where `scripts/postgres.sh` says which database it made.
+const ADDRESS: &str = "WEFT_TEST_POSTGRES";
+
+/// Plays specs over a store: `values` (in memory, as they are), or rows in `memory`, in an
+/// `sqlite` file of its own, or in a `postgres` database.
 pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exit, CliError> {
     let profile = match args.profile {
         ProfileName::Langgraph => Profile::LangGraph,
@@ -23,15 +27,17 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
     let mode = match args.mode {
         ModeName::Straight => Mode::Straight,
         ModeName::RebuildEachStep => Mode::RebuildEachStep,
+        ModeName::CrashEachWrite => Mode::CrashEachWrite,
     };
     let mut setting = Setting::from(profile).with_mode(mode);
     let folder = tempfile::tempdir().map_err(|error| CliError::Input(error.to_string()))?;
-    if let Some(store) = store(place, folder.path())? {
-        setting = setting.with_savers(each_its_own(store));
+    if let Some(store) = store(place, args.postgres.as_deref(), folder.path())? {
+        setting = setting.over(store);
     }
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     if args.batch {
-        batch(input, output, setting)?;
+        batch(input, output, setting.clone())?;
+        writeln!(std::io::stderr(), "{}", setting.tally())?;
         return Ok(Exit::Done);
     }
     let mut bytes = Vec::new();
@@ -41,7 +47,11 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn store(place: Option<&str>, folder: &Path) -> Result<Option<Arc<dyn CheckpointStore>>, CliError> {
+fn store(
+    place: Option<&str>,
+    postgres: Option<&str>,
+    folder: &Path,
+) -> Result<Option<Arc<dyn CheckpointStore>>, CliError> {
     Ok(match place.unwrap_or("values") {
         "values" => None,
         "memory" => Some(Arc::new(MemoryStore::new())),
@@ -49,23 +59,24 @@ fn store(place: Option<&str>, folder: &Path) -> Result<Option<Arc<dyn Checkpoint
             let store = SqliteStore::open(folder.join("conformance.db"), &Options::default());
             Some(Arc::new(store?))
         }
+        "postgres" => {
+            let address = postgres.map(str::to_owned).or_else(|| std::env::var(ADDRESS).ok());
+            let address = address.ok_or_else(|| {
+                let what =
+                    format!("`postgres` needs a database: give `--postgres`, or set {ADDRESS}");
+                CliError::Input(what)
+            })?;
+            let options = weftwork_postgres::Options {
+                schema: SCHEMA.to_owned(),
+                ..weftwork_postgres::Options::new(Arc::new(SystemClock::new()))
+            };
+            Some(Arc::new(PostgresStore::open(&address, &options)?))
+        }
         other => {
-            let what =
-                format!("the store of specs is `values`, `memory` or `sqlite`, found `{other}`");
+            let what = format!(
+                "the store of specs is `values`, `memory`, `sqlite` or `postgres`, found `{other}`"
+            );
             return Err(CliError::Input(what));
         }
-    })
-}
-
-/// One store for all specs, each of which is an organisation of its own there.
-fn each_its_own(store: Arc<dyn CheckpointStore>) -> Savers {
-    let count = AtomicU64::new(0);
-    Arc::new(move || {
-        let number = count.fetch_add(1, Ordering::Relaxed);
-        let mut who = Principal::local();
-        if let Ok(org) = OrgId::new(format!("spec-{number}")) {
-            who.org = org;
-        }
-        StoreSaver::new(Arc::clone(&store), who)
     })
 }

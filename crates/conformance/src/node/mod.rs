@@ -38,17 +38,35 @@ impl Counts {
     }
 }
 
+type Fails = BTreeMap<(String, String), u64>;
+
 /// What the nodes of one spec share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// How often each op that fails has run, by node and op.
-    fails: Mutex<BTreeMap<(String, String), u64>>,
+    fails: Mutex<Fails>,
+    /// The same when it was last kept what became of the node.
+    fails_kept: Mutex<Fails>,
     /// The tasks of the functional form.
     pub(crate) tasks: OnceLock<BTreeMap<String, TaskDef>>,
 }
 
 impl Shared {
+    /// What became of some nodes was kept: how often they failed up to now counts.
+    pub(crate) fn kept(&self, is_kept: impl Fn(&str) -> bool) {
+        let mut kept = lock(&self.fails_kept);
+        for (at, count) in lock(&self.fails).iter().filter(|((node, _), _)| is_kept(node)) {
+            kept.insert(at.clone(), *count);
+        }
+    }
+
+    /// What is not kept is lost: failures that nobody knows of happen again.
+    pub(crate) fn lost(&self) {
+        let kept = lock(&self.fails_kept).clone();
+        *lock(&self.fails) = kept;
+    }
+
     /// Counts a failing op, and fails as long as it must.
     fn fail(&self, node: &str, fail: &Fail) -> Result<(), Raised> {
         let count = {

@@ -20,6 +20,11 @@ pub(crate) struct GraphSpec {
 }
 
 impl GraphSpec {
+    /// Whether a graph within keeps its own state.
+    pub(super) fn has_own_graphs(&self) -> bool {
+        self.nodes.iter().any(|(_, node)| node.has_own_graphs())
+    }
+
     /// Whether it has channels whose values are not stored, itself or in a graph within.
     pub(super) fn has_untracked(&self) -> bool {
         let within = |node: &NodeSpec| {
@@ -28,6 +33,21 @@ impl GraphSpec {
         };
         self.state.iter().any(|(_, reducer)| *reducer == Reducer::Untracked)
             || self.nodes.iter().any(|(_, node)| within(node))
+    }
+}
+
+impl NodeSpec {
+    fn has_own_graphs(&self) -> bool {
+        let mut within = [&self.sub, &self.call_sub].into_iter().flatten();
+        let own = self.persist == Persist::Own;
+        within.any(|graph| own || graph.has_own_graphs())
+    }
+}
+
+impl FlowSpec {
+    pub(super) fn has_own_graphs(&self) -> bool {
+        let tasks = self.tasks.iter().map(|(_, task)| task);
+        tasks.chain([&self.entry]).any(NodeSpec::has_own_graphs)
     }
 }
 

@@ -73,6 +73,14 @@ impl Spec {
         })
     }
 
+    /// Whether a graph within it keeps its own state.
+    pub(crate) fn has_own_graphs(&self) -> bool {
+        match &self.body {
+            Body::Graph(graph) => graph.has_own_graphs(),
+            Body::Flow(flow) => flow.has_own_graphs(),
+        }
+    }
+
     /// Whether it has channels whose values are not stored, itself or in a graph within.
     pub(crate) fn has_untracked(&self) -> bool {
         match &self.body {

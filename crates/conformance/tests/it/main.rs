@@ -2,6 +2,7 @@
 //! under fuzz.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it relies on")]
 
+mod crash;
 mod decoder;
 mod kit;
 mod serve;

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::StoreSaver;
+use weftwork_graph::SystemClock;
+use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{CheckpointStore, MemoryStore};
-use weftwork_types::{OrgId, Principal};
 
-fn scenarios() -> Vec<Scenario> {
+pub(crate) fn scenarios() -> Vec<Scenario> {
     let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("kit");
     let read = |part: &str| Scenario::read_folder(&kit.join(part)).unwrap();
     let mut all = read("scenarios");
@@ -19,15 +19,40 @@ fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// One store for all scenarios, each of which is an organisation of its own there.
-fn over(store: Arc<dyn CheckpointStore>) -> Setting {
-    let count = AtomicU64::new(0);
-    Setting::from(Profile::LangGraph).with_savers(Arc::new(move || {
-        let number = count.fetch_add(1, Ordering::Relaxed);
-        let mut who = Principal::local();
-        who.org = OrgId::new(format!("spec-{number}")).unwrap();
-        StoreSaver::new(Arc::clone(&store), who)
-    }))
+/// A store, and what it is kept in.
+pub(crate) struct MadeOf {
+    pub(crate) store: Arc<dyn CheckpointStore>,
+    _folder: Option<TempDir>,
+}
+
+impl MadeOf {
+    pub(crate) fn memory() -> Self {
+        Self { store: Arc::new(MemoryStore::new()), _folder: None }
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Normal, ..Options::default() };
+        let store = Arc::new(SqliteStore::open(folder.path().join("kit.db"), &options).unwrap());
+        Self { store, _folder: Some(folder) }
+    }
+
+    /// In a schema that no other test has.
+    pub(crate) fn postgres(test: &str) -> Self {
+        let address = std::env::var("WEFT_TEST_POSTGRES").expect(
+            "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork-conformance",
+        );
+        let schema = format!("kit_{test}_{}", std::process::id());
+        let clock = Arc::new(SystemClock::new());
+        let options =
+            weftwork_postgres::Options { schema, ..weftwork_postgres::Options::new(clock) };
+        let store = Arc::new(PostgresStore::open(&address, &options).unwrap());
+        Self { store, _folder: None }
+    }
+}
+
+pub(crate) fn over(made: &MadeOf) -> Setting {
+    Setting::from(Profile::LangGraph).over(Arc::clone(&made.store))
 }
 
 /// Plays all scenarios; returns about how many the mode says nothing.
@@ -45,34 +70,38 @@ fn check(setting: &Setting) -> usize {
     passed_over
 }
 
-fn sqlite(folder: &Path) -> Arc<dyn CheckpointStore> {
-    let options = Options { durability: Durability::Normal, ..Options::default() };
-    Arc::new(SqliteStore::open(folder.join("kit.db"), &options).unwrap())
-}
-
 /// The scenarios without checkpoints, with untracked state, or with checkpoints at the end only.
-const SAID_NOTHING: usize = 63;
+pub(crate) const SAID_NOTHING: usize = 63;
 
 #[test]
 fn straight_on_over_the_memory_store() {
-    assert_eq!(check(&over(Arc::new(MemoryStore::new()))), 0);
+    assert_eq!(check(&over(&MadeOf::memory())), 0);
 }
 
 #[test]
 fn straight_on_over_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(check(&over(sqlite(folder.path()))), 0);
+    assert_eq!(check(&over(&MadeOf::sqlite())), 0);
+}
+
+#[test]
+fn straight_on_over_postgres() {
+    assert_eq!(check(&over(&MadeOf::postgres("straight"))), 0);
 }
 
 #[test]
 fn rebuilt_after_each_superstep_over_the_memory_store() {
-    let setting = over(Arc::new(MemoryStore::new())).with_mode(Mode::RebuildEachStep);
+    let setting = over(&MadeOf::memory()).with_mode(Mode::RebuildEachStep);
     assert_eq!(check(&setting), SAID_NOTHING);
 }
 
 #[test]
 fn rebuilt_after_each_superstep_over_sqlite() {
-    let folder = tempfile::tempdir().unwrap();
-    let setting = over(sqlite(folder.path())).with_mode(Mode::RebuildEachStep);
-    assert_eq!(check(&setting), SAID_NOTHING);
+    let made = MadeOf::sqlite();
+    assert_eq!(check(&over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+#[test]
+fn rebuilt_after_each_superstep_over_postgres() {
+    let made = MadeOf::postgres("rebuilt");
+    assert_eq!(check(&over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
 }

@@ -55,4 +55,5 @@ pub(crate) use schema::Checker;
 pub use stored::StoreSaver;
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
+pub use weftwork_engine::Plan;
 pub use weftwork_engine::pregel::Path;

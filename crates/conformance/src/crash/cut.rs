@@ -1,0 +1,292 @@
+//! A saver that cuts a run off at one of its writes.
+
+use crate::node::Shared;
+use std::collections::BTreeSet;
+use std::future::{Future, pending, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use weftwork_graph::Saver;
+use weftwork_graph::exec::{
+    Kept, Memo, Outside, Path, Place, Plan, Put, Puts, Records, Saved, SaverError, TaskKey,
+};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// When a process dies around a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Before the write took effect.
+    Before,
+    /// After it took effect, before the run learns of it.
+    After,
+}
+
+/// Which write a process dies at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    /// From 1.
+    pub(crate) write: usize,
+    pub(crate) side: Side,
+}
+
+/// A task in the superstep that starts at a checkpoint.
+type Due = (Place, CheckpointId, TaskKey);
+
+/// What is seen of the writes of one entry.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    world: Arc<Shared>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    dies: Option<At>,
+    dead: bool,
+    /// How many writes were asked for.
+    writes: usize,
+    /// What those were about that took effect.
+    kept: Vec<String>,
+    /// Whether one of these says that a question took an answer.
+    answered: bool,
+    /// Tasks whose results were kept.
+    finished: BTreeSet<Due>,
+    /// A task whose result was kept twice, so that it ran again.
+    again: Option<Due>,
+}
+
+impl Watch {
+    pub(crate) fn new(world: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { world, seen: Mutex::default() })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry begins, and dies there if it comes that far.
+    pub(crate) fn begin(&self, dies: Option<At>) {
+        self.world.kept(|_| true);
+        *self.seen() = Seen { dies, ..Seen::default() };
+    }
+
+    /// The next process begins. What was seen of the entry is known still.
+    pub(crate) fn revive(&self) {
+        self.world.lost();
+        let mut seen = self.seen();
+        (seen.dead, seen.dies) = (false, None);
+    }
+
+    /// What those writes were about that took effect, in an order that tells nothing: tasks that
+    /// run side by side may finish in another one, and several of them may share a write.
+    pub(crate) fn kept(&self) -> Vec<String> {
+        let mut kept = self.seen().kept.clone();
+        kept.sort();
+        kept
+    }
+
+    /// Whether one of them says that a question took an answer.
+    pub(crate) fn answered(&self) -> bool {
+        self.seen().answered
+    }
+
+    /// The name of a task that ran again though its result was kept.
+    pub(crate) fn again(&self) -> Option<String> {
+        let seen = self.seen();
+        let (_, _, key) = seen.again.as_ref()?;
+        Some(match key {
+            TaskKey::Node { node, .. } => node.to_string(),
+            TaskKey::Call { name, .. } => name.to_string(),
+        })
+    }
+
+    /// Takes work to its end; nothing comes of it when the process dies meanwhile.
+    pub(crate) async fn survive<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let polled = work.as_mut().poll(context);
+            // Who is dead is told nothing.
+            if self.seen().dead { Poll::Ready(None) } else { polled.map(Some) }
+        })
+        .await
+    }
+
+    /// Takes up a write. True when the process dies after it.
+    async fn arrive(&self) -> bool {
+        let side = {
+            let mut seen = self.seen();
+            seen.writes += 1;
+            let here = seen.dies.filter(|at| at.write == seen.writes).map(|at| at.side);
+            seen.dead |= here == Some(Side::Before);
+            if seen.dead { Some(Side::Before) } else { here }
+        };
+        if side == Some(Side::Before) {
+            pending::<()>().await;
+        }
+        side == Some(Side::After)
+    }
+
+    fn took_effect(&self, write: What, dies: bool) {
+        let What { sign, closes, answered, ended, finished } = write;
+        self.world.kept(|node| closes || ended.iter().any(|name| **name == *node));
+        let mut seen = self.seen();
+        seen.kept.push(sign);
+        seen.answered |= answered;
+        seen.dead |= dies;
+        for due in finished {
+            if !seen.finished.insert(due.clone()) {
+                seen.again.get_or_insert(due);
+            }
+        }
+    }
+}
+
+/// What a write is about.
+#[derive(Default)]
+struct What {
+    /// The graphs and tasks, without their ids.
+    sign: String,
+    /// Whether no task of the outermost graph is open any more.
+    closes: bool,
+    /// Whether it says that a question took an answer.
+    answered: bool,
+    /// The names of the tasks of which it says how they ended. The failure of a task of a graph
+    /// within is not known to the graphs around it, whose task runs again after a crash.
+    ended: Vec<Arc<str>>,
+    /// The tasks that finished. Error handlers are left out: in the reference they run again.
+    finished: Vec<Due>,
+}
+
+impl What {
+    fn add(&mut self, at: &Place, of: CheckpointId, tasks: &Records) {
+        let outermost = at.ns.is_empty();
+        self.sign.push('/');
+        let parts = at.ns.split('|').filter_map(|part| part.split(':').next());
+        parts.for_each(|part| self.sign.push_str(part));
+        for (key, record) in tasks {
+            let (name, handles) = match key {
+                TaskKey::Node { node, path } => (node, matches!(path, Path::Handler(_))),
+                TaskKey::Call { name, .. } => (name, false),
+            };
+            self.answered |= record.resume.is_some();
+            self.sign.push(' ');
+            self.sign.push_str(name);
+            if outermost || record.error.is_none() {
+                self.ended.push(Arc::clone(name));
+            }
+            self.closes |= outermost && record.error.is_some() && !record.handled;
+            if record.is_finished() && !handles {
+                self.finished.push((at.clone(), of, key.clone()));
+            }
+        }
+    }
+}
+
+/// A saver whose writes are watched.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) saver: Arc<dyn Saver>,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl Watched {
+    async fn write<T>(
+        &self,
+        what: What,
+        work: impl Future<Output = Result<T, SaverError>>,
+    ) -> Result<T, SaverError> {
+        let dies = self.watch.arrive().await;
+        let done = work.await?;
+        self.watch.took_effect(what, dies);
+        if dies {
+            pending::<()>().await;
+        }
+        Ok(done)
+    }
+}
+
+impl Saver for Watched {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        self.saver.load(at, plan, id)
+    }
+
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest(at)
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+        self.saver.list(at, plan, before, limit)
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+        let mut what = What { closes: at.ns.is_empty(), ..What::default() };
+        puts.iter().for_each(|Put { of, tasks, .. }| what.add(at, *of, tasks));
+        let memo = memo.clone();
+        Kept::Later(Box::pin(async move {
+            self.write(what, async { self.saver.put(at, &memo, puts).done().await }).await
+        }))
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        let mut what = What::default();
+        what.add(at, of, &tasks);
+        // Savers may do their work when they are called.
+        let work = async move { self.saver.put_tasks(at, plan, of, tasks).await };
+        Box::pin(self.write(what, work))
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        outside: Outside,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        let work = async move { self.saver.put_outside(at, plan, of, outside).await };
+        Box::pin(self.write(What::default(), work))
+    }
+
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        let work = async move { self.saver.delete(thread).await };
+        Box::pin(self.write(What::default(), work))
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        let work = async move { self.saver.copy(from, to).await };
+        Box::pin(self.write(What::default(), work))
+    }
+
+    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        self.saver.graphs(thread)
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        let work = async move { self.saver.prune(at, plan, keep).await };
+        Box::pin(self.write(What::default(), work))
+    }
+}

@@ -1,0 +1,187 @@
+//! Playing a script with crashes: for each write of each entry, once with a crash before the write
+//! took effect and once with one after.
+//!
+//! A crash drops the run at the await point of its write. What is left is what another process
+//! would find: the store, the long-term store, and what the nodes did to the world. It goes on as
+//! [`recover`] says, plays the rest of the script, and its trace is compared as [`rule`] says.
+
+mod cut;
+mod recover;
+mod rule;
+
+use crate::node::Shared;
+use crate::play::{self, Play, items, made};
+use crate::spec::{Entry, Spec};
+use crate::{GUARD, Opener, Setting};
+use cut::{At, Side, Watch, Watched};
+use recover::{Before, Recovery, Taken};
+use serde_json::{Map, Value as Json, json};
+use std::fmt;
+use std::sync::Arc;
+use weftwork_graph::{CompiledGraph, Host};
+use weftwork_store::items::MemoryItems;
+
+/// A crash in one entry.
+#[derive(Debug, Clone, Copy)]
+struct Crash<'a> {
+    entry: usize,
+    at: At,
+    /// After the last write of the entry: what all writes were about. When these took effect,
+    /// nothing is left to do.
+    all: Option<&'a [String]>,
+}
+
+impl fmt::Display for Crash<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = match self.at.side {
+            Side::Before => "before",
+            Side::After => "after",
+        };
+        write!(f, "crash {side} write {} of entry {}", self.at.write, self.entry)
+    }
+}
+
+/// What came of playing a script once.
+struct Played {
+    trace: Json,
+    /// What the writes of each entry were about.
+    writes: Vec<Vec<String>>,
+    /// What a crash must not lead to, whatever the trace shows.
+    fault: Option<String>,
+    /// Why there is nothing to compare.
+    passed_over: Option<&'static str>,
+}
+
+/// Plays a spec undisturbed, and then with each crash. Returns the undisturbed trace when all
+/// crashes led to the same; otherwise says which did not.
+pub(crate) async fn play(spec: &Spec, setting: &Setting) -> Json {
+    let undisturbed = match through(spec, setting, None).await {
+        Ok(played) => played,
+        Err(refused) => return refused,
+    };
+    let mut differences = Vec::new();
+    for (entry, writes) in undisturbed.writes.iter().enumerate() {
+        let sides = |write| [Side::Before, Side::After].map(|side| At { write, side });
+        for at in (1..=writes.len()).flat_map(sides) {
+            let last = at == At { write: writes.len(), side: Side::After };
+            let crash = Crash { entry, at, all: last.then_some(writes.as_slice()) };
+            let played = tokio::time::timeout(GUARD, through(spec, setting, Some(crash))).await;
+            let found = match played {
+                Ok(Ok(played)) => judge(&undisturbed.trace, played, &crash, setting),
+                Ok(Err(refused)) => Some(refused.to_string()),
+                Err(_) => Some(format!("no result within {} s", GUARD.as_secs())),
+            };
+            differences.extend(found.map(|found| format!("{crash}: {found}")));
+        }
+    }
+    if differences.is_empty() { undisturbed.trace } else { json!({ "crash_error": differences }) }
+}
+
+/// What is wrong after a crash.
+fn judge(
+    undisturbed: &Json,
+    played: Played,
+    crash: &Crash<'_>,
+    setting: &Setting,
+) -> Option<String> {
+    if let Some(reason) = played.passed_over {
+        setting.count(|tally| *tally.passed_over.entry(reason).or_default() += 1);
+        return None;
+    }
+    setting.count(|tally| tally.crashes += 1);
+    played.fault.or_else(|| rule::difference(undisturbed, played.trace, crash))
+}
+
+/// What a spec is played on, and what outlives a process.
+struct Ground {
+    graph: CompiledGraph,
+    store: Opener,
+    items: Arc<MemoryItems>,
+    world: Arc<Shared>,
+    watch: Arc<Watch>,
+}
+
+impl Ground {
+    fn new(spec: &Spec, setting: &Setting) -> Result<Self, Json> {
+        let world = Arc::new(Shared::default());
+        let graph = made(spec, setting, &world)?;
+        let watch = Watch::new(Arc::clone(&world));
+        Ok(Self { graph, store: setting.store(), items: items(), world, watch })
+    }
+
+    /// What a new process starts with.
+    fn host(&self) -> Host {
+        let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
+        let items = Arc::clone(&self.items);
+        Host::new().with_items(items).with_saver(Arc::new(Watched { saver, watch }))
+    }
+}
+
+/// Plays the script once, with a crash or undisturbed; the inner error is a trace as well.
+async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
+    let ground = Ground::new(spec, setting)?;
+    let mut play = Play::new(ground.graph.clone(), ground.host(), spec);
+    let (mut entries, mut writes) = (Vec::new(), Vec::new());
+    let mut fault = None;
+    for (index, entry) in spec.script.iter().enumerate() {
+        let mut shown = Map::new();
+        let crash = crash.filter(|crash| crash.entry == index);
+        ground.watch.begin(crash.map(|crash| crash.at));
+        let acted = match crash {
+            None => play.act(entry, &mut shown).await,
+            Some(crash) => {
+                let one = One { spec, setting, ground: &ground, entry, crash };
+                let taken = one.crashed(&mut play, &mut shown).await;
+                let again = ground.watch.again();
+                fault = again.map(|task| format!("`{task}` ran again after it was kept"));
+                match taken {
+                    Ok(Taken::Up(acted)) => acted,
+                    Ok(Taken::PassedOver(reason)) => {
+                        let (trace, passed_over) = (Json::Null, Some(reason));
+                        return Ok(Played { trace, writes, fault, passed_over });
+                    }
+                    Err(raised) => Err(raised),
+                }
+            }
+        };
+        writes.push(ground.watch.kept());
+        play.show(entry, acted, &ground.world.counts, &mut shown).await;
+        entries.push(Json::Object(shown));
+    }
+    let trace = play.whole(entries).await;
+    Ok(Played { trace, writes, fault, passed_over: None })
+}
+
+/// An entry with its crash.
+struct One<'a> {
+    spec: &'a Spec,
+    setting: &'a Setting,
+    ground: &'a Ground,
+    entry: &'a Entry,
+    crash: Crash<'a>,
+}
+
+impl One<'_> {
+    /// Plays the entry up to its crash, and takes it up as the next process does.
+    async fn crashed(
+        &self,
+        play: &mut Play<'_>,
+        shown: &mut Map<String, Json>,
+    ) -> play::Played<Taken> {
+        let (ground, entry) = (self.ground, self.entry);
+        let before = Before::of(play, entry).await?;
+        let survived = ground.watch.survive(play.act(entry, shown)).await;
+        if let Some(acted) = survived {
+            // The run took another course this time, and did not come to that write.
+            return Ok(Taken::Up(acted));
+        }
+        shown.clear();
+        let (kept, answered) = (ground.watch.kept(), ground.watch.answered());
+        ground.watch.revive();
+        play.host = ground.host();
+        let over = self.crash.all.is_some_and(|all| *all == kept);
+        let (spec, profile, kept) = (self.spec, self.setting.profile, kept.len());
+        let recovery = Recovery { spec, profile, entry, before, kept, answered, over };
+        recovery.take_up(play, shown).await
+    }
+}

@@ -1,0 +1,239 @@
+//! What the process does that finds an entry cut off.
+//!
+//! - Nothing of the entry was kept, or the thread has no checkpoint yet, or none since an entry
+//!   that starts from an older one: it does the same again.
+//! - All of it was kept: there is nothing to do.
+//! - Some changes of a list were kept: it makes the others.
+//! - A run: it goes on. It gives the answers again that the run was given, by the ids of their
+//!   questions; in the reference, where the id of a task's first question stands for its next one,
+//!   only those whose questions are still open. The run may take as many supersteps as are left of
+//!   its limit.
+//!
+//! Some crashes are passed over, each with its reason ([`passed_over`](Recovery::passed_over)):
+//! what the run knew then is on no record, in the reference no more than here.
+
+use crate::Profile;
+use crate::play::{Play, Played, Target, raised, resume};
+use crate::spec::{Act, Begin, Body, Entry, RunEntry, Spec};
+use crate::trace;
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeSet;
+use weftwork_graph::exec::{Config, Snapshot, Source, SubState};
+use weftwork_graph::{At, Resume, Start, StartCommand};
+use weftwork_types::{CheckpointId, InterruptId};
+
+/// Where a thread stood before an entry.
+pub(super) struct Before {
+    target: Target,
+    stood: Snapshot,
+    /// The thread's newest checkpoint.
+    newest: Option<CheckpointId>,
+    open: BTreeSet<InterruptId>,
+    /// The answers by id that the entry gives.
+    answers: Option<Resume>,
+}
+
+impl Before {
+    pub(super) async fn of(play: &Play<'_>, entry: &Entry) -> Played<Self> {
+        let target = play.target(entry).await?;
+        let checkpoint = target.config.map.get("").copied();
+        let checkpoint = checkpoint.or(target.config.id).filter(|_| !is_change(entry));
+        let at = At { checkpoint, ..At::thread(target.thread.as_str()) };
+        let stood = look(play, &at).await?;
+        let newest = id(&look(play, &At { checkpoint: None, ..at }).await?);
+        let answers = match &entry.act {
+            Act::Run(run) => match &run.begin {
+                Begin::Resume(answer) | Begin::Command { resume: answer, .. } => resume(answer),
+                Begin::ResumeByValue(answers) => {
+                    Some(Resume::ById(play.answers(entry, answers).await?))
+                }
+                Begin::Input(_) => None,
+            },
+            _ => None,
+        };
+        let open = open(&stood);
+        Ok(Self { target, stood, newest, open, answers })
+    }
+}
+
+fn is_change(entry: &Entry) -> bool {
+    matches!(entry.act, Act::Update { .. } | Act::Bulk(_))
+}
+
+async fn look(play: &Play<'_>, at: &At) -> Played<Snapshot> {
+    let state = play.graph.state(&play.host, at, true).await;
+    state.map_err(|error| raised(&error))
+}
+
+/// The superstep of a state; before the first one, where nothing ran.
+fn step(state: &Snapshot) -> i64 {
+    state.metadata.as_ref().map_or(-2, |metadata| metadata.step)
+}
+
+/// The questions that are open, as the graphs know that asked them.
+fn open(state: &Snapshot) -> BTreeSet<InterruptId> {
+    let mut all = BTreeSet::new();
+    for task in &state.tasks {
+        match &task.state {
+            Some(SubState::Snapshot(within)) if within.metadata.is_some() => {
+                all.extend(open(within));
+            }
+            _ => all.extend(task.interrupts.iter().map(|question| question.id)),
+        }
+    }
+    all
+}
+
+/// An entry that was cut off.
+pub(super) struct Recovery<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) profile: Profile,
+    pub(super) entry: &'a Entry,
+    pub(super) before: Before,
+    /// How many of its writes took effect.
+    pub(super) kept: usize,
+    /// Whether one of them says that a question took an answer.
+    pub(super) answered: bool,
+    /// Whether these are all of them.
+    pub(super) over: bool,
+}
+
+/// How an entry went on.
+pub(super) enum Taken {
+    Up(Played<()>),
+    /// Nothing can be said, for this reason.
+    PassedOver(&'static str),
+}
+
+impl Recovery<'_> {
+    pub(super) async fn take_up(
+        self,
+        play: &mut Play<'_>,
+        shown: &mut Map<String, Json>,
+    ) -> Played<Taken> {
+        let target = &self.before.target;
+        let at = At::thread(target.thread.as_str());
+        let within = at.clone().within(target.config.ns.as_str());
+        let now = look(play, if is_change(self.entry) { &within } else { &at }).await?;
+        let act = &self.entry.act;
+        let elsewhere = id(&self.before.stood) != self.before.newest;
+        let nothing = self.kept == 0 || now.metadata.is_none();
+        if nothing || elsewhere && id(&now) == self.before.newest && !is_change(self.entry) {
+            return Ok(Taken::Up(play.act(self.entry, shown).await));
+        }
+        let thread = target.thread.clone();
+        match act {
+            Act::Run(run) if !self.over => return self.go_on(play, run, &now, shown).await,
+            Act::Bulk(steps) if !self.over => {
+                let newest = Target { thread, config: now.config.unwrap_or_default() };
+                let left = steps.get(self.kept..).unwrap_or_default();
+                return Ok(Taken::Up(play.bulk(&newest, left, shown).await));
+            }
+            Act::Update { .. } | Act::Bulk(_) => {
+                let config = now.config.unwrap_or_default();
+                shown.insert("config".to_owned(), trace::config(Some(&config)));
+                if let Act::Update { save: Some(name), .. } = act {
+                    play.saved.insert(name.clone(), Target { thread, config });
+                }
+            }
+            Act::Run(_) | Act::Look => {}
+        }
+        Ok(Taken::Up(Ok(())))
+    }
+
+    async fn go_on(
+        &self,
+        play: &Play<'_>,
+        run: &RunEntry,
+        now: &Snapshot,
+        shown: &mut Map<String, Json>,
+    ) -> Played<Taken> {
+        if let Some(reason) = self.passed_over(now) {
+            return Ok(Taken::PassedOver(reason));
+        }
+        let taken = step(now).saturating_sub(step(&self.before.stood));
+        let limit = i64::from(play.limit(run)).saturating_add(self.free(run)?);
+        let Ok(limit) = u32::try_from(limit.saturating_sub(taken)) else {
+            return Ok(Taken::PassedOver("the reference lets a run go beyond its limit"));
+        };
+        let start = match self.answers_left(now) {
+            None => Start::Continue,
+            left => Start::Command(StartCommand { resume: left, ..StartCommand::default() }),
+        };
+        let run = RunEntry { limit: Some(limit), ..run.clone() };
+        let newest =
+            Target { thread: self.before.target.thread.clone(), config: Config::default() };
+        Ok(Taken::Up(play.go(&run, &newest, start, shown).await))
+    }
+
+    /// Supersteps that did not count: where limits are exact, the one that makes the checkpoint of
+    /// the input or of a branch, and the hidden first one.
+    fn free(&self, run: &RunEntry) -> Played<i64> {
+        if self.profile == Profile::LangGraph {
+            return Ok(0);
+        }
+        let before = &self.before;
+        let input = match &run.begin {
+            Begin::Input(input) => !input.alone()?.is_null(),
+            Begin::Command { .. } => before.stood.metadata.is_none(),
+            Begin::Resume(_) | Begin::ResumeByValue(_) => false,
+        };
+        let hidden = input && matches!(self.spec.body, Body::Graph(_));
+        let source = before.stood.metadata.as_ref().map(|made| made.source);
+        let branch = matches!(source, Some(Source::Update | Source::Fork));
+        let travels = before.target.config.id.is_some() && before.answers.is_none();
+        let forks = travels && (!branch || id(&before.stood) != before.newest);
+        Ok(i64::from(input || forks) + i64::from(hidden))
+    }
+
+    fn passed_over(&self, now: &Snapshot) -> Option<&'static str> {
+        let before = &self.before;
+        if !before.target.config.ns.is_empty() {
+            return Some("where to start in a graph within is known to the run alone");
+        }
+        if self.profile == Profile::Weft {
+            return None;
+        }
+        if self.spec.has_own_graphs() {
+            return Some(
+                "the reference drops input of graphs with their own state when it goes on",
+            );
+        }
+        let unnamed = matches!(before.answers, Some(Resume::One(_)));
+        (unnamed && self.answered && id(&before.stood) == id(now))
+            .then_some("the reference offers an answer without an id again after it was taken")
+    }
+
+    fn answers_left(&self, now: &Snapshot) -> Option<Resume> {
+        let open = open(now);
+        match self.before.answers.clone()? {
+            Resume::ById(answers) if self.profile == Profile::Weft => Some(Resume::ById(answers)),
+            Resume::One(answer) if self.profile == Profile::Weft => {
+                match self.before.stood.interrupts.as_slice() {
+                    [only] => Some(Resume::ById([(only.id, answer)].into())),
+                    _ => None,
+                }
+            }
+            Resume::ById(mut answers) => {
+                answers.retain(|id, _| open.contains(id));
+                (!answers.is_empty()).then_some(Resume::ById(answers))
+            }
+            one => {
+                let still = !self.before.open.is_disjoint(&open);
+                (still || self.just_forked(now)).then_some(one)
+            }
+        }
+    }
+
+    /// Whether all that was kept is the beginning of a branch, where questions have other ids.
+    fn just_forked(&self, now: &Snapshot) -> bool {
+        let forked = now.metadata.as_ref().is_some_and(|made| made.source == Source::Fork);
+        let at_once = step(now) == step(&self.before.stood) + 1;
+        let nothing = now.tasks.iter().all(|task| task.result.is_none());
+        forked && at_once && nothing && id(&self.before.stood) != id(now)
+    }
+}
+
+fn id(state: &Snapshot) -> Option<CheckpointId> {
+    state.config.as_ref()?.id
+}
