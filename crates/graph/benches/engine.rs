@@ -17,6 +17,7 @@ use inline::{Inline, Work};
 use serde_json::{Value, json};
 use std::time::Instant;
 use weftwork_graph::Host;
+use weftwork_sqlite::Durability;
 
 /// Rounds that count; one before them warms up.
 const ROUNDS: usize = 9;
@@ -24,6 +25,8 @@ const ROUNDS: usize = 9;
 const BATCH: u32 = 16;
 /// Tasks per round of hosted runs.
 const HOSTED_TASKS: u32 = 1_000;
+/// Tasks, and commits by hand, per round with a store.
+const FILED_TASKS: u32 = 2_000;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
@@ -106,20 +109,87 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
         }
     }
     let hand = medians(&hand);
-    let sqlite = hosted(case).await;
-    for (saver, costs) in [("none", none), ("memory", memory), ("sqlite", sqlite)] {
-        let ours = medians(&costs);
-        let ratio = ours.cpu / hand.cpu;
-        println!(
-            "{:<10} {saver:>8} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1}",
-            case.name, ours.cpu, ours.wall, hand.cpu
-        );
-        rows.push(json!({
-            "case": case.name, "saver": saver, "engine": "weftwork",
-            "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall,
-            "bound_us_per_task": hand.cpu, "bound_ratio": ratio,
-        }));
+    tell(case, ("none", medians(&none)), hand, None, rows);
+    tell(case, ("memory", medians(&memory)), hand, None, rows);
+    for (saver, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
+        let (ours, bar) = filed(case, durability, hand).await;
+        tell(case, (saver, ours), hand, Some(bar), rows);
     }
+    tell(case, ("hosted", medians(&hosted(case).await)), hand, None, rows);
+}
+
+/// What the bar of a case with a store is made of.
+#[derive(Clone, Copy)]
+struct Bar {
+    commits_per_task: f64,
+    commit_us: f64,
+    limit_us: f64,
+}
+
+fn tell(
+    case: &Case,
+    (saver, ours): (&str, Cost),
+    hand: Cost,
+    bar: Option<Bar>,
+    rows: &mut Vec<Value>,
+) {
+    let ratio = ours.cpu / hand.cpu;
+    let limit = bar.map(|bar| format!("{:.2}", bar.limit_us)).unwrap_or_default();
+    println!(
+        "{:<10} {saver:>11} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {limit:>10}",
+        case.name, ours.cpu, ours.wall, hand.cpu
+    );
+    let mut row = json!({
+        "case": case.name, "saver": saver, "engine": "weftwork",
+        "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall,
+        "bound_us_per_task": hand.cpu, "bound_ratio": ratio,
+    });
+    if let Some(bar) = bar {
+        row["limit_us"] = json!(bar.limit_us);
+        row["commits_per_task"] = json!(bar.commits_per_task);
+        row["commit_us"] = json!(bar.commit_us);
+    }
+    rows.push(row);
+}
+
+/// The case with checkpoints in SQLite, interleaved with commits of one row by hand; and the bar
+/// that these set: one and a half times as much as the commits by hand, and 3 us; for the fan-out,
+/// four times the loop by hand and its share of the commits.
+async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
+    let filed = cases::filed::Filed::open(durability);
+    let input = case.input_kept();
+    let thread = std::sync::Arc::clone(&input.1);
+    case.run_kept(&filed.host, input).await;
+    assert_eq!(filed.checkpoints(&thread).await, case.checkpoints(), "{}", case.name);
+    let commits_per_task = filed.commits() as f64 / f64::from(case.tasks);
+    let bare = cases::filed::Bare::open(durability);
+    let (mut ours, mut commits, mut id) = (Vec::new(), Vec::new(), 0);
+    for round in 0..=ROUNDS {
+        let runs = (FILED_TASKS / case.tasks).max(2);
+        let inputs: Vec<_> = (0..runs).map(|_| case.input_kept()).collect();
+        let (cpu, wall) = (cpu_ns(), Instant::now());
+        for input in inputs {
+            case.run_kept(&filed.host, input).await;
+        }
+        let all = f64::from(runs * case.tasks) * 1e3;
+        let wall = wall.elapsed().as_nanos() as f64 / all;
+        let cost = Cost { cpu: (cpu_ns() - cpu) / all, wall };
+        let cpu = cpu_ns();
+        for _ in 0..FILED_TASKS {
+            id += 1;
+            bare.commit(id);
+        }
+        let commit = (cpu_ns() - cpu) / f64::from(FILED_TASKS) / 1e3;
+        if round > 0 {
+            ours.push(cost);
+            commits.push(commit);
+        }
+    }
+    let commit_us = median(commits);
+    let share = commits_per_task * commit_us;
+    let fan = case.work == Work::Fan100;
+    let limit_us = if fan { 4.0 * hand.cpu + share } else { 1.5 * share + 3.0 };
+    (medians(&ours), Bar { commits_per_task, commit_us, limit_us })
 }
 
 /// The case as hosted runs over SQLite, which cost much more and are measured with fewer tasks.
@@ -197,6 +267,40 @@ async fn waits(rows: &mut Vec<Value>) {
     rows.push(json!({"case": "wait10k", "saver": "none", "engine": "weftwork", "ratio": ratio}));
 }
 
+/// A conversation of 2,000 turns: what a turn costs early and late, how the file grows, and what
+/// it takes to read the thread after a restart.
+async fn growth(rows: &mut Vec<Value>) {
+    let mut growth = cases::growth::Growth::open().await;
+    let mut turn = 0;
+    for (upto, window) in [(10, 10), (100, 20), (1_000, 20), (2_000, 20)] {
+        while turn < upto - window {
+            growth.turn().await;
+            turn += 1;
+        }
+        let cpu = cpu_ns();
+        for _ in 0..window {
+            growth.turn().await;
+            turn += 1;
+        }
+        let cpu_ms_per_turn = (cpu_ns() - cpu) / f64::from(window) / 1e6;
+        let db_bytes = growth.bytes();
+        let cpu = cpu_ns();
+        growth.load().await;
+        let load_us_per_message = (cpu_ns() - cpu) / 1e3 / f64::from(2 * turn);
+        let cpu = cpu_ns();
+        growth.page().await;
+        let page_ms = (cpu_ns() - cpu) / 1e6;
+        println!(
+            "growth: turn {turn}: {cpu_ms_per_turn:.3} ms a turn, {db_bytes} bytes, load {load_us_per_message:.2} us a message, page of 10 {page_ms:.2} ms"
+        );
+        rows.push(json!({
+            "case": "growth", "engine": "weftwork", "turn": turn,
+            "cpu_ms_per_turn": cpu_ms_per_turn, "db_bytes": db_bytes,
+            "load_us_per_message": load_us_per_message, "page_ms": page_ms,
+        }));
+    }
+}
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -208,8 +312,8 @@ fn main() {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|n| n == name);
     let mut rows: Vec<Value> = Vec::new();
     println!(
-        "{:<10} {:>8} {:>10} {:>10} {:>10} {:>7}",
-        "case", "saver", "cpu us", "wall us", "bound us", "ratio"
+        "{:<10} {:>11} {:>10} {:>10} {:>10} {:>7} {:>10}",
+        "case", "saver", "cpu us", "wall us", "bound us", "ratio", "limit us"
     );
     runtime.block_on(async {
         for work in [Work::Seq10, Work::Fan100, Work::React50, Work::Wide100] {
@@ -218,6 +322,9 @@ fn main() {
                 measure(&case, &mut rows).await;
             }
         }
+        if named.iter().any(|name| name == "growth") {
+            growth(&mut rows).await;
+        }
         if !named.is_empty() {
             return;
         }
@@ -225,6 +332,7 @@ fn main() {
         flat(&mut rows).await;
         long_list(&mut rows).await;
         waits(&mut rows).await;
+        growth(&mut rows).await;
     });
     if !named.is_empty() {
         return;

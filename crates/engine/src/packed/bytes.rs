@@ -48,6 +48,12 @@ impl Out {
     /// A number, seven bits a byte, the lowest first.
     pub fn number(&mut self, number: impl Into<u128>) {
         let mut left: u128 = number.into();
+        // Most numbers are small.
+        while left > u128::from(u64::MAX) {
+            self.bytes.push((left & 0x7f) as u8 | 0x80);
+            left >>= 7;
+        }
+        let mut left = left as u64;
         while left >= 0x80 {
             self.bytes.push((left & 0x7f) as u8 | 0x80);
             left >>= 7;

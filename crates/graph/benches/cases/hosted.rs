@@ -50,7 +50,7 @@ impl Hosted {
         drop(handle.events);
         let outcome = handle.outcome.await;
         assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
-        let head = self.runtime.store().head(&at.0, &at.1).await.expect("can be read");
-        assert!(head.is_some(), "its checkpoints are in the file");
+        let row = self.runtime.store().thread(&at.0, &at.1).await.expect("can be read");
+        assert!(row.head.is_some(), "its checkpoints are in the file");
     }
 }

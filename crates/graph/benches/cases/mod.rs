@@ -1,5 +1,7 @@
 //! The work as graphs.
 
+pub(crate) mod filed;
+pub(crate) mod growth;
 pub(crate) mod hosted;
 mod wide;
 
@@ -168,7 +170,12 @@ impl Case {
         ((self.start)(), format!("t{thread}").into())
     }
 
-    /// One run on a thread of its own whose checkpoints are kept in memory.
+    /// How many checkpoints a run leaves: the input and the hidden first superstep leave one each.
+    pub(crate) fn checkpoints(&self) -> usize {
+        2 + if self.work == Work::Fan100 { 3 } else { self.tasks as usize }
+    }
+
+    /// One run on a thread of its own whose checkpoints are kept.
     pub(crate) async fn run_kept(&self, host: &Host, (input, thread): (Start, Arc<str>)) {
         let ended = self.graph.run(host, input).thread(thread).finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
@@ -187,9 +194,7 @@ impl Case {
         run.outcome().await.expect("it runs");
         let history = self.graph.history(&host, &At::thread("check")).await.expect("it is kept");
         assert_eq!(history.len(), saver.len());
-        let supersteps = if self.work == Work::Fan100 { 3 } else { self.tasks as usize };
-        // The input and the hidden first superstep leave one each.
-        assert_eq!(history.len(), supersteps + 2, "{}", self.name);
+        assert_eq!(history.len(), self.checkpoints(), "{}", self.name);
         assert_eq!(history[0].values, output, "{}", self.name);
     }
 }

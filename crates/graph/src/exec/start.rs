@@ -94,7 +94,10 @@ impl Cycle {
         polled: Polled,
         cell: &OnceCell<crate::context::Ctx>,
     ) -> End {
-        if let Some((ctx, job)) = cell.get().zip(self.job(index)) {
+        // Making a job costs more than most nodes do.
+        if let Some(ctx) = cell.get()
+            && let Some(job) = self.job(index)
+        {
             return Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx));
         }
         match (polled, self.tasks.get(index)) {
