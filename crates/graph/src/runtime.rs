@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
@@ -129,6 +129,7 @@ impl RuntimeBuilder {
             ledger,
             budget: self.budget,
             journal: self.journal == JournalMode::On,
+            suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: crate::exec::Host::new().with_clock(clock),
         });
@@ -173,6 +174,12 @@ impl Runtime {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.host.store
+    }
+
+    /// The worker that this runtime is to its store.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        self.0.heartbeat.id()
     }
 
     /// The hosted graphs by id.

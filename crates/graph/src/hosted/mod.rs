@@ -19,7 +19,8 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
@@ -38,6 +39,8 @@ pub(crate) struct Host {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budget: Arc<dyn Budget>,
     pub(crate) journal: bool,
+    /// The turn of runs that may be what ended their workers.
+    pub(crate) suspects: Arc<Semaphore>,
     /// How many workers a run may end without getting further.
     pub(crate) attempts_max: u32,
     /// The cache of nodes, and the last id of a checkpoint.
@@ -55,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) cancel: watch::Sender<bool>,
 }
 
+/// For how long a run is under suspicion that gets no further.
+const SUSPICION: Duration = Duration::from_secs(10);
 /// The most events read at once.
 const LOG_PAGE: usize = 1_000;
 
@@ -157,11 +162,34 @@ impl Run {
                 let run = self.claim.at.run.to_string();
                 return Err(RuntimeError::CrashLoop { run, attempts });
             }
+            if past.taken_over > 0 {
+                self.wait_for_turn(writer).await;
+            }
             // Before anything of the run can end this process too.
             writer.tell(AiEvent::TakenOver { claim: self.claim.fence }).await?;
             *counted = true;
         }
         self.go(writer, past.begun).await
+    }
+
+    /// A run that was there when two processes died is under suspicion. Such runs are begun one at
+    /// a time, each once the one before got further, ended, or took its time; so those that only
+    /// were there do not count the deaths that another one brings about.
+    async fn wait_for_turn(&self, writer: &Arc<Writer>) {
+        let mut cancelled = self.cancel.subscribe();
+        let turn = tokio::select! {
+            biased;
+            _ = cancelled.wait_for(|cancelled| *cancelled) => return,
+            turn = Arc::clone(&self.host.suspects).acquire_owned() => turn.ok(),
+        };
+        writer.hold(turn);
+        let (writer, end) = (Arc::downgrade(writer), self.host.clock.sleep(SUSPICION));
+        tokio::spawn(async move {
+            end.await;
+            if let Some(writer) = writer.upgrade() {
+                writer.hold(None);
+            }
+        });
     }
 
     /// What the log says of the claims before this one.

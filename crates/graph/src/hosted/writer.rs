@@ -5,9 +5,9 @@ use crate::error::RuntimeError;
 use crate::exec::{Claimed, Told};
 use crate::hub::Hub;
 use futures_util::future::Either;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
@@ -60,6 +60,8 @@ pub(super) struct Writer {
     hub: Arc<Hub>,
     cancel: watch::Sender<bool>,
     state: Mutex<State>,
+    /// Held until the run gets further.
+    turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,13 @@ impl Writer {
             hub: Arc::clone(&run.hub),
             cancel: run.cancel.clone(),
             state: Mutex::new(State { begins, held: None }),
+            turn: std::sync::Mutex::default(),
         })
+    }
+
+    /// Keeps a turn in place of the one before, which is over.
+    pub(super) fn hold(&self, turn: Option<OwnedSemaphorePermit>) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
     /// Commits events as they come. Ends only with an error.
@@ -216,6 +224,9 @@ impl Writer {
             state.begins = begins;
         }
         let committed = committed?;
+        if with_run {
+            self.hold(None);
+        }
         self.hub.committed(committed.first_seq, count, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.

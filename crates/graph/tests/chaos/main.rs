@@ -1,0 +1,24 @@
+//! Real processes that die, stall and run into limits, on files and databases they share.
+//!
+//! The test binary starts itself as its workers. Small doses by default, full ones in the full
+//! tier; `WEFT_CHAOS_KILLS` asks for another number of kills, `WEFT_TEST_SEED` for other moments.
+#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+#![expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
+
+mod kills;
+mod place;
+mod poison;
+mod stall;
+mod worker;
+
+/// Whether the full doses are asked for.
+fn full() -> bool {
+    std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
+}
+
+/// Says the figures and keeps them in `target/tmp`.
+fn report(name: &str, figures: &str) {
+    println!("{name}: {figures}");
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{name}.log"));
+    std::fs::write(log, format!("{figures}\n")).expect("the log can be written");
+}

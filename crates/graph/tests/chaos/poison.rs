@@ -1,0 +1,65 @@
+//! A run that ends every process that touches it.
+
+use crate::place::Place;
+use crate::report;
+use crate::worker::{CHAIN, POISON, STEPS, Site, Worker, accept, state};
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+use weftwork_types::Principal;
+use weftwork_types::run::{RunFinal, RunStatus};
+
+async fn poison(name: &str, place: Place, folder: &Path) {
+    let who = Principal::local();
+    let site = Site { place, folder: folder.to_owned(), pace_ms: 100, step_ms: 5 };
+    let store = site.place.open();
+    let mut workers = vec![Worker::start(&site), Worker::start(&site)];
+    let bad = accept(&store, POISON, "bad", "0").await;
+    let mut good = Vec::new();
+    for n in 0..4 {
+        good.push(accept(&store, CHAIN, &format!("good{n}"), "0").await);
+    }
+    let mut deaths = 0;
+    let ended = loop {
+        for worker in &mut workers {
+            if worker.is_dead() {
+                deaths += 1;
+                *worker = Worker::start(&site);
+            }
+        }
+        let row = store.run(&who, &bad).await.expect("reads");
+        if row.status.is_final() {
+            break row;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let Some(RunFinal::Failed { fault }) = ended.outcome else { panic!("{ended:?}") };
+    assert_eq!((fault.code.as_str(), ended.fence), ("W0130", 4));
+    // The first worker committed the step before, so three more may try.
+    let aborts = site.effects().iter().filter(|line| line.starts_with("aborts")).count();
+    assert_eq!((aborts, deaths), (3, 3));
+    for at in &good {
+        while !store.run(&who, at).await.expect("reads").status.is_final() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let values = state(&site, CHAIN, at.thread.as_str()).await;
+        assert_eq!(values["log"].as_array().map(Vec::len), Some(STEPS as usize));
+        let row = store.run(&who, at).await.expect("reads");
+        assert_eq!(row.status, RunStatus::Completed);
+    }
+    report(name, &format!("ended {deaths} processes, then failed with W0130; 4 others completed"));
+    assert_eq!(state(&site, POISON, "bad").await["log"], json!(["well"]));
+}
+
+#[tokio::test]
+async fn a_poison_run_on_sqlite_ends_as_failed_and_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    poison("poison-sqlite", Place::sqlite(folder.path()), folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_poison_run_on_postgres_ends_as_failed_and_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(place) = Place::postgres("poison") else { return };
+    poison("poison-postgres", place, folder.path()).await;
+}

@@ -1,0 +1,241 @@
+//! The processes that work, and what their graphs do.
+
+use crate::place::Place;
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, Orphans, Pace, Runtime, START, State,
+};
+use weftwork_store::{NewRun, Store};
+use weftwork_types::caller::Caller;
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, Intent, Opened};
+use weftwork_types::run::{RunInput, RunOptions, RunRef};
+use weftwork_types::tool::Effect;
+use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
+
+/// How many supersteps each run makes.
+pub(crate) const STEPS: u32 = 10;
+pub(crate) const CHAIN: &str = "chaos:chain";
+pub(crate) const POISON: &str = "chaos:poison";
+
+const PLACE: &str = "WEFT_CHAOS_PLACE";
+const FOLDER: &str = "WEFT_CHAOS_FOLDER";
+const PACE_MS: &str = "WEFT_CHAOS_PACE_MS";
+const STEP_MS: &str = "WEFT_CHAOS_STEP_MS";
+
+/// What worker processes of a test share.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) place: Place,
+    pub(crate) folder: PathBuf,
+    /// A fourth of a lease.
+    pub(crate) pace_ms: u64,
+    /// How long each step takes.
+    pub(crate) step_ms: u64,
+}
+
+impl Site {
+    fn pace(&self) -> Pace {
+        let beat = Duration::from_millis(self.pace_ms);
+        Pace { renew_every: beat, lease: beat * 4, look_every: beat }
+    }
+
+    /// One line for each thing that was done outside, by whichever process.
+    pub(crate) fn effects(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// Where nodes leave traces.
+#[derive(Debug, Clone)]
+struct Outside {
+    folder: Arc<Path>,
+    step_ms: u64,
+}
+
+impl Outside {
+    fn note(&self, line: &str) {
+        let file = OpenOptions::new().append(true).create(true).open(self.folder.join("effects"));
+        let line = format!("{line} {}\n", std::process::id());
+        file.expect("opens").write_all(line.as_bytes()).expect("writes");
+    }
+}
+
+#[derive(State)]
+struct Work {
+    tag: String,
+    n: u32,
+    #[channel(append)]
+    log: List<String>,
+}
+
+async fn step(state: State<Work>, ctx: Ctx, outside: Deps<Outside>) -> NodeResult<WorkUpdate> {
+    let n = state.n().copied().unwrap_or_default() + 1;
+    let name = format!("{}:{n}", state.tag().map_or("", String::as_str));
+    if outside.step_ms > 0 {
+        ctx.calls().clock.sleep(Duration::from_millis(outside.step_ms)).await;
+    }
+    outside.note(&format!("woke {name}"));
+    let intent = Intent {
+        kind: CallKind::Once,
+        name: name.clone(),
+        input: hash(&json!(name)),
+        call_id: None,
+        effect: Effect::ExternalSideEffect,
+        attempts: Attempts::Shared,
+    };
+    match ctx.calls().journal.open(intent).await? {
+        Opened::Settled { .. } => {}
+        // The outside takes a call again whose outcome nobody knows.
+        Opened::New { key } | Opened::Unknown { key } => {
+            outside.note(&format!("made {name}"));
+            ctx.calls().journal.settle(key, CallResult { value: json!(n) }).await?;
+        }
+    }
+    Ok(WorkUpdate::new().n(n).log([name]))
+}
+
+fn chain(outside: &Outside) -> CompiledGraph {
+    Graph::<Work>::new("chain")
+        .with(outside.clone())
+        .node("step", step)
+        .edge(START, "step")
+        .route_to("step", ["step"], |state: State<Work>| {
+            if state.n().is_some_and(|n| *n < STEPS) { Next::node("step") } else { Next::End }
+        })
+        .build()
+        .expect("sound")
+}
+
+/// A graph whose second node ends the process, unless it is cured.
+fn poison(outside: &Outside) -> CompiledGraph {
+    Graph::<Work>::new("poison")
+        .with(outside.clone())
+        .node("well", async |_: State<Work>| WorkUpdate::new().log(["well".to_owned()]))
+        .node("abort", async |outside: Deps<Outside>| {
+            if !outside.folder.join("cured").exists() {
+                outside.note("aborts");
+                std::process::abort();
+            }
+            WorkUpdate::new().log(["cured".to_owned()])
+        })
+        .edge(START, "well")
+        .edge("well", "abort")
+        .build()
+        .expect("sound")
+}
+
+/// What a worker process does; a test that passes at once unless it is that process.
+#[test]
+fn worker_process() {
+    let Ok(place) = std::env::var(PLACE) else { return };
+    let number = |name| std::env::var(name).expect("is set").parse().expect("a number");
+    let folder = PathBuf::from(std::env::var(FOLDER).expect("is set"));
+    let (pace_ms, step_ms) = (number(PACE_MS), number(STEP_MS));
+    let site = Site { place: Place::of(&place), folder, pace_ms, step_ms };
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    tokio.expect("a runtime").block_on(async {
+        let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
+        let runtime = Runtime::builder(site.place.open())
+            .graph(CHAIN, chain(&outside))
+            .graph(POISON, poison(&outside))
+            .orphans(Orphans::TakeOver)
+            .pace(site.pace());
+        let runtime = runtime.open().await.expect("opens");
+        println!("worker {}", runtime.worker());
+        // Works until whoever started it is gone.
+        let input = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+        while !input.is_finished() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    std::process::exit(0);
+}
+
+/// A worker process. Dies with the test.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    pub(crate) id: WorkerId,
+    _stdin: ChildStdin,
+}
+
+impl Worker {
+    pub(crate) fn start(site: &Site) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "worker::worker_process", "--nocapture"]);
+        command.env(PLACE, site.place.word()).env(FOLDER, &site.folder);
+        command.env(PACE_MS, site.pace_ms.to_string()).env(STEP_MS, site.step_ms.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        let stdin = child.stdin.take().expect("a pipe");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let id = lines.map_while(Result::ok).find_map(|line| {
+            let at = line.find("worker ")?;
+            WorkerId::new(line.get(at + "worker ".len()..)?.trim()).ok()
+        });
+        Self { child, id: id.expect("it says who it is"), _stdin: stdin }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn kill(mut self) -> WorkerId {
+        self.child.kill().expect("kills");
+        self.child.wait().expect("ends");
+        self.id.clone()
+    }
+
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().expect("is ours").is_some()
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("runs");
+        assert!(sent.success(), "{name} to {pid}");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may be dead, and stopped processes die of this too.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// Makes a run and leaves it to the workers.
+pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, tag: &str) -> RunRef {
+    let thread = ThreadId::new(thread).expect("valid id");
+    let run = RunId::new(format!("{thread}-{tag}")).expect("valid id");
+    let at = RunRef { thread, run };
+    let new = NewRun {
+        at: at.clone(),
+        graph: graph.to_owned(),
+        caller: Caller::local("request").expect("valid id"),
+        input: RunInput::Start { input: json!({"tag": format!("{}.{tag}", at.thread), "n": 0}) },
+        options: RunOptions::default(),
+        created_at: weftwork_graph::SystemClock::new().now(),
+    };
+    store.create_run(&Principal::local(), new, [].into()).await.expect("accepted");
+    at
+}
+
+/// The state of a thread, read by a runtime that does nothing else.
+pub(crate) async fn state(site: &Site, graph: &str, thread: &str) -> Value {
+    let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
+    let built = if graph == CHAIN { chain(&outside) } else { poison(&outside) };
+    let runtime = Runtime::builder(site.place.open()).graph(graph, built).open().await;
+    let thread = ThreadId::new(thread).expect("valid id");
+    runtime.expect("opens").state(&Principal::local(), &thread).await.expect("reads").values
+}
