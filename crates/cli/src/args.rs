@@ -16,7 +16,7 @@ pub struct Cli {
     /// The model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
     #[arg(long, global = true, value_name = "PROVIDER:MODEL", help_heading = "Everywhere")]
     pub(crate) model: Option<String>,
-    /// Where threads are kept: `sqlite:PATH` or `memory`
+    /// Where threads are kept: `sqlite:PATH`, `postgres://HOST/DATABASE` or `memory`
     #[arg(long, global = true, value_name = "PLACE", help_heading = "Everywhere")]
     pub(crate) store: Option<String>,
     /// The configuration file

@@ -65,7 +65,7 @@ impl Program {
     /// The program with its built-in agents.
     #[must_use]
     pub fn new() -> Self {
-        Self { agents: vec![Box::new(|config| desk::agent(&config.store.value))] }
+        Self { agents: vec![Box::new(desk::agent)] }
     }
 
     /// Adds an agent; it is made once the settings are known.

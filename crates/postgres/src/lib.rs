@@ -20,4 +20,4 @@ mod schema;
 mod store;
 mod table;
 
-pub use store::{Options, PostgresStore, Time};
+pub use store::{Options, PostgresStore, Time, name_of_address};

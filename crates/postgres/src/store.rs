@@ -168,6 +168,13 @@ fn read_address(address: &str, wait_ms: u64) -> Result<Config, StoreError> {
     Ok(config)
 }
 
+/// The database that an address leads to, without password and settings; `None` when the address
+/// cannot be read.
+#[must_use]
+pub fn name_of_address(address: &str) -> Option<String> {
+    address.parse().ok().map(|config| name_of(&config))
+}
+
 /// The database without password and settings.
 fn name_of(config: &Config) -> String {
     let host = match config.get_hosts().first() {

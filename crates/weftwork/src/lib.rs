@@ -85,6 +85,12 @@ pub mod sqlite {
     pub use weftwork_sqlite::*;
 }
 
+/// The Postgres store.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use weftwork_postgres::*;
+}
+
 /// What most programs need.
 pub mod prelude {
     pub use crate::agents::{Chat, ChatUpdate, ReactAgent};

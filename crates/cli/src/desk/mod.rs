@@ -7,10 +7,9 @@ mod weather;
 pub(crate) use database::Desk;
 
 use tools::{get_weather, lookup_order, multiply, refund_order};
-use weftwork::AgentDef;
 use weftwork::agents::ReactAgent;
-use weftwork::config::StorePlace;
 use weftwork::tools::{Decision, Policy, Rule, ToolBox, ToolPattern};
+use weftwork::{AgentDef, Config};
 
 /// The agent's id.
 pub(crate) const ID: &str = "builtin:desk";
@@ -21,8 +20,8 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
     refunds, weather and sums, and say only what they tell you.";
 
 /// The agent, with its database beside the store.
-pub(crate) fn agent(place: &StorePlace) -> AgentDef {
-    let file = place.folder().map(|folder| folder.join(FILE));
+pub(crate) fn agent(config: &Config) -> AgentDef {
+    let file = config.folder().map(|folder| folder.join(FILE));
     AgentDef::new(ID, move |model| {
         let tools = ToolBox::new()
             .with(lookup_order)

@@ -91,7 +91,7 @@ fn settings_that_are_wrong() {
         with("model = [\n"),
         with("[providers.fake]\nurl = \"ftp://x\"\n"),
         with("[egress]\nallow = [\"http://localhost\"]\n"),
-        Home::new().set("WEFT_STORE", "postgres://x"),
+        Home::new().set("WEFT_STORE", "mysql://x"),
         Home::new().set("WEFT_CONFIG", "nothing.toml"),
         Home::new().set("HOME", ""),
     ] {

@@ -3,7 +3,9 @@
 
 mod bad_input;
 mod commands;
+mod database;
 mod documents;
 mod home;
+mod stores;
 mod trial;
 mod weights;

@@ -6,7 +6,7 @@ mod place;
 mod spelling;
 
 pub use file::Origin;
-pub use place::StorePlace;
+pub use place::{Address, StorePlace};
 pub use spelling::nearest;
 
 use crate::Error;
@@ -18,13 +18,15 @@ use weftwork_models::{ProviderOverride, ProviderTable};
 
 /// Names the model, such as `local` or `openai:gpt-4o-mini`.
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
-/// Names the store, `memory` or `sqlite:PATH`.
+/// Names the store, `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Names the configuration file.
 pub const CONFIG_VARIABLE: &str = "WEFT_CONFIG";
 /// Names the weights of the embedded model.
 pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 
+/// Where the user's data is without `XDG_DATA_HOME`.
+const DATA_BELOW_HOME: &str = ".local/share";
 /// The configuration file in the working directory.
 const LOCAL_FILE: &str = "weft.toml";
 
@@ -88,6 +90,8 @@ pub struct Config {
     pub model_file: Option<Setting<PathBuf>>,
     /// The folder for what can be had again: weights, prompts that were read.
     pub cache: Option<PathBuf>,
+    /// The user's folder for data, where the store is when nobody names one.
+    pub data: Option<PathBuf>,
     /// Hosts that may lead to loopback and private addresses, beside those of providers.
     pub allow: Vec<AllowedHost>,
     /// The HTTP proxy.
@@ -133,6 +137,7 @@ impl Config {
             store: Setting { value: StorePlace::Memory, origin: Origin::Program },
             model_file: None,
             cache: None,
+            data: None,
             allow: Vec::new(),
             proxy: None,
             providers,
@@ -172,10 +177,10 @@ impl Config {
         let store = pick(("--store", &flags.store), STORE_VARIABLE, file.store);
         let store = match store {
             Some(Setting { value, origin }) => {
-                let place = StorePlace::read(&value).map_err(|expected| Error::BadSetting {
+                let place = StorePlace::read(&value).ok_or_else(|| Error::BadSetting {
                     setting: format!("the store ({origin})"),
-                    found: value,
-                    expected,
+                    found: without_secrets(&value),
+                    expected: place::EXPECTED.to_owned(),
                 })?;
                 Setting { value: place, origin }
             }
@@ -185,10 +190,22 @@ impl Config {
         let model_file = model_file
             .map(|Setting { value, origin }| Setting { value: around.folder.join(value), origin });
         let cache = around.user_folder("XDG_CACHE_HOME", ".cache");
+        let data = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
         let providers = ProviderTable::load(&|name| around.get(name), &file.providers)?;
         let allow = file.egress.allow.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
         let proxy = file.egress.proxy;
-        Ok(Self { file: path, model, store, model_file, cache, allow, proxy, providers })
+        Ok(Self { file: path, model, store, model_file, cache, data, allow, proxy, providers })
+    }
+
+    /// The folder in which an app may keep files of its own: beside the store's file, or the
+    /// user's folder for data; `None` for a store in memory.
+    #[must_use]
+    pub fn folder(&self) -> Option<PathBuf> {
+        match &self.store.value {
+            StorePlace::Memory => None,
+            StorePlace::Sqlite(path) => Some(path.parent().map(PathBuf::from).unwrap_or_default()),
+            StorePlace::Postgres(_) => self.data.clone(),
+        }
     }
 
     /// Changes a provider, or adds one, as a configuration file would.
@@ -211,9 +228,18 @@ fn anchored(model: &str, around: &Surroundings<'_>) -> String {
     }
 }
 
+/// A value that was not understood, without what may be a password.
+fn without_secrets(value: &str) -> String {
+    let secret = value.contains('@') || value.contains("password");
+    match value.split([':', '/', '=', ' ']).next().filter(|_| secret) {
+        Some(start) => format!("{start}…"),
+        None => value.to_owned(),
+    }
+}
+
 /// The store when nobody names one.
 fn usual_store(around: &Surroundings<'_>) -> Result<StorePlace, Error> {
-    let folder = around.user_folder("XDG_DATA_HOME", ".local/share").ok_or(Error::NoDataFolder)?;
+    let folder = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME).ok_or(Error::NoDataFolder)?;
     Ok(StorePlace::Sqlite(folder.join("weft.db")))
 }
 

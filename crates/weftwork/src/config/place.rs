@@ -12,15 +12,63 @@ pub enum StorePlace {
     Memory,
     /// In a SQLite file. Written `sqlite:PATH`.
     Sqlite(PathBuf),
+    /// In a Postgres database. Written as its URL, or `postgres:` and settings.
+    Postgres(Address),
 }
 
+/// The address of a database. It may hold a password, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    whole: String,
+    name: String,
+}
+
+impl Address {
+    fn new(whole: &str) -> Self {
+        #[cfg(feature = "postgres")]
+        let name = weftwork_postgres::name_of_address(whole);
+        #[cfg(not(feature = "postgres"))]
+        let name = None;
+        Self { whole: whole.to_owned(), name: name.unwrap_or_else(|| "postgres".to_owned()) }
+    }
+
+    /// All of it, for whoever connects.
+    #[must_use]
+    pub fn whole(&self) -> &str {
+        &self.whole
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.name, f)
+    }
+}
+
+/// What a setting of a store may be.
+pub(super) const EXPECTED: &str =
+    "`memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`";
+
 impl StorePlace {
-    /// Reads `memory` or `sqlite:PATH`; says what was expected otherwise.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        match text.trim().split_once(':') {
-            None if text.trim() == "memory" => Ok(Self::Memory),
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
-            _ => Err("`memory` or `sqlite:PATH`".to_owned()),
+    /// Reads a place as it is written; `None` when it is none.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        match text.split_once(':') {
+            None if text == "memory" => Some(Self::Memory),
+            Some(("sqlite", path)) if !path.is_empty() => Some(Self::Sqlite(PathBuf::from(path))),
+            Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+                Some(Self::Postgres(Address::new(text)))
+            }
+            Some(("postgres", rest)) if !rest.is_empty() => {
+                Some(Self::Postgres(Address::new(rest)))
+            }
+            _ => None,
         }
     }
 
@@ -36,22 +84,27 @@ impl StorePlace {
                 let options = weftwork_sqlite::Options::default();
                 Ok(Arc::new(weftwork_sqlite::SqliteStore::open(path, &options)?))
             }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(address) => {
+                let clock = Arc::new(weftwork_graph::SystemClock::new());
+                let options = weftwork_postgres::Options::new(clock);
+                let store = weftwork_postgres::PostgresStore::open(address.whole(), &options)?;
+                Ok(Arc::new(store))
+            }
             #[cfg(not(feature = "sqlite"))]
-            Self::Sqlite(path) => Err(StoreError::Unavailable {
-                place: path.display().to_string(),
-                reason: "this program was built without the feature `sqlite`".to_owned(),
-                retriable: false,
-            }),
+            Self::Sqlite(path) => Err(not_built_in(path.display(), "sqlite")),
+            #[cfg(not(feature = "postgres"))]
+            Self::Postgres(address) => Err(not_built_in(address, "postgres")),
         }
     }
+}
 
-    /// The folder beside which an app may keep files of its own; `None` for a store in memory.
-    #[must_use]
-    pub fn folder(&self) -> Option<PathBuf> {
-        match self {
-            Self::Memory => None,
-            Self::Sqlite(path) => Some(path.parent().map(PathBuf::from).unwrap_or_default()),
-        }
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn not_built_in(place: impl fmt::Display, feature: &str) -> StoreError {
+    StoreError::Unavailable {
+        place: place.to_string(),
+        reason: format!("this program was built without the feature `{feature}`"),
+        retriable: false,
     }
 }
 
@@ -60,6 +113,7 @@ impl fmt::Display for StorePlace {
         match self {
             Self::Memory => f.write_str("memory"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(address) => address.fmt(f),
         }
     }
 }

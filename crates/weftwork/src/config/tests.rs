@@ -97,13 +97,43 @@ fn what_is_unknown_is_refused_with_its_line_and_a_guess() {
 
 #[test]
 fn a_store_of_an_unknown_kind_is_refused() {
-    let (code, message) = Home::new().set(STORE_VARIABLE, "postgres://x").refused();
-    assert_eq!(code, "W0703");
-    assert_eq!(
-        message,
-        "the store (from WEFT_STORE) is `postgres://x`, expected `memory` or `sqlite:PATH`"
-    );
+    for (written, shown) in [
+        ("mysql://x", "mysql://x"),
+        ("postgres", "postgres"),
+        ("pstgres://ada:secret@db/weft", "pstgres…"),
+        ("host=db password=secret", "host…"),
+    ] {
+        let (code, message) = Home::new().set(STORE_VARIABLE, written).refused();
+        assert_eq!(code, "W0703");
+        let expected = format!(
+            "the store (from WEFT_STORE) is `{shown}`, expected `memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"
+        );
+        assert_eq!(message, expected);
+    }
     assert_eq!(Home::new().file("[egress]\nallow = [\"http://x\"]\n").refused().0, "W0806");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn the_password_of_a_database_is_never_shown() {
+    for written in [
+        "postgres://ada:secret@db.example:5433/weft?connect_timeout=3",
+        "postgresql://ada:secret@db.example:5433/weft",
+        "postgres:host=db.example port=5433 user=ada password=secret dbname=weft",
+    ] {
+        let home = Home::new().set(STORE_VARIABLE, written);
+        let config = home.load(&Flags::default()).expect("loads");
+        assert_eq!(config.store.value.to_string(), "postgres://ada@db.example:5433/weft");
+        assert!(!format!("{config:?}").contains("secret"));
+        let StorePlace::Postgres(address) = &config.store.value else { panic!("{config:?}") };
+        assert!(address.whole().contains("secret"), "whoever connects needs it");
+        let data = home.folder.path().join("home/.local/share/weftwork");
+        assert_eq!(config.folder(), Some(data), "an agent's own files are the user's data");
+    }
+    let unreadable = Home::new().set(STORE_VARIABLE, "postgres://ada:secret@db:no-port/weft");
+    let place = unreadable.load(&Flags::default()).expect("loads").store.value;
+    let error = place.open().expect_err("refused");
+    assert!(!format!("{place} {place:?} {error} {error:?}").contains("secret"), "{error}");
 }
 
 #[test]
