@@ -19,6 +19,7 @@ pub mod memory;
 pub mod record;
 pub mod rule;
 pub mod table;
+pub mod whole;
 
 pub use checkpoint::{
     Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
@@ -39,3 +40,4 @@ pub use table::{
     JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads,
     ReadUsage, Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,
 };
+pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

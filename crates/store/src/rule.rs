@@ -129,6 +129,16 @@ pub fn run_id_reused(at: &RunRef) -> StoreError {
     }
 }
 
+/// The error for a thread that is put where one of its name is.
+#[must_use]
+pub fn thread_exists(thread: &ThreadId) -> StoreError {
+    StoreError::Conflict {
+        place: format!("thread `{thread}`"),
+        expected: "no thread and no checkpoints of this name".to_owned(),
+        found: "some".to_owned(),
+    }
+}
+
 /// The error for a checkpoint that was written before.
 #[must_use]
 pub fn checkpoint_exists(thread: &ThreadId, id: CheckpointId) -> StoreError {

@@ -10,6 +10,7 @@ use crate::record::{
     Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StepRow,
     StoredEvent, ThreadRow, UsageRow, WorkerRow,
 };
+use crate::whole::{ReadWhole, WriteWhole};
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallResult};
@@ -324,6 +325,8 @@ pub trait Store:
     + WriteUsage
     + Workers
     + CheckpointStore
+    + ReadWhole
+    + WriteWhole
     + std::fmt::Debug
 {
     /// Where the store is, for messages: a file, a URL without secrets, or `memory`.

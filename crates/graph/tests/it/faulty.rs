@@ -230,6 +230,22 @@ impl ReadUsage for Faulty {
     }
 }
 
+impl ReadWhole for Faulty {
+    fn whole<'a>(
+        &'a self,
+        w: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<WholeThread>> {
+        self.inner.whole(w, id)
+    }
+}
+
+impl WriteWhole for Faulty {
+    fn put_whole<'a>(&'a self, w: &'a Principal, whole: WholeThread) -> BoxFuture<'a, Result<()>> {
+        self.inner.put_whole(w, whole)
+    }
+}
+
 impl WriteUsage for Faulty {
     fn record_usage<'a>(&'a self, w: &'a Principal, usage: UsageRow) -> BoxFuture<'a, Result<()>> {
         self.inner.record_usage(w, usage)

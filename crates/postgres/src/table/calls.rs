@@ -30,9 +30,7 @@ impl JournalRead for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let sql = whole!("WHERE org = $1 AND thread = $2 ORDER BY number");
-                let ask = ask!(sql, text(org), text(thread));
-                let rows = threads::read_of(conn, org, thread, ask).await?;
+                let rows = threads::read_of(conn, org, thread, of_thread(org, thread)).await?;
                 rows.iter().map(|row| Ok(read(row, thread)?)).collect()
             })
         })
@@ -73,6 +71,38 @@ impl JournalWrite for PostgresStore {
             })
         })
     }
+}
+
+/// Finds the calls of a thread, the first announced first; see [`read`].
+pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = whole!("WHERE org = $1 AND thread = $2 ORDER BY number");
+    ask!(sql, text(org), text(thread))
+}
+
+/// Puts a whole record in.
+pub(crate) fn put(org: &OrgId, thread: &ThreadId, call: &CallRecord, mark: &[u8]) -> Result<Ask> {
+    let sql = "INSERT INTO calls (org, thread, key, kind, name, node, step, effect, state, result,
+                   made, possibly_paid, reused, mark, opened_at, settled_at)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    Ok(ask!(
+        sql,
+        text(org),
+        text(thread),
+        call.key.0.0.to_vec(),
+        word(&call.kind)?,
+        call.name.clone(),
+        call.node.clone(),
+        call.step,
+        word(&call.effect)?,
+        word(&call.state)?,
+        call.result.as_ref().map(json).transpose()?,
+        int(call.made),
+        int(call.possibly_paid),
+        int(call.reused),
+        mark.to_vec(),
+        call.opened_at.0,
+        call.settled_at.map(|at| at.0),
+    ))
 }
 
 async fn open(
@@ -188,7 +218,7 @@ fn count(org: &OrgId, thread: &ThreadId, call: &CallRecord, mark: &[u8]) -> Ask 
     ask!(sql, text(org), text(thread), key, made, paid, reused, mark.to_vec())
 }
 
-fn read(row: &Row, thread: &ThreadId) -> Result<CallRecord> {
+pub(crate) fn read(row: &Row, thread: &ThreadId) -> Result<CallRecord> {
     let name = format!("thread `{thread}`");
     let key = At::new("calls", &name).hash(row, "key")?;
     let name = format!("thread `{thread}`, call `{key}`");

@@ -51,7 +51,7 @@ fn some(rows: &[Row], run: &RunId, after: u64, limit: usize) -> Done<Vec<StoredE
 }
 
 /// The events of one commit.
-fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
+pub(crate) fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
     let name = format!("run `{run}`");
     let last: u64 = At::new("events", &name).count(row, "last_seq")?;
     let name = format!("run `{run}`, last_seq {last}");

@@ -19,17 +19,21 @@ impl ReadInterrupts for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let sql = "SELECT id, run, interrupt, answer, closed FROM interrupts
-                           WHERE org = $1 AND thread = $2 ORDER BY number";
-                let ask = ask!(sql, text(org), text(thread));
-                let rows = threads::read_of(conn, org, thread, ask).await?;
+                let rows = threads::read_of(conn, org, thread, of_thread(org, thread)).await?;
                 rows.iter().map(|row| read(row, thread)).collect()
             })
         })
     }
 }
 
-fn read(row: &Row, thread: &ThreadId) -> Done<InterruptRow> {
+/// Finds the questions of a thread, in the order in which they were asked; see [`read`].
+pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT id, run, interrupt, answer, closed FROM interrupts
+               WHERE org = $1 AND thread = $2 ORDER BY number";
+    ask!(sql, text(org), text(thread))
+}
+
+pub(crate) fn read(row: &Row, thread: &ThreadId) -> Done<InterruptRow> {
     let name = format!("thread `{thread}`");
     let id = At::new("interrupts", &name).bits(row, "id").map(InterruptId)?;
     let name = format!("thread `{thread}`, interrupt `{id}`");

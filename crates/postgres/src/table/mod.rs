@@ -10,4 +10,5 @@ mod runs;
 mod steps;
 mod threads;
 mod usage;
+mod whole;
 mod workers;

@@ -45,10 +45,7 @@ impl ReadRuns for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let sql =
-                    whole!("FROM runs r WHERE r.org = $1 AND r.thread = $2 ORDER BY r.number");
-                let ask = ask!(sql, text(org), text(thread));
-                let rows = threads::read_of(conn, org, thread, ask).await?;
+                let rows = threads::read_of(conn, org, thread, of_thread(org, thread)).await?;
                 rows.iter().map(|row| Ok(read(row)?)).collect()
             })
         })
@@ -133,6 +130,12 @@ impl WriteRuns for PostgresStore {
             })
         })
     }
+}
+
+/// Finds the runs of a thread, oldest first; see [`read`].
+pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = whole!("FROM runs r WHERE r.org = $1 AND r.thread = $2 ORDER BY r.number");
+    ask!(sql, text(org), text(thread))
 }
 
 /// A claim about to be made.
@@ -292,13 +295,13 @@ fn name(row: &Row) -> Result<String> {
     Ok(format!("run `{}`", At::new("runs", &"a row").plain::<&str>(row, "id")?))
 }
 
-fn made_by(row: &Row) -> Result<Principal> {
+pub(crate) fn made_by(row: &Row) -> Result<Principal> {
     let name = name(row)?;
     let at = At::new("runs", &name);
     Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
 }
 
-fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
+pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
     let name = name(row)?;
     let at = At::new("runs", &name);
     Ok(RunRow {

@@ -17,9 +17,7 @@ impl ReadThreads for PostgresStore {
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         self.run((who.org.clone(), id.clone()), |conn, (org, id), _| {
             Box::pin(async move {
-                let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
-                           WHERE org = $1 AND id = $2";
-                let rows = conn.read(vec![ask!(sql, text(org), text(id))]).await?;
+                let rows = conn.read(vec![one(org, id)]).await?;
                 let row = rows.first().and_then(|rows| rows.first());
                 Ok(read(row.ok_or_else(|| rule::missing("thread", id))?)?)
             })
@@ -92,6 +90,13 @@ pub(crate) fn lock(org: &OrgId, id: &ThreadId) -> Ask {
     ask!(sql, text(org), text(id))
 }
 
+/// Finds a thread; see [`read`].
+pub(crate) fn one(org: &OrgId, id: &ThreadId) -> Ask {
+    let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
+               WHERE org = $1 AND id = $2";
+    ask!(sql, text(org), text(id))
+}
+
 /// Finds a row when there is such a thread; see [`expect`].
 pub(crate) fn there(org: &OrgId, id: &ThreadId) -> Ask {
     ask!("SELECT 1 FROM threads WHERE org = $1 AND id = $2", text(org), text(id))
@@ -112,7 +117,7 @@ pub(crate) async fn read_of(
     Ok(found.next().unwrap_or_default())
 }
 
-fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
+pub(crate) fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
     let key: &str = At::new("threads", &"a row").plain(row, "id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);

@@ -1,4 +1,4 @@
-use crate::conn::ask;
+use crate::conn::{Ask, ask};
 use crate::error::Done;
 use crate::row::{At, json, text};
 use crate::store::PostgresStore;
@@ -6,7 +6,7 @@ use crate::table::threads;
 use tokio_postgres::Row;
 use weftwork_store::UsageRow;
 use weftwork_store::table::{ReadUsage, Result, WriteUsage};
-use weftwork_types::{BoxFuture, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl ReadUsage for PostgresStore {
     fn usage_of_thread<'a>(
@@ -16,12 +16,7 @@ impl ReadUsage for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let sql = "SELECT u.invocation, u.caller, u.fact FROM runs r
-                           JOIN usage u ON u.org = r.org AND u.run = r.id
-                           WHERE r.org = $1 AND r.thread = $2
-                           ORDER BY u.started_at, u.invocation";
-                let ask = ask!(sql, text(org), text(thread));
-                let rows = threads::read_of(conn, org, thread, ask).await?;
+                let rows = threads::read_of(conn, org, thread, of_thread(org, thread)).await?;
                 rows.iter().map(read).collect()
             })
         })
@@ -51,21 +46,33 @@ impl WriteUsage for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         self.run((who.org.clone(), usage), |conn, (org, usage), _| {
             Box::pin(async move {
-                let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
-                           VALUES ($1, $2, $3, $4, $5, $6)
-                           ON CONFLICT (org, invocation) DO NOTHING";
-                let (invocation, run) = (text(&usage.fact.invocation_id), text(&usage.caller.run));
-                let (caller, fact) = (json(&usage.caller)?, json(&usage.fact)?);
-                let started = usage.fact.started_at.0;
-                let ask = ask!(sql, text(org), invocation, run, started, caller, fact);
-                conn.write(vec![ask]).await?;
+                conn.write(vec![record(org, usage)?]).await?;
                 Ok(())
             })
         })
     }
 }
 
-fn read(row: &Row) -> Done<UsageRow> {
+/// Finds the usage of a thread's runs, the first begun first; see [`read`].
+pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT u.invocation, u.caller, u.fact FROM runs r
+               JOIN usage u ON u.org = r.org AND u.run = r.id
+               WHERE r.org = $1 AND r.thread = $2
+               ORDER BY u.started_at, u.invocation";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Records one fact, once.
+pub(crate) fn record(org: &OrgId, usage: &UsageRow) -> Result<Ask> {
+    let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
+               VALUES ($1, $2, $3, $4, $5, $6)
+               ON CONFLICT (org, invocation) DO NOTHING";
+    let (invocation, run) = (text(&usage.fact.invocation_id), text(&usage.caller.run));
+    let (caller, fact) = (json(&usage.caller)?, json(&usage.fact)?);
+    Ok(ask!(sql, text(org), invocation, run, usage.fact.started_at.0, caller, fact))
+}
+
+pub(crate) fn read(row: &Row) -> Done<UsageRow> {
     let key: &str = At::new("usage", &"a row").plain(row, "invocation")?;
     let name = format!("invocation `{key}`");
     let at = At::new("usage", &name);

@@ -100,6 +100,17 @@ fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) 
     Ok(())
 }
 
+/// Puts a whole record in.
+pub(crate) fn put(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    call: &CallRecord,
+) -> Done<()> {
+    insert(conn, org, thread, call)?;
+    settle(conn, org, thread, call)
+}
+
 fn count(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Done<()> {
     let sql = "UPDATE calls SET made = ?4, possibly_paid = ?5, reused = ?6
                WHERE org = ?1 AND thread = ?2 AND key = ?3";

@@ -10,7 +10,7 @@ use weftwork_types::{CheckpointId, OrgId, ThreadId};
 /// The part that came from outside.
 pub(crate) const OUTSIDE: i64 = 0;
 /// The checkpoint itself, among those who speak of blobs.
-const CHECKPOINT: i64 = -1;
+pub(crate) const CHECKPOINT: i64 = -1;
 
 /// Keeps everything.
 pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Keep) -> Done<()> {

@@ -11,4 +11,5 @@ pub(crate) mod runs;
 pub(crate) mod steps;
 pub(crate) mod threads;
 pub(crate) mod usage;
+mod whole;
 pub(crate) mod workers;

@@ -148,6 +148,20 @@ fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>>
     }
 }
 
+/// Lets a run pass whose id and key are new.
+pub(crate) fn check_new(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<()> {
+    let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2";
+    if row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], |_| Ok(()))?.is_some() {
+        return Err(rule::run_id_reused(&new.at).into());
+    }
+    let Some(key) = &new.options.idempotency_key else { return Ok(()) };
+    let sql = "SELECT 1 FROM runs WHERE org = ?1 AND idempotency_key = ?2";
+    match row::one(conn, sql, params![org.as_str(), key], |_| Ok(()))? {
+        Some(()) => Err(rule::key_reused(key).into()),
+        None => Ok(()),
+    }
+}
+
 fn create(
     conn: &Connection,
     who: &Principal,

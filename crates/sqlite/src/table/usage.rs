@@ -2,10 +2,10 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::threads;
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 use weftwork_store::UsageRow;
 use weftwork_store::table::{ReadUsage, Result, WriteUsage};
-use weftwork_types::{BoxFuture, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl ReadUsage for SqliteStore {
     fn usage_of_thread<'a>(
@@ -16,12 +16,7 @@ impl ReadUsage for SqliteStore {
         let (org, thread) = (who.org.clone(), thread.clone());
         self.read(move |conn| {
             threads::expect(conn, &org, &thread)?;
-            // CROSS JOIN keeps SQLite from going through all usage of the organisation.
-            let sql = "SELECT usage.* FROM runs CROSS JOIN usage
-                       WHERE runs.org = ?1 AND runs.thread = ?2
-                         AND usage.org = runs.org AND usage.run = runs.id
-                       ORDER BY usage.started_at, usage.invocation";
-            row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+            of_thread(conn, &org, &thread)
         })
     }
 
@@ -46,22 +41,35 @@ impl WriteUsage for SqliteStore {
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
         let org = who.org.clone();
-        self.write(move |conn| {
-            let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                       ON CONFLICT (org, invocation) DO NOTHING";
-            let values = params![
-                org.as_str(),
-                usage.fact.invocation_id.as_str(),
-                usage.caller.run.as_str(),
-                usage.fact.started_at.0,
-                row::json(&usage.caller)?,
-                row::json(&usage.fact)?,
-            ];
-            row::execute(conn, sql, values)?;
-            Ok(())
-        })
+        self.write(move |conn| record(conn, &org, &usage))
     }
+}
+
+/// The usage of a thread's runs, the first begun first.
+pub(crate) fn of_thread(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<UsageRow>> {
+    // CROSS JOIN keeps SQLite from going through all usage of the organisation.
+    let sql = "SELECT usage.* FROM runs CROSS JOIN usage
+               WHERE runs.org = ?1 AND runs.thread = ?2
+                 AND usage.org = runs.org AND usage.run = runs.id
+               ORDER BY usage.started_at, usage.invocation";
+    row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+}
+
+/// Records one fact, once.
+pub(crate) fn record(conn: &Connection, org: &OrgId, usage: &UsageRow) -> Done<()> {
+    let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (org, invocation) DO NOTHING";
+    let values = params![
+        org.as_str(),
+        usage.fact.invocation_id.as_str(),
+        usage.caller.run.as_str(),
+        usage.fact.started_at.0,
+        row::json(&usage.caller)?,
+        row::json(&usage.fact)?,
+    ];
+    row::execute(conn, sql, values)?;
+    Ok(())
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<UsageRow> {

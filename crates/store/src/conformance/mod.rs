@@ -30,6 +30,7 @@ mod journal;
 mod runs;
 mod tenancy;
 mod usage;
+mod whole;
 
 pub use dump::{dump, dump_checkpoints};
 
@@ -138,4 +139,9 @@ cases! { $
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     usage::the_ledger_writes_into_the_store,
+    whole::a_whole_thread_has_everything_in_order,
+    whole::a_thread_goes_whole_to_another_store_and_back,
+    whole::a_thread_that_was_put_goes_on,
+    whole::a_thread_is_put_only_where_none_is,
+    whole::parts_that_do_not_belong_together_are_refused,
 }

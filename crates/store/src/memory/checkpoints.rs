@@ -79,6 +79,31 @@ impl Checkpoints {
         graphs.and_then(|graphs| graphs.get("")).is_some_and(|g| g.checkpoints.contains_key(&id))
     }
 
+    /// Whether anything of a thread is there.
+    pub(super) fn has_any(&self, org: &OrgId, thread: &ThreadId) -> bool {
+        let graphs = self.threads.get(&(org.clone(), thread.clone()));
+        graphs.is_some_and(|graphs| {
+            graphs.values().any(|graph| !graph.checkpoints.is_empty() || !graph.open.is_empty())
+        })
+    }
+
+    /// All of a thread, with the blobs it speaks of.
+    pub(super) fn all_of(&self, org: &OrgId, thread: &ThreadId) -> Keep {
+        let mut all = Keep::default();
+        for graph in self.threads.get(&(org.clone(), thread.clone())).into_iter().flatten() {
+            let (_, Graph { checkpoints, open }) = graph;
+            all.checkpoints.extend(checkpoints.values().cloned());
+            let parts = open.values().flat_map(|open| open.outside.iter().chain(&open.tasks));
+            all.pending.extend(parts.cloned());
+            let spoken = graph
+                .1
+                .blobs()
+                .filter_map(|hash| Some((hash, self.blobs.get(&(org.clone(), hash))?.clone())));
+            all.blobs.extend(spoken);
+        }
+        all
+    }
+
     pub(super) fn delete(&mut self, org: &OrgId, thread: &ThreadId) {
         self.threads.remove(&(org.clone(), thread.clone()));
     }

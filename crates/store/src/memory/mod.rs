@@ -3,6 +3,7 @@
 mod checkpoints;
 mod commit;
 mod read;
+mod whole;
 mod write;
 
 use crate::record::{

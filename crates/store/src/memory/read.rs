@@ -198,7 +198,11 @@ impl ReadUsage for MemoryStore {
     }
 }
 
-fn usage(tables: &super::Tables, org: &OrgId, wanted: impl Fn(&RunId) -> bool) -> Vec<UsageRow> {
+pub(super) fn usage(
+    tables: &super::Tables,
+    org: &OrgId,
+    wanted: impl Fn(&RunId) -> bool,
+) -> Vec<UsageRow> {
     let rows = tables.usage.iter().filter(|((o, _), row)| o == org && wanted(&row.caller.run));
     let mut rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
     rows.sort_by_key(|row| row.fact.started_at); // Stable: ties stay in order of the invocation.

@@ -1,0 +1,208 @@
+//! Threads as a whole.
+
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use crate::table::{calls, events, interrupts, keep, runs, threads, usage};
+use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+use weftwork_store::table::Result;
+use weftwork_store::{
+    InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, StoredEvent, ThreadRow,
+    WholeRun, WholeThread, WriteWhole, rule,
+};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId};
+
+impl ReadWhole for SqliteStore {
+    fn whole<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<WholeThread>> {
+        let (org, id) = (who.org.clone(), id.clone());
+        self.read(move |conn| read(conn, &org, &id))
+    }
+}
+
+impl WriteWhole for SqliteStore {
+    fn put_whole<'a>(
+        &'a self,
+        who: &'a Principal,
+        whole: WholeThread,
+    ) -> BoxFuture<'a, Result<()>> {
+        let who = who.clone();
+        Box::pin(async move {
+            let whole = whole.checked()?;
+            self.write(move |conn| put(conn, &who.org, &whole)).await
+        })
+    }
+}
+
+fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
+    let key = || params_of(org, id);
+    let sql = "SELECT * FROM threads WHERE org = ?1 AND id = ?2";
+    let thread = row::one(conn, sql, key(), threads::read)?;
+    let thread = thread.ok_or_else(|| rule::missing("thread", id))?;
+    let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
+    let rows = row::all(conn, sql, key(), |row| {
+        let row = (At::new("runs", &"the maker of a row").plain(row, "subject")?, runs::read(row)?);
+        Ok(row)
+    })?;
+    let runs = rows.into_iter().map(|(subject, row)| {
+        let events = events_of(conn, org, &row.new.at.run)?;
+        Ok(WholeRun { subject, row, events })
+    });
+    let runs = runs.collect::<Done<Vec<_>>>()?;
+    let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
+    let interrupts = row::all(conn, sql, key(), |row| interrupts::read(row, id))?;
+    let sql = "SELECT * FROM calls WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
+    let calls = row::all(conn, sql, key(), |row| calls::read(row, id))?;
+    let usage = usage::of_thread(conn, org, id)?;
+    let kept = kept(conn, org, id)?;
+    Ok(WholeThread { thread, runs, interrupts, calls, kept, usage }.checked()?)
+}
+
+fn params_of<'a>(org: &'a OrgId, id: &'a ThreadId) -> [&'a str; 2] {
+    [org.as_str(), id.as_str()]
+}
+
+fn events_of(conn: &Connection, org: &OrgId, run: &RunId) -> Done<Vec<StoredEvent>> {
+    let sql = "SELECT * FROM events WHERE org = ?1 AND run = ?2 ORDER BY last_seq";
+    let key = params![org.as_str(), run.as_str()];
+    let batches = row::all(conn, sql, key, |row| events::batch(row, run))?;
+    Ok(batches.into_iter().flatten().collect())
+}
+
+/// The row that speaks of blobs: its graph, its checkpoint, and which part of it.
+type Speaker = (String, CheckpointId, i64);
+
+fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
+    let name = format!("thread `{id}`");
+    let at = |table| At::new(table, &name);
+    let key = || params_of(org, id);
+    let mut spoken: BTreeMap<Speaker, Vec<Hash>> = BTreeMap::new();
+    let sql = "SELECT * FROM blob_refs WHERE org = ?1 AND thread = ?2";
+    let rows = row::all(conn, sql, key(), |row| {
+        let at = at("blob_refs");
+        let checkpoint = CheckpointId(at.bits(row, "id")?);
+        let speaker = (at.plain(row, "ns")?, checkpoint, at.plain(row, "part")?);
+        Ok((speaker, at.hash(row, "hash")?))
+    })?;
+    for (speaker, hash) in rows {
+        spoken.entry(speaker).or_default().push(hash);
+    }
+    let mut says =
+        |ns: &str, id, part| spoken.remove(&(ns.to_owned(), id, part)).unwrap_or_default();
+    let sql = "SELECT * FROM checkpoints WHERE org = ?1 AND thread = ?2 ORDER BY ns, id";
+    let checkpoints = row::all(conn, sql, key(), |row| {
+        let at = at("checkpoints");
+        let (ns, id) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "id")?));
+        let of = at.maybe_bits(row, "of")?.map(CheckpointId);
+        let (tasks, body) = (at.plain(row, "tasks")?, at.plain(row, "body")?);
+        let blobs = says(&ns, id, keep::CHECKPOINT);
+        Ok(NewCheckpoint { ns, id, of, tasks, body, blobs })
+    })?;
+    let sql = "SELECT * FROM pending WHERE org = ?1 AND thread = ?2 ORDER BY ns, of, part";
+    let pending = row::all(conn, sql, key(), |row| {
+        let at = at("pending");
+        let (ns, of) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "of")?));
+        let part: i64 = at.plain(row, "part")?;
+        let what = if part == keep::OUTSIDE { Pending::Outside } else { Pending::Tasks };
+        let blobs = says(&ns, of, part);
+        Ok(NewPending { ns, of, what, body: at.plain(row, "body")?, blobs })
+    })?;
+    let sql = "SELECT hash, body FROM blobs WHERE org = ?1 AND hash IN (
+                   SELECT hash FROM blob_refs WHERE org = ?1 AND thread = ?2)";
+    let blobs = row::all(conn, sql, key(), |row| {
+        let at = at("blobs");
+        Ok((at.hash(row, "hash")?, at.plain(row, "body")?))
+    })?;
+    Ok(Keep { checkpoints, pending, blobs, layouts: Vec::new() })
+}
+
+fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
+    let id = &whole.thread.id;
+    let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2
+               UNION ALL SELECT 1 FROM checkpoints WHERE org = ?1 AND thread = ?2
+               UNION ALL SELECT 1 FROM pending WHERE org = ?1 AND thread = ?2 LIMIT 1";
+    if row::one(conn, sql, params_of(org, id), |_| Ok(()))?.is_some() {
+        return Err(rule::thread_exists(id).into());
+    }
+    put_thread(conn, org, &whole.thread)?;
+    for run in &whole.runs {
+        put_run(conn, org, run)?;
+    }
+    for row in &whole.interrupts {
+        put_interrupt(conn, org, id, row)?;
+    }
+    for call in &whole.calls {
+        calls::put(conn, org, id, call)?;
+    }
+    keep::keep(conn, org, id, &whole.kept)?;
+    whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
+}
+
+fn put_thread(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done<()> {
+    let sql = "INSERT INTO threads (org, id, graph, status, head, created_at, updated_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let head = thread.head.map(|id| id.0.to_be_bytes());
+    let (id, status) = (thread.id.as_str(), row::word(&thread.status)?);
+    let (created, updated) = (thread.created_at.0, thread.updated_at.0);
+    let values = params![org.as_str(), id, thread.graph, status, head, created, updated];
+    row::execute(conn, sql, values)?;
+    Ok(())
+}
+
+fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
+    let WholeRun { subject, row, events } = run;
+    let new = &row.new;
+    runs::check_new(conn, org, new)?;
+    let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
+                   idempotency_key, created_at, status, worker, fence, outcome, ended_at,
+                   cancel_requested)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    let values = params![
+        org.as_str(),
+        new.at.run.as_str(),
+        new.at.thread.as_str(),
+        subject,
+        new.graph,
+        row::json(&new.caller)?,
+        row::json(&new.input)?,
+        row::json(&new.options)?,
+        new.options.idempotency_key,
+        new.created_at.0,
+        row::word(&row.status)?,
+        row.worker.as_ref().map(|worker| worker.as_str()),
+        row::int(row.fence),
+        row.outcome.as_ref().map(row::json).transpose()?,
+        row.ended_at.map(|at| at.0),
+        row.cancel_requested,
+    ];
+    row::execute(conn, sql, values)?;
+    // Events of one commit have one time, and are one row as before.
+    for batch in events.chunk_by(|a, b| a.at == b.at) {
+        let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();
+        let Some(first) = batch.first() else { continue };
+        events::append(conn, org, &new.at.run, &events, first.at)?;
+    }
+    Ok(())
+}
+
+fn put_interrupt(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    asked: &InterruptRow,
+) -> Done<()> {
+    let sql = "INSERT INTO interrupts (org, thread, id, run, interrupt, answer, closed)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let id = asked.interrupt.id.0.to_be_bytes();
+    let record = row::json(&asked.interrupt)?;
+    let answer = asked.answer.as_ref().map(row::json).transpose()?;
+    let (run, closed) = (asked.run.as_str(), asked.closed);
+    let values = params![org.as_str(), thread.as_str(), id, run, record, answer, closed];
+    row::execute(conn, sql, values)?;
+    Ok(())
+}
