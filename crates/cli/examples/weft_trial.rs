@@ -2,13 +2,15 @@
 //! a program looks like that puts agents of its own under the command line.
 
 use serde::Serialize;
+use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use weftwork::AgentDef;
-use weftwork::agents::ReactAgent;
+use weftwork::agents::{AgentError, ReactAgent};
+use weftwork::graph::{CompiledGraph, Ctx, Graph, NodeResult, START};
 use weftwork::tool;
 use weftwork::tools::ToolBox;
+use weftwork::{AgentDef, State};
 
 /// Panics.
 #[tool(example(request = "Please panic.", args = {}))]
@@ -43,6 +45,24 @@ fn flood_me() -> Flood {
     Flood { text: "x".repeat(50 << 20) }
 }
 
+/// What the agent `changing` asks for.
+#[derive(State)]
+struct Form {
+    #[channel(default)]
+    name: String,
+}
+
+async fn ask(ctx: Ctx) -> NodeResult<FormUpdate> {
+    let answer = ctx.interrupt(json!("What is your name?"))?;
+    Ok(FormUpdate::new().name(answer.to_string()))
+}
+
+/// A graph whose next build may call its node otherwise.
+fn changing() -> Result<CompiledGraph, AgentError> {
+    let node = std::env::var("WEFT_TRIAL_NODE").unwrap_or_else(|_| "ask".to_owned());
+    Ok(Graph::<Form>::new("changing").node(&node, ask).edge(START, &node).build()?)
+}
+
 #[derive(Serialize, schemars::JsonSchema)]
 struct Flood {
     text: String,
@@ -61,5 +81,6 @@ fn main() -> ExitCode {
                 ReactAgent::new("trial", model).tools(tools).build()
             })
         })
+        .agent(|_config| AgentDef::new("changing", |_model| changing()))
         .run()
 }

@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// List, show, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),
+    /// Check, shrink and copy the store, and take threads to another one
+    #[command(subcommand)]
+    Store(Store),
     /// List models, and get the weights of the embedded one
     #[command(subcommand)]
     Models(Models),
@@ -112,15 +115,57 @@ pub(crate) enum Threads {
         #[arg(long)]
         json: bool,
     },
+    /// Say which threads this build cannot go on with, and why
+    Check {
+        /// Take this agent for all threads, in place of the one that each had
+        #[arg(long, value_name = "AGENT")]
+        against: Option<String>,
+        /// Check completed threads too, which go on when something is said to them
+        #[arg(long)]
+        all: bool,
+        /// Print each thread that was checked as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Go on with a thread: answer what it asks, or finish a run whose process died
     Resume(Resume),
-    /// Delete a thread with everything it holds
+    /// Delete a thread with everything it holds; what was paid for stays on record
     Delete {
         /// The thread
         id: String,
         /// Do not ask
         #[arg(long)]
         yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Read everything and say what is not as it was written
+    Verify {
+        /// Print each finding as a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what nothing speaks of any more, and give the room back
+    Compact,
+    /// Copy a SQLite store into a new file, while it is in use
+    Backup {
+        /// The new file
+        file: PathBuf,
+    },
+    /// Write threads into a new file, from which any store can take them
+    Export {
+        /// The new file
+        file: PathBuf,
+        /// Only this thread; may be repeated
+        #[arg(long, value_name = "ID")]
+        thread: Vec<String>,
+    },
+    /// Take the threads of an export into this store
+    Import {
+        /// The file
+        file: PathBuf,
     },
 }
 

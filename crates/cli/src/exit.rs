@@ -28,7 +28,7 @@ pub enum Exit {
 pub(crate) const TABLE: &str = "\
 Exit status:
   0    done
-  1    a run failed or reached its limit
+  1    a run failed or reached its limit, or a check found something
   2    wrong command line, configuration or input, or no such agent, model or thread
   3    a run waits for an answer: weft threads resume ID
   4    a run was cancelled

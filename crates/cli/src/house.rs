@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, JournalMode};
 use weftwork::models::ScriptedModel;
-use weftwork::store::{RunRow, Store, ThreadRow};
+use weftwork::store::{RunRow, Store, StoreError, ThreadRow};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
 
@@ -65,6 +65,26 @@ impl House {
     /// Opens the store.
     pub(crate) fn store(&self) -> Result<Arc<dyn Store>, CliError> {
         Ok(self.config.store.value.open()?)
+    }
+
+    /// Opens a store that must be there already: who looks makes no files.
+    pub(crate) fn store_there(&self) -> Result<Arc<dyn Store>, CliError> {
+        self.is_there()?;
+        self.store()
+    }
+
+    /// Fails when the store's file is missing.
+    pub(crate) fn is_there(&self) -> Result<(), CliError> {
+        match &self.config.store.value {
+            StorePlace::Sqlite(file) if !file.exists() => {
+                Err(CliError::from(StoreError::Unavailable {
+                    place: file.display().to_string(),
+                    reason: "there is no such file; name the store with --store".to_owned(),
+                    retriable: false,
+                }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A thread with its runs.

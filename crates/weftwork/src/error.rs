@@ -51,6 +51,20 @@ pub enum Error {
         /// The names there are.
         known: Vec<String>,
     },
+    /// A file is no whole export.
+    #[error("the export cannot be used, line {line}: {what}")]
+    BadExport {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong there, and what was expected.
+        what: String,
+    },
+    /// A file to which something goes, or from which it comes, cannot be used.
+    #[error("the file cannot be written or read: {reason}")]
+    ExportFile {
+        /// What the system said.
+        reason: String,
+    },
     /// There is no place for data.
     #[error(
         "no folder for data: neither `XDG_DATA_HOME` nor `HOME` is set; set one of them, or name the store with `WEFT_STORE=sqlite:PATH`"
@@ -96,6 +110,10 @@ impl From<ExecuteError> for Error {
 }
 
 impl Error {
+    pub(crate) fn export_file(error: &std::io::Error) -> Self {
+        Self::ExportFile { reason: error.to_string() }
+    }
+
     /// The error as it is stored and shown: its stable code, its message, and whether trying again
     /// may help.
     #[must_use]
@@ -108,6 +126,8 @@ impl Error {
             Self::NoDataFolder => "W0705",
             Self::Id(_) => "W0706",
             Self::NothingOpen { .. } => "W0707",
+            Self::BadExport { .. } => "W0715",
+            Self::ExportFile { .. } => "W0716",
             Self::Model(error) => return error.fault(),
             #[cfg(feature = "local")]
             Self::Weights(error) => return error.fault(),

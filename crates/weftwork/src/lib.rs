@@ -37,6 +37,7 @@ pub mod config;
 mod embedded;
 mod error;
 mod reply;
+pub mod upkeep;
 mod wiring;
 
 pub use app::{AgentDef, App, AppBuilder, find_agent};

@@ -7,7 +7,7 @@ mod table;
 mod time;
 
 pub(crate) use answer::Answer;
-pub(crate) use progress::weights_progress;
+pub(crate) use progress::{counting, weights_progress};
 pub(crate) use table::Table;
 pub(crate) use time::moment;
 

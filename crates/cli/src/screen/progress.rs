@@ -43,3 +43,33 @@ pub(crate) fn weights_progress(
         }
     }
 }
+
+/// Counts what is done: for people a line that changes, for others nothing until the end. The bar
+/// is removed when it is dropped.
+pub(crate) fn counting(what: &str, total: Option<usize>) -> Counter {
+    let bar = total.map_or_else(ProgressBar::no_length, |total| ProgressBar::new(total as u64));
+    let template = match total {
+        Some(_) => format!("{{bar:40}} {{pos}} of {{len}} {what} {{eta}}"),
+        None => format!("{{spinner}} {{pos}} {what}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    Counter(bar)
+}
+
+/// A count that is shown; see [`counting`].
+#[derive(Debug)]
+pub(crate) struct Counter(ProgressBar);
+
+impl Counter {
+    pub(crate) fn one_more(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -14,6 +14,9 @@ fn help_says_what_there_is() {
         &["run"],
         &["threads"],
         &["threads", "resume"],
+        &["threads", "check"],
+        &["store"],
+        &["store", "export"],
         &["graph", "show"],
         &["demo"],
     ] {

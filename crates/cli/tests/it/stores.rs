@@ -1,7 +1,9 @@
-//! The same commands over a Postgres database.
+//! Stores of other kinds, and looking after them.
 
 use crate::database;
-use crate::home::Home;
+use crate::home::{Came, Home};
+use crate::trial;
+use std::path::Path;
 
 const REFUND: &str = "Refund order A1001, amount 25.";
 
@@ -40,4 +42,191 @@ fn threads_are_kept_in_postgres_and_its_password_is_not_shown() {
         let said = format!("{}{}", came.out, came.errors);
         assert!(said.contains("postgres://ada@127.0.0.1:1/weft") && !said.contains("secret"));
     }
+}
+
+/// A home with the thread `parked`, which waits for an approval, and `talk`, which is done.
+fn filled() -> Home {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let said = |thread: &str, text: &str| {
+        home.weft(&["run", "desk", "--thread", thread, "--input", text]).status
+    };
+    assert_eq!(said("parked", REFUND), Some(3));
+    assert_eq!(said("talk", "What is 6 times 7?"), Some(0));
+    home
+}
+
+/// What a command said, without what differs from run to run.
+fn said(home: &Home, came: &Came) -> String {
+    let status = came.status.map_or("killed".to_owned(), |status| status.to_string());
+    home.plain(&format!("{}{}= {status}\n", came.out, came.errors))
+}
+
+fn weft(home: &Home, args: &[&str]) -> String {
+    said(home, &home.weft(args))
+}
+
+#[test]
+fn a_parked_thread_goes_from_sqlite_to_postgres_and_is_answered_there() {
+    let home = filled();
+    let url = database::fresh();
+    let there = |args: &[&str]| home.weft(&[&["--store", &url], args].concat());
+    assert_eq!(weft(&home, &["store", "export", "all.jsonl"]), "2 threads are in all.jsonl\n= 0\n");
+    let mode = std::os::unix::fs::MetadataExt::mode(
+        &std::fs::metadata(home.path("all.jsonl")).expect("a file"),
+    );
+    assert_eq!(mode & 0o777, 0o600, "only its owner reads it");
+    let came = there(&["store", "import", "all.jsonl"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.starts_with("2 threads put into postgres://weft@"), "{came:?}");
+    let shown = there(&["threads", "show", "parked"]);
+    assert_eq!(shown.out, home.weft(&["threads", "show", "parked"]).out);
+    let came = there(&["threads", "resume", "parked", "--approve"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.out.contains("[scripted model] Refund order"), "{came:?}");
+    let journal = there(&["threads", "journal", "parked"]);
+    assert!(journal.out.contains("calls made: 3, reused: 0, possibly paid: 0"), "{journal:?}");
+    // Its checkpoints are read there, and more is said on it.
+    let came = there(&["run", "desk", "--thread", "talk", "--input", "What is 6 times 8?"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(there(&["store", "verify"]).status, Some(0));
+    let came = there(&["store", "compact"]);
+    assert!(came.errors.starts_with("0 blobs removed"), "{came:?}");
+    assert_eq!(there(&["store", "backup", "b.db"]).status, Some(6));
+    // And back, into a new file.
+    assert_eq!(there(&["store", "export", "back.jsonl", "--thread", "talk"]).status, Some(0));
+    let fresh = ["--store", "sqlite:fresh.db", "store", "import", "back.jsonl"];
+    let expected = "1 threads put into sqlite:fresh.db, 0 were there already\n= 0\n";
+    assert_eq!(weft(&home, &fresh), expected);
+    let shown = home.weft(&["--store", "sqlite:fresh.db", "threads", "show", "talk"]);
+    assert_eq!(shown.out, there(&["threads", "show", "talk"]).out);
+    // Where it was, it still waits.
+    assert!(home.weft(&["threads", "list"]).out.contains("waits for an answer"));
+}
+
+#[test]
+fn what_is_no_whole_export_is_refused_and_a_repeated_import_changes_nothing() {
+    let home = filled();
+    assert_eq!(home.weft(&["store", "export", "all.jsonl"]).status, Some(0));
+    let whole = std::fs::read_to_string(home.path("all.jsonl")).expect("an export");
+    let mut text = weft(&home, &["store", "export", "all.jsonl"]);
+    let import = ["--store", "sqlite:new.db", "store", "import"];
+    text.push_str(&weft(&home, &[&import[..], &["missing.jsonl"]].concat()));
+    let lines: Vec<&str> = whole.lines().collect();
+    let end = lines.iter().position(|line| line.starts_with("{\"end\"")).expect("an end");
+    let changed = lines[..end].join("\n").replace("6 times", "7 times") + "\n" + lines[end];
+    for bad in [
+        "{\"talk\": 1}\n".to_owned(),
+        whole.replacen("\"version\":1", "\"version\":9", 1),
+        lines[..end].join("\n"),
+        changed.replace(REFUND, "Refund order A1001, amount 99."),
+        lines[..=end].join("\n"),
+    ] {
+        std::fs::write(home.path("bad.jsonl"), bad).expect("written");
+        text.push_str(&weft(&home, &[&import[..], &["bad.jsonl"]].concat()));
+    }
+    // One thread was whole; now the other comes too.
+    text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
+    text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
+    let more = ["--store", "sqlite:new.db", "run", "desk", "--thread", "talk", "--input", "Hello"];
+    assert_eq!(home.weft(&more).status, Some(0));
+    text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
+    text.push_str(&weft(&home, &["store", "export", "x.jsonl", "--thread", "nobody"]));
+    assert!(!home.path("x.jsonl").exists(), "half an export is removed");
+    // The line is that of a thread whose length differs from run to run.
+    let text = text.lines().map(|line| match line.split_once(", line ") {
+        Some((start, rest)) if !rest.starts_with("1:") => {
+            let what = rest.split_once(':').map_or("", |(_, what)| what);
+            format!("{start}, line N:{what}\n")
+        }
+        _ => format!("{line}\n"),
+    });
+    insta::assert_snapshot!(text.collect::<String>());
+}
+
+#[test]
+fn damage_is_found_in_tables_and_in_checkpoints() {
+    let home = filled();
+    let missing = Home::new();
+    for args in [&["verify"][..], &["compact"], &["backup", "b.db"], &["export", "x.jsonl"]] {
+        let came = missing.weft(&[&["store"], args].concat());
+        assert_eq!(came.status, Some(6), "{args:?}: {came:?}");
+        assert!(came.errors.contains("there is no such file"), "{came:?}");
+    }
+    assert!(!missing.path(".local").exists(), "looking makes no files");
+    let clean =
+        "sqlite:HOME/.local/share/weftwork/weft.db: 2 threads, all as they were written\n= 0\n";
+    assert_eq!(weft(&home, &["store", "verify"]), clean);
+    assert_eq!(weft(&home, &["store", "backup", "copy.db"]), "copied into copy.db\n= 0\n");
+    let conn = rusqlite::Connection::open(home.path("copy.db")).expect("opens");
+    let flip = "UPDATE checkpoints SET body = zeroblob(length(body)) WHERE rowid =
+                (SELECT min(rowid) FROM checkpoints WHERE thread = 'talk')";
+    assert_eq!(conn.execute(flip, []), Ok(1));
+    conn.execute("UPDATE calls SET state = 'maybe' WHERE thread = 'parked'", []).expect("done");
+    drop(conn);
+    let came = home.weft(&["--store", "sqlite:copy.db", "store", "verify"]);
+    assert_eq!(came.status, Some(6), "{came:?}");
+    let found: Vec<&str> = came.out.lines().collect();
+    assert!(found[0].starts_with("table `calls`, thread `parked`, call `"), "{came:?}");
+    assert!(found[1].starts_with("checkpoint `"), "{came:?}");
+    assert!(found[1].contains("of thread `talk`: the stored checkpoint is damaged"), "{came:?}");
+    assert_eq!(found.len(), 2, "{came:?}");
+    let came = home.weft(&["--store", "sqlite:copy.db", "store", "export", "x.jsonl"]);
+    assert_eq!((came.status, home.path("x.jsonl").exists()), (Some(6), false), "{came:?}");
+    assert_eq!(weft(&home, &["store", "verify"]), clean);
+    let came = home.weft(&["store", "compact"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.ends_with("0 blobs removed\n"), "{came:?}");
+}
+
+#[test]
+fn a_deleted_thread_leaves_only_what_was_paid() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let words = "xylophone quagmire ".repeat(5_000);
+    std::fs::write(home.path("input"), &words).expect("written");
+    let say = |thread: &str| {
+        let mut command = home.command(&["run", "desk", "--thread", thread, "--input", "-"]);
+        command.stdin(std::fs::File::open(home.path("input")).expect("opens"));
+        Came::from(command.output().expect("it starts"))
+    };
+    assert_eq!(say("t").status, Some(0));
+    let conn = rusqlite::Connection::open(home.store_file()).expect("opens");
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("a count")
+    };
+    let tables =
+        ["threads", "runs", "events", "interrupts", "calls", "checkpoints", "pending", "blobs"];
+    assert!(count("blobs") > 0, "it said enough for a blob");
+    let paid = count("usage");
+    assert!(paid > 0);
+    assert_eq!(home.weft(&["threads", "delete", "t", "--yes"]).status, Some(0));
+    assert_eq!(tables.map(count), [0; 8]);
+    assert_eq!((count("usage"), count("blob_refs")), (paid, 0));
+    drop(conn);
+    // A compacted file does not hold them between its rows either.
+    assert_eq!(home.weft(&["store", "compact"]).status, Some(0));
+    let there = |file: &Path| {
+        let bytes = std::fs::read(file).expect("read");
+        bytes.windows(9).filter(|window| window == b"xylophone").count()
+    };
+    assert_eq!(there(&home.store_file()), 0);
+}
+
+#[test]
+fn threads_that_a_new_build_refuses_are_listed() {
+    let home = filled();
+    let trial = |build: &str, args: &[&str]| -> Came {
+        let mut command = home.program(&trial::program(), args);
+        command.env("WEFT_TRIAL_NODE", build).output().expect("it starts").into()
+    };
+    let run = ["run", "changing", "--thread", "form", "--input-json", "{\"name\":\"x\"}"];
+    assert_eq!(trial("ask", &run).status, Some(3));
+    let mut text = said(&home, &trial("ask", &["threads", "check"]));
+    text.push_str(&said(&home, &trial("ask_politely", &["threads", "check"])));
+    text.push_str(&said(&home, &trial("ask_politely", &["threads", "check", "--all", "--json"])));
+    // A program without that agent.
+    text.push_str(&weft(&home, &["threads", "check"]));
+    text.push_str(&weft(&home, &["threads", "check", "--against", "desk"]));
+    text.push_str(&weft(&home, &["threads", "check", "--against", "dsk"]));
+    insta::assert_snapshot!(text);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// The program with the agent `trial`, which cargo builds with the tests.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let folder = Path::new(crate::home::PROGRAM).parent().expect("a folder");
     folder.join("examples/weft_trial")
 }

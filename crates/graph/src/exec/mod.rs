@@ -52,7 +52,7 @@ pub use saver::{
     TaskKey, TaskRecord,
 };
 pub(crate) use schema::Checker;
-pub use stored::StoreSaver;
+pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
 pub use weftwork_engine::Plan;

@@ -3,3 +3,4 @@
 
 mod app;
 mod derives;
+mod upkeep;

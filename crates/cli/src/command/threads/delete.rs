@@ -2,7 +2,7 @@ use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
 use crate::input::one_line;
-use weftwork::store::WriteThreads;
+use weftwork::store::{WriteCheckpoints, WriteThreads};
 use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
@@ -19,7 +19,10 @@ pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Ex
             return Ok(Exit::Cancelled);
         }
     }
-    WriteThreads::delete_thread(store.as_ref(), &Principal::local(), id).await?;
+    let who = Principal::local();
+    WriteThreads::delete_thread(store.as_ref(), &who, id).await?;
+    // Long texts lie apart from their threads, since several may speak of one.
+    WriteCheckpoints::collect_blobs(store.as_ref(), &who).await?;
     screen.note(format_args!("deleted thread {id}"));
     Ok(Exit::Done)
 }

@@ -1,5 +1,6 @@
 //! `weft threads`: what agents were told, did and wait for.
 
+mod check;
 mod delete;
 pub(crate) mod journal;
 mod list;
@@ -18,6 +19,9 @@ pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, Cli
         Threads::Show { id } => show::show(&ThreadId::new(id)?, house).await,
         Threads::State { id } => show::state(&ThreadId::new(id)?, house).await,
         Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, house).await,
+        Threads::Check { against, all, json } => {
+            check::check(against.as_deref(), all, json, house).await
+        }
         Threads::Resume(args) => Box::pin(resume::resume(&args, house)).await,
         Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, house).await,
     }

@@ -1,11 +1,13 @@
 //! Checkpoints in a store, as bytes.
 
+mod check;
 mod read;
 mod row;
 
 use super::event::Source;
 use super::hosting::{Claimed, Told};
 use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
+pub use check::{CheckedRows, check_names, check_rows};
 use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

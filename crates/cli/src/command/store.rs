@@ -1,0 +1,168 @@
+//! `weft store`: checking, shrinking, copying, and taking threads elsewhere.
+
+use crate::CliError;
+use crate::args::Store;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::counting;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use weftwork::config::StorePlace;
+use weftwork::sqlite::{Options, SqliteStore};
+use weftwork::store::{StoreError, WriteCheckpoints};
+use weftwork::types::{Principal, ThreadId};
+use weftwork::{Error, upkeep};
+
+pub(crate) async fn store(command: &Store, house: &House) -> Result<Exit, CliError> {
+    match command {
+        Store::Verify { json } => verify(*json, house).await,
+        Store::Compact => compact(house).await,
+        Store::Backup { file } => backup(file, house),
+        Store::Export { file, thread } => export(file, thread, house).await,
+        Store::Import { file } => import(file, house).await,
+    }
+}
+
+/// The SQLite store, where it is one.
+fn sqlite(house: &House) -> Result<Option<SqliteStore>, CliError> {
+    match &house.config.store.value {
+        StorePlace::Sqlite(path) => {
+            house.is_there()?;
+            Ok(Some(SqliteStore::open(path, &Options::default())?))
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
+    let screen = &house.screen;
+    let mut found: Vec<(String, String)> = Vec::new();
+    if let Some(store) = sqlite(house)? {
+        let damage = store.verify()?;
+        found.extend(damage.into_iter().map(|damage| (damage.place, damage.what)));
+    }
+    let store = house.store_there()?;
+    let who = Principal::local();
+    let threads = match upkeep::all_threads(store.as_ref(), &who).await {
+        Ok(threads) => threads,
+        // It is among what was found.
+        Err(Error::Store(StoreError::Corrupt { .. })) if !found.is_empty() => Vec::new(),
+        Err(other) => return Err(other.into()),
+    };
+    let counter = counting("threads", Some(threads.len()));
+    for thread in &threads {
+        let problems = upkeep::verify_thread(store.as_ref(), &who, thread).await?;
+        found.extend(problems.into_iter().map(place_and_what));
+        counter.one_more();
+    }
+    drop(counter);
+    // What is damaged in a table is met again when its thread is read.
+    let mut seen = BTreeSet::new();
+    found.retain(|finding| seen.insert(finding.clone()));
+    for (place, what) in &found {
+        match json {
+            true => screen.line(serde_json::json!({"place": place, "what": what}))?,
+            false => screen.line(format_args!("{place}: {what}"))?,
+        }
+    }
+    let (place, count) = (&house.config.store.value, threads.len());
+    if found.is_empty() {
+        screen.note(format_args!("{place}: {count} threads, all as they were written"));
+        return Ok(Exit::Done);
+    }
+    screen.note(format_args!("{place}: {} places are damaged; weft explain W0210", found.len()));
+    Ok(Exit::Store)
+}
+
+fn place_and_what(problem: StoreError) -> (String, String) {
+    match problem {
+        StoreError::Corrupt { place, what } => (place, what),
+        StoreError::Newer { place, found, known } => {
+            (place, format!("format {found}, this program knows up to {known}"))
+        }
+        other => (String::new(), other.to_string()),
+    }
+}
+
+async fn compact(house: &House) -> Result<Exit, CliError> {
+    let screen = &house.screen;
+    if let Some(store) = sqlite(house)? {
+        let gained = store.compact()?;
+        let (before, after) = (gained.bytes_before, gained.bytes_after);
+        let blobs = gained.blobs;
+        screen.note(format_args!("{before} bytes before, {after} after; {blobs} blobs removed"));
+        return Ok(Exit::Done);
+    }
+    let store = house.store()?;
+    let blobs = WriteCheckpoints::collect_blobs(store.as_ref(), &Principal::local()).await?;
+    screen.note(format_args!("{blobs} blobs removed; the database gives room back by itself"));
+    Ok(Exit::Done)
+}
+
+fn backup(file: &Path, house: &House) -> Result<Exit, CliError> {
+    let Some(store) = sqlite(house)? else {
+        let place = house.config.store.value.to_string();
+        let reason =
+            "only SQLite stores are copied so; take pg_dump for Postgres, or weft store export";
+        let reason = reason.to_owned();
+        return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
+    };
+    store.backup(file)?;
+    house.screen.note(format_args!("copied into {}", file.display()));
+    Ok(Exit::Done)
+}
+
+async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, CliError> {
+    let named: Vec<ThreadId> = named.iter().map(ThreadId::new).collect::<Result<_, _>>()?;
+    let named = (!named.is_empty()).then_some(named.as_slice());
+    let store = house.store_there()?;
+    let mut out = BufWriter::new(make_new(file)?);
+    let counter = counting("threads", None);
+    let tell = |_: &ThreadId| counter.one_more();
+    let written = upkeep::export(store.as_ref(), &Principal::local(), named, &mut out, tell).await;
+    drop(counter);
+    let synced = written.and_then(|count| {
+        let whole = out.flush().and_then(|()| out.get_ref().sync_all());
+        whole.map(|()| count).map_err(|error| unusable(file, &error))
+    });
+    match synced {
+        Ok(count) => {
+            house.screen.note(format_args!("{count} threads are in {}", file.display()));
+            Ok(Exit::Done)
+        }
+        Err(error) => {
+            // Half an export is of no use; the reason is told.
+            drop(std::fs::remove_file(file));
+            Err(error.into())
+        }
+    }
+}
+
+async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
+    let opened = File::open(file).map_err(|error| unusable(file, &error))?;
+    let store = house.store()?;
+    let counter = counting("threads", None);
+    let tell = |_: &ThreadId| counter.one_more();
+    let mut input = BufReader::new(opened);
+    let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, tell).await;
+    drop(counter);
+    let upkeep::Import { put, there } = done?;
+    let place = &house.config.store.value;
+    house.screen.note(format_args!("{put} threads put into {place}, {there} were there already"));
+    Ok(Exit::Done)
+}
+
+/// Makes a file that only its owner reads: it holds all that was said.
+fn make_new(file: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file).map_err(|error| unusable(file, &error))
+}
+
+fn unusable(file: &Path, error: &std::io::Error) -> Error {
+    Error::ExportFile { reason: format!("`{}`: {error}", file.display()) }
+}

@@ -1,0 +1,67 @@
+use super::list::word;
+use crate::CliError;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::screen::{Table, counting};
+use std::sync::Arc;
+use weftwork::graph::{At, CompiledGraph, Host, StoreSaver};
+use weftwork::store::{Store as AnyStore, ThreadRow};
+use weftwork::types::Principal;
+use weftwork::types::code::Fault;
+use weftwork::types::run::RunStatus;
+
+/// Says which threads this build cannot go on with.
+pub(crate) async fn check(
+    against: Option<&str>,
+    all: bool,
+    json: bool,
+    house: &House,
+) -> Result<Exit, CliError> {
+    // A name that does not exist is an error of the command, not of every thread.
+    let against = against.map(|agent| house.agent(agent)).transpose()?;
+    let store = house.store_there()?;
+    let rows = store.threads(&Principal::local(), 0, usize::MAX).await?;
+    let open = |row: &ThreadRow| all || row.status != RunStatus::Completed;
+    let rows: Vec<ThreadRow> = rows.into_iter().filter(open).collect();
+    let counter = counting("threads", Some(rows.len()));
+    let mut refused = Vec::new();
+    for row in &rows {
+        let agent = against.map_or(row.graph.as_str(), |agent| agent.id());
+        let fault = match house.graph_of(agent) {
+            Ok(graph) => load(&graph, &store, row).await.err(),
+            Err(error) => Some(error.fault()),
+        };
+        counter.one_more();
+        if json {
+            let line = serde_json::json!({
+                "thread": row.id, "agent": agent, "status": row.status, "refused": fault,
+            });
+            house.screen.line(line)?;
+        }
+        refused.extend(fault.map(|fault| (row, agent, fault)));
+    }
+    drop(counter);
+    if !json && !refused.is_empty() {
+        let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "WHY IT IS REFUSED"]);
+        for (row, agent, fault) in &refused {
+            let why = format!("{} {}", fault.code, fault.message);
+            table.row([row.id.to_string(), (*agent).to_owned(), word(row.status).to_owned(), why]);
+        }
+        table.write(&house.screen)?;
+    }
+    let (checked, refused) = (rows.len(), refused.len());
+    house.screen.note(format_args!("{checked} threads checked, {refused} refused"));
+    Ok(if refused == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// Reads a thread's newest checkpoint as a run would, with those of the graphs within.
+async fn load(
+    graph: &CompiledGraph,
+    store: &Arc<dyn AnyStore>,
+    row: &ThreadRow,
+) -> Result<(), Fault> {
+    let saver = StoreSaver::new(Arc::clone(store) as _, Principal::local());
+    let host = Host::new().with_saver(saver);
+    let found = graph.state(&host, &At::thread(row.id.as_str()), true).await;
+    found.map(drop).map_err(|error| error.fault())
+}

@@ -1,0 +1,186 @@
+//! The lines of an export.
+//!
+//! The first line is the [`Header`]. Each thread begins with the line `thread` and ends with the
+//! line `end`, which holds a checksum of the lines between; the events of a run follow it. The last
+//! line says how many threads there are, so that a file that was cut off is found out.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use weftwork_store::{
+    InterruptRow, NewCheckpoint, NewPending, Pending, RunRow, StoredEvent, ThreadRow, UsageRow,
+};
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::port::CallRecord;
+
+/// What the first line says it is.
+pub(super) const FORMAT: &str = "weftwork-export";
+/// The format that this program writes, and the newest that it reads.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) format: String,
+    pub(super) version: u32,
+}
+
+/// A line after the first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line<'a> {
+    Thread(ThreadRow),
+    Run(Box<Run>),
+    Event(Box<StoredEvent>),
+    Interrupt(Box<InterruptRow>),
+    Call(Box<CallRecord>),
+    Checkpoint(Checkpoint<'a>),
+    Pending(Part<'a>),
+    Blob(Hashed<'a>),
+    Names(Hashed<'a>),
+    Usage(Box<UsageRow>),
+    End(End),
+    Done { threads: u64 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) subject: String,
+    pub(super) run: RunRow,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Checkpoint<'a> {
+    ns: Cow<'a, str>,
+    id: CheckpointId,
+    of: Option<CheckpointId>,
+    tasks: Bytes<'a>,
+    body: Bytes<'a>,
+    blobs: Cow<'a, [Hash]>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Outside,
+    Tasks,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part<'a> {
+    ns: Cow<'a, str>,
+    of: CheckpointId,
+    what: What,
+    body: Bytes<'a>,
+    blobs: Cow<'a, [Hash]>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hashed<'a> {
+    hash: Hash,
+    body: Bytes<'a>,
+}
+
+/// The end of a thread.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct End {
+    /// How many lines it has before this one.
+    pub(super) lines: u64,
+    /// Their checksum.
+    pub(super) sum: Hash,
+}
+
+/// Bytes, as base64.
+#[derive(Debug)]
+struct Bytes<'a>(Cow<'a, [u8]>);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&BASE64_STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes<'_> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = <Cow<'de, str>>::deserialize(d)?;
+        let bytes = BASE64_STANDARD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
+        Ok(Self(Cow::Owned(bytes)))
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    pub(super) fn of(new: &'a NewCheckpoint) -> Self {
+        Self {
+            ns: new.ns.as_str().into(),
+            id: new.id,
+            of: new.of,
+            tasks: Bytes(new.tasks.as_slice().into()),
+            body: Bytes(new.body.as_slice().into()),
+            blobs: new.blobs.as_slice().into(),
+        }
+    }
+
+    pub(super) fn row(self) -> NewCheckpoint {
+        let Self { ns, id, of, tasks, body, blobs } = self;
+        let (tasks, body) = (tasks.0.into_owned(), body.0.into_owned());
+        NewCheckpoint { ns: ns.into_owned(), id, of, tasks, body, blobs: blobs.into_owned() }
+    }
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn of(part: &'a NewPending) -> Self {
+        Self {
+            ns: part.ns.as_str().into(),
+            of: part.of,
+            what: match part.what {
+                Pending::Outside => What::Outside,
+                Pending::Tasks => What::Tasks,
+            },
+            body: Bytes(part.body.as_slice().into()),
+            blobs: part.blobs.as_slice().into(),
+        }
+    }
+
+    pub(super) fn row(self) -> NewPending {
+        let what = match self.what {
+            What::Outside => Pending::Outside,
+            What::Tasks => Pending::Tasks,
+        };
+        let (body, blobs) = (self.body.0.into_owned(), self.blobs.into_owned());
+        NewPending { ns: self.ns.into_owned(), of: self.of, what, body, blobs }
+    }
+}
+
+impl<'a> Hashed<'a> {
+    pub(super) fn of((hash, body): &'a (Hash, Vec<u8>)) -> Self {
+        Self { hash: *hash, body: Bytes(body.as_slice().into()) }
+    }
+
+    pub(super) fn row(self) -> (Hash, Vec<u8>) {
+        (self.hash, self.body.0.into_owned())
+    }
+}
+
+/// The checksum of a thread's lines, as far as they went.
+#[derive(Debug)]
+pub(super) struct Sum {
+    pub(super) lines: u64,
+    pub(super) hash: Hash,
+}
+
+impl Sum {
+    pub(super) fn new() -> Self {
+        Self { lines: 0, hash: hash_bytes(&[]) }
+    }
+
+    /// Adds a line, without its end.
+    pub(super) fn add(&mut self, line: &[u8]) {
+        self.lines += 1;
+        self.hash = hash_bytes(&[&self.hash.0[..], line].concat());
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading an export.
+
+use super::line::{FORMAT, Header, Line, Sum, VERSION};
+use super::{lost_names, sound};
+use crate::Error;
+use std::io::BufRead;
+use weftwork_graph::check_names;
+use weftwork_store::{Keep, Store, StoreError, WholeRun, WholeThread};
+use weftwork_types::{Principal, ThreadId};
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Import {
+    /// How many threads were put into the store.
+    pub put: u64,
+    /// How many were there already, just as they are in the export.
+    pub there: u64,
+}
+
+/// Reads what [`export`](super::export) wrote, and puts its threads into a store of any kind. Each
+/// thread is put in one transaction, after all of it was checked. An import that was broken off
+/// goes on when it is begun again: threads that are there just so are passed over. `tell` hears of
+/// each thread.
+///
+/// # Errors
+/// [`Error::BadExport`] for a file that is no whole export or a newer one,
+/// [`StoreError::Conflict`] for a thread that is there with another content,
+/// [`StoreError::Corrupt`] for a thread that is not as it was written. Threads before it are in
+/// the store then.
+pub async fn import(
+    store: &dyn Store,
+    who: &Principal,
+    input: &mut impl BufRead,
+    mut tell: impl FnMut(&ThreadId),
+) -> Result<Import, Error> {
+    let mut lines = Lines { input, text: String::new(), number: 0 };
+    lines.header()?;
+    let mut done = Import::default();
+    loop {
+        let whole = match lines.next()? {
+            Line::Done { threads } if threads == done.put + done.there => return Ok(done),
+            Line::Thread(row) => lines.thread(row)?,
+            _ => return Err(lines.bad("expected a thread, or the end with the number of threads")),
+        };
+        let id = whole.thread.id.clone();
+        match put(store, who, whole).await? {
+            true => done.put += 1,
+            false => done.there += 1,
+        }
+        tell(&id);
+    }
+}
+
+/// Puts a thread that is sound; says whether it was not there.
+async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<bool, Error> {
+    let mut whole = whole.checked()?;
+    let id = whole.thread.id.clone();
+    for hash in sound(&whole)? {
+        let found = whole.kept.layouts.iter().find(|(other, _)| *other == hash);
+        let (_, bytes) = found.ok_or_else(|| lost_names(&id, hash))?;
+        check_names(hash, bytes)?;
+    }
+    match store.whole(who, &id).await {
+        Ok(there) => {
+            whole.kept.layouts.clear();
+            match there == whole {
+                true => Ok(false),
+                false => Err(Error::Store(weftwork_store::rule::thread_exists(&id))),
+            }
+        }
+        Err(StoreError::NotFound { .. }) => {
+            store.put_whole(who, whole).await?;
+            Ok(true)
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The lines of a file, by their numbers.
+struct Lines<'a, R> {
+    input: &'a mut R,
+    text: String,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<'_, R> {
+    fn bad(&self, what: impl Into<String>) -> Error {
+        Error::BadExport { line: self.number, what: what.into() }
+    }
+
+    /// Reads a line; nothing is there after the last.
+    fn read(&mut self) -> Result<&str, Error> {
+        self.text.clear();
+        self.number += 1;
+        match self.input.read_line(&mut self.text) {
+            Ok(0) => Err(self.bad("the file ends here, but the export does not")),
+            Ok(_) => Ok(self.text.trim_end_matches('\n')),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Err(self.bad(error.to_string()))
+            }
+            Err(error) => Err(Error::export_file(&error)),
+        }
+    }
+
+    fn header(&mut self) -> Result<(), Error> {
+        let header: Option<Header> = serde_json::from_str(self.read()?).ok();
+        match header {
+            Some(Header { format, version: 1..=VERSION }) if format == FORMAT => Ok(()),
+            Some(Header { format, version }) if format == FORMAT => Err(self.bad(format!(
+                "it is an export of format {version}; this program reads up to {VERSION}"
+            ))),
+            _ => Err(self.bad(format!("it is no export: expected {{\"format\":\"{FORMAT}\",…}}"))),
+        }
+    }
+
+    fn next(&mut self) -> Result<Line<'static>, Error> {
+        let read = serde_json::from_str(self.read()?);
+        read.map_err(|error| self.bad(error.to_string()))
+    }
+
+    /// Reads a thread to its end, after its first line.
+    fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<WholeThread, Error> {
+        let mut sum = Sum::new();
+        sum.add(self.text.trim_end_matches('\n').as_bytes());
+        let (runs, interrupts, calls) = (Vec::new(), Vec::new(), Vec::new());
+        let (kept, usage) = (Keep::default(), Vec::new());
+        let mut whole = WholeThread { thread, runs, interrupts, calls, kept, usage };
+        loop {
+            let line = self.next()?;
+            if let Line::End(end) = &line {
+                return match (end.lines, end.sum) == (sum.lines, sum.hash) {
+                    true => Ok(whole),
+                    false => {
+                        let id = &whole.thread.id;
+                        Err(self.bad(format!("thread `{id}` does not fit its checksum")))
+                    }
+                };
+            }
+            sum.add(self.text.trim_end_matches('\n').as_bytes());
+            match line {
+                Line::Run(made) => {
+                    let (subject, row) = (made.subject, made.run);
+                    whole.runs.push(WholeRun { subject, row, events: Vec::new() });
+                }
+                Line::Event(event) => match whole.runs.last_mut() {
+                    Some(run) => run.events.push(*event),
+                    None => return Err(self.bad("an event stands before any run")),
+                },
+                Line::Interrupt(row) => whole.interrupts.push(*row),
+                Line::Call(call) => whole.calls.push(*call),
+                Line::Names(row) => whole.kept.layouts.push(row.row()),
+                Line::Blob(row) => whole.kept.blobs.push(row.row()),
+                Line::Checkpoint(new) => whole.kept.checkpoints.push(new.row()),
+                Line::Pending(part) => whole.kept.pending.push(part.row()),
+                Line::Usage(row) => whole.usage.push(*row),
+                Line::Thread(_) | Line::End(_) | Line::Done { .. } => {
+                    return Err(self.bad("the thread before this line has no end"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Exports: the format that is written down, and who may be exported.
+
+use std::collections::BTreeMap;
+use weftwork::graph::{check_names, check_rows};
+use weftwork::store::{
+    Commit, JournalRead, MemoryStore, NewRun, ReadRuns, ReadWhole, StoreError, WorkerRow, Workers,
+    WriteRuns,
+};
+use weftwork::types::caller::Caller;
+use weftwork::types::canonical::hash_bytes;
+use weftwork::types::run::{RunInput, RunOptions, RunRef};
+use weftwork::types::{Principal, RunId, ThreadId, Timestamp, WorkerId};
+use weftwork::{Error, upkeep};
+
+const GOLDEN: &str = include_str!("../golden/export-1.jsonl");
+
+async fn import(store: &MemoryStore, text: &str) -> Result<upkeep::Import, Error> {
+    upkeep::import(store, &Principal::local(), &mut text.as_bytes(), |_| ()).await
+}
+
+async fn export(store: &MemoryStore) -> Result<String, Error> {
+    let mut out = Vec::new();
+    upkeep::export(store, &Principal::local(), None, &mut out, |_| ()).await?;
+    Ok(String::from_utf8(out).expect("lines of text"))
+}
+
+#[tokio::test]
+async fn an_export_of_format_1_is_read_and_written_again() {
+    let store = MemoryStore::new();
+    let done = import(&store, GOLDEN).await.expect("an older export stays readable");
+    assert_eq!(done, upkeep::Import { put: 2, there: 0 });
+    assert_eq!(export(&store).await.expect("exports"), GOLDEN);
+    let who = Principal::local();
+    for thread in upkeep::all_threads(&store, &who).await.expect("reads") {
+        let problems = upkeep::verify_thread(&store, &who, &thread).await.expect("reads");
+        assert_eq!(problems, []);
+        assert!(!store.calls(&who, &thread).await.expect("reads").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_another_place_is_found() {
+    let store = MemoryStore::new();
+    import(&store, GOLDEN).await.expect("imports");
+    let (who, thread) = (Principal::local(), ThreadId::new("parked").expect("an id"));
+    let kept = store.whole(&who, &thread).await.expect("reads").kept;
+    let names = check_rows(&thread, &kept).names;
+    assert_eq!(names.len(), 1);
+    let moved = |change: fn(&mut weftwork::store::Keep)| {
+        let mut kept = kept.clone();
+        change(&mut kept);
+        let problems = check_rows(&thread, &kept).problems;
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let found = moved(|kept| kept.checkpoints[0].ns = "sub".to_owned());
+    let [message] = found.as_slice() else { panic!("{found:?}") };
+    assert!(message.contains("of thread `parked`, graph `sub`"), "{message}");
+    let other_body = |kept: &mut weftwork::store::Keep| {
+        kept.checkpoints[0].body = kept.checkpoints[1].body.clone();
+    };
+    assert_eq!(moved(other_body).len(), 1);
+    assert_eq!(moved(|kept| kept.checkpoints[2].tasks[0] ^= 1).len(), 1);
+    assert_eq!(moved(|kept| kept.pending[0].body.truncate(40)).len(), 1);
+    assert!(matches!(check_names(hash_bytes(b"x"), b"y"), Err(StoreError::Corrupt { .. })));
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_is_exported_only_when_its_worker_is_dead() {
+    let (store, who) = (MemoryStore::new(), Principal::local());
+    let thread = ThreadId::new("t").expect("an id");
+    let at = RunRef { thread, run: RunId::new("r").expect("an id") };
+    let new = NewRun {
+        at: at.clone(),
+        graph: "test:graph".to_owned(),
+        caller: Caller::local("request").expect("an id"),
+        input: RunInput::Continue,
+        options: RunOptions::default(),
+        created_at: Timestamp(1),
+    };
+    store.create_run(&who, new, BTreeMap::new()).await.expect("makes a run");
+    let worker = WorkerId::new("w").expect("an id");
+    let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
+    let row = WorkerRow { id: worker.clone(), started_at, expires_at };
+    store.keep_alive(row).await.expect("registers");
+    let (claim, _) = store.claim(&who, &at, &worker, Timestamp(2)).await.expect("claims");
+    store.commit(&who, &claim, Commit::default()).await.expect("commits");
+    let refused = export(&store).await.expect_err("it would go on in two places");
+    assert_eq!(refused.fault().code, "W0202");
+    store.retire(&worker).await.expect("retires");
+    let text = export(&store).await.expect("exports");
+    let other = MemoryStore::new();
+    assert_eq!(import(&other, &text).await.expect("imports").put, 1);
+    let orphans = other.orphans(Timestamp(3), 9).await.expect("reads");
+    assert_eq!(orphans.len(), 1, "whoever opens that store takes it over");
+}
