@@ -132,6 +132,7 @@ impl RuntimeBuilder {
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: crate::exec::Host::new().with_clock(clock),
+            recent: Arc::default(),
         });
         let inner = Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() });
         if self.orphans == Orphans::TakeOver {

@@ -37,7 +37,7 @@ use weftwork_types::message::Message;
 pub const VERSION: u8 = 1;
 
 /// The most changes of a list between two rows that repeat them in one piece.
-pub const TAIL_MAX: usize = 64;
+pub const TAIL_MAX: usize = 16;
 
 /// Values of at most this many bytes are written again rather than named by their row.
 const REPEATED_MAX: usize = 24;

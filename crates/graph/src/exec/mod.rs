@@ -52,6 +52,7 @@ pub use saver::{
     TaskKey, TaskRecord,
 };
 pub(crate) use schema::Checker;
+pub(crate) use stored::Recent;
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};

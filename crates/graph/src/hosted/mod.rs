@@ -11,7 +11,8 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::exec::caught::out_of_node;
 use crate::exec::{
-    AsNode, At, Host as Local, Outcome, Resume, Start, StartCommand, StateUpdate, StoreSaver,
+    AsNode, At, Host as Local, Outcome, Recent, Resume, Start, StartCommand, StateUpdate,
+    StoreSaver,
 };
 use crate::hub::Hub;
 use calls::Calls;
@@ -45,6 +46,8 @@ pub(crate) struct Host {
     pub(crate) attempts_max: u32,
     /// The cache of nodes, and the last id of a checkpoint.
     pub(crate) local: Local,
+    /// Threads that ran here lately.
+    pub(crate) recent: Arc<Recent>,
 }
 
 /// One run on its way.
@@ -359,7 +362,12 @@ impl Run {
 
     fn local(&self, writer: &Arc<Writer>, answers: BTreeMap<InterruptId, Answer>) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
-        let saver = StoreSaver::claimed(store, self.who.clone(), Arc::clone(writer) as _);
+        let saver = StoreSaver::claimed(
+            store,
+            self.who.clone(),
+            Arc::clone(writer) as _,
+            Arc::clone(&self.host.recent),
+        );
         let calls = Calls {
             host: Arc::clone(&self.host),
             hub: Arc::clone(&self.hub),

@@ -2,12 +2,14 @@
 
 mod check;
 mod read;
+mod recent;
 mod row;
 
 use super::event::Source;
 use super::hosting::{Claimed, Told};
 use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
 pub use check::{CheckedRows, check_names, check_rows};
+pub(crate) use recent::Recent;
 use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ pub struct StoreSaver {
     layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
     /// Writes for a run that a worker has claimed.
     claimed: Option<Arc<dyn Claimed>>,
+    recent: Option<Arc<Recent>>,
 }
 
 /// What is to be kept, and what to be reminded of after it.
@@ -44,7 +47,7 @@ impl StoreSaver {
     /// Keeps checkpoints in `store`, as those of `who`'s organisation.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
-        Arc::new(Self { store, who, layouts: Arc::default(), claimed: None })
+        Arc::new(Self { store, who, layouts: Arc::default(), claimed: None, recent: None })
     }
 
     /// Keeps checkpoints of a run that a worker has claimed, in commits of that run.
@@ -52,8 +55,15 @@ impl StoreSaver {
         store: Arc<dyn CheckpointStore>,
         who: Principal,
         run: Arc<dyn Claimed>,
+        recent: Arc<Recent>,
     ) -> Arc<Self> {
-        Arc::new(Self { store, who, layouts: Arc::default(), claimed: Some(run) })
+        Arc::new(Self {
+            store,
+            who,
+            layouts: Arc::default(),
+            claimed: Some(run),
+            recent: Some(recent),
+        })
     }
 
     /// Checkpoints as rows.
@@ -106,6 +116,10 @@ impl StoreSaver {
         bundle.keep.checkpoints.push(new);
         self.add_layout(plan, &mut bundle.keep);
         bundle.memo = Memo { mark: Some(Arc::new(packed.mark)), newest: true };
+        if let Some(recent) = self.recent.as_ref().filter(|_| at.ns.is_empty()) {
+            let key = (self.who.org.clone(), Arc::clone(&at.thread));
+            recent.keep(key, id, checkpoint.machine, bundle.memo.clone());
+        }
         Ok(())
     }
 

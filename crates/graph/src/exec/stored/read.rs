@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_engine::packed::{In, Layout, LayoutId, Loader, open_row};
+use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
 use weftwork_types::CheckpointId;
@@ -40,11 +41,10 @@ impl Reading<'_> {
         let rest = open_row(&body).and_then(|(_, mut read)| read.bytes());
         let read = rest.and_then(row::read_metadata);
         let (metadata, parent) = read.map_err(|error| self.at(id, error))?;
-        let layout = self.layout_of(id, &body).await?;
-        let loader = Loader::new(self.plan, id, body, &layout);
-        let mut loader = loader.map_err(|error| self.at(id, error))?;
-        self.feed(id, &mut loader).await?;
-        let loaded = loader.finish().map_err(|error| self.at(id, error))?;
+        let (machine, memo) = match self.recent(id).filter(|_| newest) {
+            Some(known) => known,
+            None => self.load(id, body, newest).await?,
+        };
         let mut records = Records::new();
         for row in tasks {
             self.tasks(id, row, &mut records).await?;
@@ -53,10 +53,28 @@ impl Reading<'_> {
             Some(row) => self.outside(id, row).await?,
             None => Outside::default(),
         };
-        let machine = loaded.machine;
         let checkpoint = Checkpoint { id, parent, metadata, machine };
-        let memo = Memo { mark: Some(Arc::new(loaded.mark)), newest };
         Ok(Saved { checkpoint, tasks: records, outside, memo })
+    }
+
+    fn recent(&self, id: CheckpointId) -> Option<(Machine, Memo)> {
+        let recent = self.saver.recent.as_ref().filter(|_| self.shelf.ns.is_empty())?;
+        let key = (self.saver.who.org.clone(), self.shelf.thread.as_str().into());
+        recent.get(&key, id, self.plan)
+    }
+
+    async fn load(
+        &mut self,
+        id: CheckpointId,
+        body: Vec<u8>,
+        newest: bool,
+    ) -> Result<(Machine, Memo), SaverError> {
+        let layout = self.layout_of(id, &body).await?;
+        let loader = Loader::new(self.plan, id, body, &layout);
+        let mut loader = loader.map_err(|error| self.at(id, error))?;
+        self.feed(id, &mut loader).await?;
+        let loaded = loader.finish().map_err(|error| self.at(id, error))?;
+        Ok((loaded.machine, Memo { mark: Some(Arc::new(loaded.mark)), newest }))
     }
 
     /// Gives the loader what it takes.
