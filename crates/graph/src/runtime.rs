@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger};
+use weftwork_store::{NewRun, RunRow, Store, StoreError, StoreLedger, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, RunEvent};
@@ -303,7 +303,13 @@ impl Runtime {
             options: request.options,
             created_at: now,
         };
-        let row = host.store.create_run(&request.principal, new, answers).await?;
+        let given: Vec<_> = answers.keys().copied().collect();
+        let row = match host.store.create_run(&request.principal, new.clone(), answers).await {
+            Ok(row) => row,
+            Err(error) => {
+                return Err(self.why_refused(&request.principal, &new, &given, error).await);
+            }
+        };
         if row.new.at.run != run {
             return Ok(self.follow(request.principal, row.new.at, graph));
         }
@@ -315,6 +321,29 @@ impl Runtime {
             }
             started => started,
         }
+    }
+
+    /// While the run of the first answer goes, the thread is busy; who answers second is told of
+    /// that answer instead.
+    async fn why_refused(
+        &self,
+        who: &Principal,
+        new: &NewRun,
+        given: &[InterruptId],
+        error: StoreError,
+    ) -> RuntimeError {
+        if !matches!(error, StoreError::Busy { .. }) || given.is_empty() {
+            return error.into();
+        }
+        let rows = match self.store().interrupts(who, &new.at.thread).await {
+            Ok(rows) => rows,
+            Err(unread) => return unread.into(),
+        };
+        let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+        let mut refusals =
+            given.iter().filter_map(|id| rule::check_answerable(*id, asked(id)).err());
+        let answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
+        refusals.find(answered).unwrap_or(error).into()
     }
 
     /// A thread belongs to one graph.
@@ -424,14 +453,13 @@ impl Runtime {
 
 /// Takes over what nobody has, as long as the runtime is there.
 async fn look_for_orphans(runtime: Weak<Inner>, every: Duration) {
-    loop {
-        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
-        // of the machine's time.
-        tokio::time::sleep(every).await;
-        let Some(inner) = runtime.upgrade() else { return };
+    while let Some(inner) = runtime.upgrade() {
         if let Err(error) = Runtime(inner).recover().await {
             tracing::warn!(%error, "cannot take over runs");
         }
+        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
+        // of the machine's time.
+        tokio::time::sleep(every).await;
     }
 }
 

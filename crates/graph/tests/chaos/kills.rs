@@ -105,7 +105,8 @@ impl Killer {
 
     async fn run(&mut self) {
         while self.killed < self.kills {
-            let until = now() + Duration::from_millis(50 + self.random.below(350) as u64);
+            let longest = if full() { 1_950 } else { 350 };
+            let until = now() + Duration::from_millis(50 + self.random.below(longest) as u64);
             while now() < until {
                 self.look().await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
