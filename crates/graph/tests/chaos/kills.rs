@@ -179,7 +179,7 @@ async fn kills(name: &str, place: Place, processes: usize, folder: &std::path::P
     let asked = std::env::var("WEFT_CHAOS_KILLS").map(|n| n.parse().expect("a number"));
     let kills = asked.unwrap_or(if full() { 1_000 } else { 12 });
     let pace_ms = if full() { 2_000 } else { 250 };
-    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 5 };
+    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 5, attempts_max: 50 };
     let started = now();
     let mut killer = Killer::new(site, processes, kills).await;
     killer.run().await;

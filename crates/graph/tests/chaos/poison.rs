@@ -11,7 +11,7 @@ use weftwork_types::run::{RunFinal, RunStatus};
 
 async fn poison(name: &str, place: Place, folder: &Path) {
     let who = Principal::local();
-    let site = Site { place, folder: folder.to_owned(), pace_ms: 100, step_ms: 5 };
+    let site = Site { place, folder: folder.to_owned(), pace_ms: 100, step_ms: 5, attempts_max: 3 };
     let store = site.place.open();
     let mut workers = vec![Worker::start(&site), Worker::start(&site)];
     let bad = accept(&store, POISON, "bad", "0").await;

@@ -27,6 +27,7 @@ pub(crate) const POISON: &str = "chaos:poison";
 const PLACE: &str = "WEFT_CHAOS_PLACE";
 const FOLDER: &str = "WEFT_CHAOS_FOLDER";
 const PACE_MS: &str = "WEFT_CHAOS_PACE_MS";
+const ATTEMPTS_MAX: &str = "WEFT_CHAOS_ATTEMPTS_MAX";
 const STEP_MS: &str = "WEFT_CHAOS_STEP_MS";
 
 /// What worker processes of a test share.
@@ -38,6 +39,9 @@ pub(crate) struct Site {
     pub(crate) pace_ms: u64,
     /// How long each step takes.
     pub(crate) step_ms: u64,
+    /// How many workers a run may end. A test that kills without mercy ends more than three that
+    /// had the same run.
+    pub(crate) attempts_max: u32,
 }
 
 impl Site {
@@ -139,7 +143,8 @@ fn worker_process() {
     let number = |name| std::env::var(name).expect("is set").parse().expect("a number");
     let folder = PathBuf::from(std::env::var(FOLDER).expect("is set"));
     let (pace_ms, step_ms) = (number(PACE_MS), number(STEP_MS));
-    let site = Site { place: Place::of(&place), folder, pace_ms, step_ms };
+    let attempts_max = std::env::var(ATTEMPTS_MAX).expect("is set").parse().expect("a number");
+    let site = Site { place: Place::of(&place), folder, pace_ms, step_ms, attempts_max };
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     tokio.expect("a runtime").block_on(async {
         let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
@@ -147,6 +152,7 @@ fn worker_process() {
             .graph(CHAIN, chain(&outside))
             .graph(POISON, poison(&outside))
             .orphans(Orphans::TakeOver)
+            .attempts_max(site.attempts_max)
             .pace(site.pace());
         let runtime = runtime.open().await.expect("opens");
         println!("worker {}", runtime.worker());
@@ -173,6 +179,7 @@ impl Worker {
         command.args(["--exact", "worker::worker_process", "--nocapture"]);
         command.env(PLACE, site.place.word()).env(FOLDER, &site.folder);
         command.env(PACE_MS, site.pace_ms.to_string()).env(STEP_MS, site.step_ms.to_string());
+        command.env(ATTEMPTS_MAX, site.attempts_max.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("starts");
         let stdin = child.stdin.take().expect("a pipe");
