@@ -1,15 +1,15 @@
-//! The cases on this repository's engine: runs in this process without a saver and with the one in
-//! memory, runs hosted by a runtime over the SQLite store.
+//! The cases on this repository's engine: runs in this process without a saver, with the one in
+//! memory, and with one over the SQLite store.
 
 mod graphs;
-mod hosted;
 mod wide;
 
 use graphs::{Bench, BenchUpdate};
-use hosted::Hosted;
 use peers_harness::{Case, Cell, Engine, Failure, Found, Saver};
 use std::sync::Arc;
-use weftwork_graph::{At, CompiledGraph, Host, MemorySaver, Start, State};
+use weftwork_graph::{At, CompiledGraph, Host, MemorySaver, Start, State, StoreSaver};
+use weftwork_sqlite::{Durability, Options, SqliteStore};
+use weftwork_types::Principal;
 use wide::Wide;
 
 fn graph_of(case: Case) -> Result<CompiledGraph, Failure> {
@@ -20,6 +20,8 @@ fn graph_of(case: Case) -> Result<CompiledGraph, Failure> {
         Case::Wide100 => wide::chain(),
     }
 }
+
+const OTHER: &str = "the run has a state of another type";
 
 /// The state at the end of a run.
 enum Ended {
@@ -39,8 +41,14 @@ impl Engine for InProcess {
 
     async fn open(cell: &Cell) -> Result<Self, Failure> {
         let mut host = Host::new();
-        if cell.saver == Saver::Memory {
-            host = host.with_saver(MemorySaver::new());
+        match cell.saver {
+            Saver::Memory => host = host.with_saver(MemorySaver::new()),
+            Saver::Sqlite => {
+                let options = Options { durability: Durability::Normal, ..Options::default() };
+                let store = Arc::new(SqliteStore::open(&cell.file, &options)?);
+                host = host.with_saver(StoreSaver::new(store, Principal::local()));
+            }
+            Saver::None => {}
         }
         Ok(Self { graph: graph_of(cell.case)?, host, case: cell.case })
     }
@@ -60,8 +68,8 @@ impl Engine for InProcess {
             return Err(format!("the run did not complete: {finished:?}").into());
         }
         Ok(match self.case {
-            Case::Wide100 => Ended::Wide(finished.state()),
-            _ => Ended::Bench(finished.state()),
+            Case::Wide100 => Ended::Wide(finished.state().ok_or(OTHER)?),
+            _ => Ended::Bench(finished.state().ok_or(OTHER)?),
         })
     }
 
@@ -82,9 +90,5 @@ impl Engine for InProcess {
 }
 
 fn main() -> Result<(), Failure> {
-    let cell = Cell::from_args()?;
-    if cell.saver == Saver::Sqlite {
-        return peers_harness::main::<Hosted>(cell);
-    }
-    peers_harness::main::<InProcess>(cell)
+    peers_harness::main::<InProcess>(Cell::from_args()?)
 }

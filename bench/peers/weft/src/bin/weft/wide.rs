@@ -3,7 +3,7 @@
 use crate::graphs::chain_over;
 use peers_harness::{Failure, Found, wide};
 use serde_json::Value;
-use weftwork_graph::{CompiledGraph, NodeResult, Start, State};
+use weftwork_graph::{CompiledGraph, RuntimeError, Start, State};
 
 macro_rules! wide_state {
     ($($key:ident)*) => {
@@ -45,6 +45,6 @@ pub(crate) fn chain() -> Result<CompiledGraph, Failure> {
 }
 
 /// The input, made anew for each run.
-pub(crate) fn start() -> NodeResult<Start> {
+pub(crate) fn start() -> Result<Start, RuntimeError> {
     Start::typed(filled())
 }
