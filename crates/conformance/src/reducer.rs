@@ -6,7 +6,7 @@ use crate::spec::Reducer;
 use serde_json::{Value as Json, json};
 use weftwork_graph::ChannelDef;
 use weftwork_graph::channel::{
-    Append, Channel, Fleeting, LastValue, Managed, Persist, Reduce, Refused, Topic, Untracked,
+    Append, Channel, Fleeting, LastValue, Managed, Reduce, Refused, Topic, Untracked,
 };
 use weftwork_graph::{Value, Write};
 
@@ -111,8 +111,8 @@ impl<C: Channel> Channel for Checked<C> {
         self.channel.kind()
     }
 
-    fn persist(&self) -> Persist {
-        self.channel.persist()
+    fn is_stored(&self) -> bool {
+        self.channel.is_stored()
     }
 
     fn initial(&self) -> Option<Value> {
@@ -159,14 +159,6 @@ impl Channel for Gathered {
         match self {
             Self::Topic => "gathered",
             Self::Messages => "tagged_messages",
-        }
-    }
-
-    fn persist(&self) -> Persist {
-        match self {
-            Self::Topic => Persist::Writes,
-            // Ids that messages get here must not change when the thread is loaded.
-            Self::Messages => Persist::Value,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::plan::START_NAME;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
-/// A superstep could not be closed, or a record could not be read back.
+/// A superstep could not be closed, or a checkpoint could not be written or read back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -88,14 +88,6 @@ pub enum EngineError {
         /// What it is.
         found: String,
     },
-    /// A stored record cannot be read.
-    #[error("stored step {step} cannot be read: {reason}")]
-    BadRecord {
-        /// The step.
-        step: i64,
-        /// What is wrong.
-        reason: String,
-    },
     /// Stored bytes are not what this program writes.
     #[error("the stored checkpoint is damaged: expected {expected} at byte {at}")]
     Damaged {
@@ -166,10 +158,7 @@ impl EngineError {
             Self::UnknownTarget { .. } => "W0104",
             Self::UnknownChannel { .. } | Self::NotInput { .. } => "W0105",
             Self::BadValue { .. } => "W0103",
-            Self::BadRecord { .. }
-            | Self::Damaged { .. }
-            | Self::NewerRecord { .. }
-            | Self::BadStored { .. } => "W0106",
+            Self::Damaged { .. } | Self::NewerRecord { .. } | Self::BadStored { .. } => "W0106",
             Self::LostNode { .. } | Self::OtherBuild { .. } => "W0107",
             Self::ReducerPanicked { .. } => "W0108",
         })
@@ -182,17 +171,13 @@ impl EngineError {
     }
 }
 
-/// Who wrote or went on somewhere: a node, the input, or a record.
+/// Who wrote or went on somewhere: a node, or the input.
 pub(crate) fn who(name: &str) -> String {
     match name {
         START_NAME | THE_INPUT => THE_INPUT.to_owned(),
-        A_RECORD => A_RECORD.to_owned(),
         node => format!("node `{node}`"),
     }
 }
-
-/// How messages call what was stored.
-pub(crate) const A_RECORD: &str = "a stored record";
 
 /// How messages call what comes from outside.
 pub(crate) const THE_INPUT: &str = "the input";

@@ -14,19 +14,8 @@ pub(crate) struct Batch {
 }
 
 impl Plan {
-    /// Applies one channel's writes. On an error the slot is left empty and the state is void.
-    pub(crate) fn fold(
-        &self,
-        slots: &mut Slots,
-        index: usize,
-        batch: &Batch,
-        name_of: &dyn Fn(usize) -> String,
-    ) -> Result<Option<Value>, EngineError> {
-        self.fold_writes(slots, index, &batch.writes, &batch.by, name_of)?;
-        Ok(slots.get(index).cloned())
-    }
-
-    /// The same with the writes and who made each.
+    /// Applies one channel's writes, `by` whom each was made. On an error the slot is left empty and
+    /// the state is void.
     pub(crate) fn fold_writes(
         &self,
         slots: &mut Slots,

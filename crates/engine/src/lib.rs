@@ -1,6 +1,6 @@
 //! The superstep machine, without any I/O.
 //!
-//! A graph's topology is a [`Plan`]; a thread's state is a [`Machine`] over it. The host asks for
+//! A graph's topology is a [`Plan`]; a thread's state is a [`Machine`](pregel::Machine) over it. The host asks for
 //! the tasks of the next superstep, runs them however it likes, hands their outputs back, and
 //! closes the step: the machine applies the writes in task order, decides what is due next, and
 //! says what changed. It reads no clock, draws no random number and touches no network, so the
@@ -9,27 +9,22 @@
 //! Source: the superstep model is Pregel's (Malewicz et al., 2010) in the form LangGraph gave it:
 //! channels with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
 
-mod board;
 pub mod channel;
 pub mod error;
 mod fold;
 pub mod ids;
 pub mod list;
-pub mod machine;
 pub mod packed;
 pub mod plan;
 #[doc(hidden)]
 pub mod planted;
 pub mod pregel;
-pub mod record;
 pub mod task;
 pub mod value;
 
-pub use channel::{Channel, Persist};
+pub use channel::Channel;
 pub use error::{EngineError, PlanProblem};
 pub use list::{Keyed, List};
-pub use machine::{Closed, Machine};
 pub use plan::{ChannelIdx, NodeIdx, NodePlan, Plan, PlanBuilder, TriggerIdx, Unknown};
-pub use record::StepRecord;
-pub use task::{Goto, Task, TaskOutput, TaskPath};
+pub use task::{Goto, TaskOutput};
 pub use value::{Slots, Value, Write};

@@ -1,6 +1,7 @@
 //! What tests of the house, and of programs built on it, share.
 
 pub mod clock;
+pub mod fuzz;
 pub mod loopback;
 pub mod sim;
 

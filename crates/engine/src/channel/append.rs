@@ -1,6 +1,5 @@
 use super::{
-    Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
-    write_json,
+    Channel, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json,
 };
 use crate::list::List;
 use crate::value::{Value, Write};
@@ -45,10 +44,6 @@ impl<T> fmt::Debug for Append<T> {
 impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel for Append<T> {
     fn kind(&self) -> &'static str {
         "append"
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Writes
     }
 
     fn initial(&self) -> Option<Value> {

@@ -1,6 +1,4 @@
-use super::{
-    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
-};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,10 +35,6 @@ impl<T> fmt::Debug for Fleeting<T> {
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeting<T> {
     fn kind(&self) -> &'static str {
         if self.many { "any" } else { "ephemeral" }
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Last
     }
 
     fn initial(&self) -> Option<Value> {

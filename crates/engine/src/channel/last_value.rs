@@ -1,6 +1,4 @@
-use super::{
-    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
-};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,10 +40,6 @@ impl<T> fmt::Debug for LastValue<T> {
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for LastValue<T> {
     fn kind(&self) -> &'static str {
         "last_value"
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Last
     }
 
     fn initial(&self) -> Option<Value> {

@@ -1,4 +1,4 @@
-use super::{Channel, Persist, Refused, from_json, to_json, typed};
+use super::{Channel, Refused, from_json, to_json, typed};
 use crate::value::{Value, Write};
 
 /// A value that the run keeps and nodes only read. It is no part of the state: it is neither input
@@ -30,8 +30,8 @@ impl Channel for Managed {
         }
     }
 
-    fn persist(&self) -> Persist {
-        Persist::Never
+    fn is_stored(&self) -> bool {
+        false
     }
 
     fn initial(&self) -> Option<Value> {

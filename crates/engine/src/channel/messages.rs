@@ -1,6 +1,5 @@
 use super::{
-    Channel, Persist, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
-    write_json,
+    Channel, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json,
 };
 use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
@@ -121,10 +120,6 @@ impl Messages {
 impl Channel for Messages {
     fn kind(&self) -> &'static str {
         Self::KIND
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Writes
     }
 
     fn initial(&self) -> Option<Value> {

@@ -25,20 +25,6 @@ pub use untracked::Untracked;
 use crate::ids::cut;
 use crate::value::{Value, Write};
 
-/// How a channel's changes are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Persist {
-    /// Not at all.
-    Never,
-    /// The last write, which is the value.
-    Last,
-    /// The writes of tasks for the record, and the whole value when it changed: for values of
-    /// bounded size whose reducer may change from build to build.
-    Value,
-    /// The writes, which are applied again when the thread is loaded: for values that grow.
-    Writes,
-}
-
 /// Why a channel refused a superstep's writes. The machine adds names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
@@ -56,17 +42,19 @@ pub enum Refused {
 /// What one channel does with its value. Implementations hold no state of their own.
 ///
 /// Laws, tested for each kind: `apply` with no writes changes nothing; a value survives `encode`
-/// then `decode`; with [`Persist::Writes`], applying stored writes gives the same value as
-/// applying the original ones.
+/// then `decode`, and what `write_value` writes; a value and what it was give a patch that makes
+/// the one of the other.
 pub trait Channel: Send + Sync + std::fmt::Debug {
     /// The kind in words, part of the graph's fingerprint: `last_value`, `append`.
     fn kind(&self) -> &'static str;
 
-    /// How changes are stored.
-    fn persist(&self) -> Persist;
-
     /// The value before any write.
     fn initial(&self) -> Option<Value>;
+
+    /// Whether checkpoints hold the value.
+    fn is_stored(&self) -> bool {
+        true
+    }
 
     /// Whether a superstep that does not write the channel clears it.
     fn lapses(&self) -> bool {

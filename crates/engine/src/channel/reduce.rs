@@ -1,6 +1,4 @@
-use super::{
-    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
-};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,10 +28,6 @@ impl<T> fmt::Debug for Reduce<T> {
 impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel for Reduce<T> {
     fn kind(&self) -> &'static str {
         "reduce"
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Value
     }
 
     fn initial(&self) -> Option<Value> {

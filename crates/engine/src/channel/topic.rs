@@ -1,7 +1,5 @@
 use super::append::push_all;
-use super::{
-    Channel, Persist, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
-};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
 use crate::list::List;
 use crate::value::{Value, Write};
 use serde::Serialize;
@@ -37,10 +35,6 @@ impl<T> fmt::Debug for Topic<T> {
 impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel for Topic<T> {
     fn kind(&self) -> &'static str {
         "topic"
-    }
-
-    fn persist(&self) -> Persist {
-        Persist::Writes
     }
 
     fn initial(&self) -> Option<Value> {

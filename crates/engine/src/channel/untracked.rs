@@ -1,4 +1,4 @@
-use super::{Channel, LastValue, Persist, Refused};
+use super::{Channel, LastValue, Refused};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,8 +32,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Untrac
         "untracked"
     }
 
-    fn persist(&self) -> Persist {
-        Persist::Never
+    fn is_stored(&self) -> bool {
+        false
     }
 
     fn initial(&self) -> Option<Value> {

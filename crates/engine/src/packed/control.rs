@@ -13,6 +13,9 @@ use std::sync::Arc;
 const WRITTEN: u8 = 1;
 const FINISHED: u8 = 2;
 
+/// More changes than a thread can have had; each adds one.
+const CHANGES_MAX: u32 = u32::MAX / 2;
+
 mod tag {
     pub(super) const NONE: u8 = 0;
     pub(super) const JSON: u8 = 1;
@@ -85,6 +88,9 @@ pub(super) fn read(
     let mapped = with.mapped;
     let mut control = Control::new(plan);
     control.version = read.number()?;
+    if control.version > CHANGES_MAX {
+        return Err(read.damaged("fewer changes"));
+    }
     control.passed = read.number()?;
     control.start_version = read.number()?;
     control.start_seen = read.number()?;

@@ -84,7 +84,9 @@ fn pushed(machine: &Machine, items: &[String]) -> Machine {
 }
 
 fn json(machine: &Machine) -> serde_json::Value {
-    machine.plan().to_json(machine.slots()).expect("JSON")
+    let plan = machine.plan();
+    let value = |name: &str| Some((name.to_owned(), plan.channel_json(machine.slots(), name)?));
+    plan.channel_names().filter_map(value).collect()
 }
 
 #[derive(Debug, Clone)]

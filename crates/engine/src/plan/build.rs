@@ -4,7 +4,7 @@ use super::{
     ChannelIdx, ChannelPlan, END, NodeIdx, NodePlan, Plan, Roles, START, TriggerIdx, TriggerKind,
     TriggerPlan, Unknown, fingerprint,
 };
-use crate::channel::{Channel, Persist};
+use crate::channel::Channel;
 use crate::error::PlanProblem;
 use crate::ids::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,9 +153,11 @@ impl PlanBuilder {
         let state = self.channels.iter().enumerate().filter(|(_, c)| c.channel.managed().is_none());
         let counted = self.channels.iter().enumerate();
         let counted = counted.filter_map(|(i, c)| Some((ChannelIdx(i), c.channel.counted()?)));
-        let untracked = self.channels.iter().enumerate().filter(|(_, c)| {
-            c.channel.managed().is_none() && c.channel.persist() == Persist::Never
-        });
+        let untracked = self
+            .channels
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.channel.managed().is_none() && !c.channel.is_stored());
         let deferred = draft.triggers.iter().enumerate().filter(|(_, t)| t.kind.is_deferred());
         Ok(Plan {
             lapsing: lapsing.map(|(i, _)| i).collect(),

@@ -5,6 +5,8 @@ mod build;
 pub use build::PlanBuilder;
 
 use crate::channel::Channel;
+use crate::error::EngineError;
+use crate::ids::did_you_mean;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::canonical::{Hash, hash};
@@ -195,6 +197,11 @@ impl Plan {
         self.nodes.get(index.0).map_or("", |n| &*n.name)
     }
 
+    /// The names of the nodes, for messages.
+    pub(crate) fn node_names(&self) -> String {
+        self.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ")
+    }
+
     /// The name of a node, shared.
     #[must_use]
     pub fn shared_name(&self, index: NodeIdx) -> Arc<str> {
@@ -289,6 +296,16 @@ impl Plan {
     #[must_use]
     pub fn channel_idx(&self, name: &str) -> Option<ChannelIdx> {
         self.channel_by_name.get(name).copied()
+    }
+
+    /// The channel of a name, or an error that suggests one.
+    pub(crate) fn expect_channel(&self, name: &str, by: &str) -> Result<ChannelIdx, EngineError> {
+        self.channel_idx(name).ok_or_else(|| EngineError::UnknownChannel {
+            by: by.to_owned(),
+            name: name.to_owned(),
+            did_you_mean: did_you_mean(name, self.channel_names()),
+            known: self.channel_names().collect::<Vec<_>>().join(", "),
+        })
     }
 
     /// The nodes that edges from the start lead to.

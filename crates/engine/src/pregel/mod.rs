@@ -335,6 +335,12 @@ impl Plan {
         channel.channel.encode(value).ok()
     }
 
+    /// The value of a channel as JSON, by its name; none when it has none.
+    #[must_use]
+    pub fn channel_json(&self, slots: &Slots, name: &str) -> Option<serde_json::Value> {
+        self.value_json(slots, self.channel_idx(name)?)
+    }
+
     /// An object of channel values as writes. Names the graph does not have are an error, or left
     /// out when the graph ignores them.
     ///

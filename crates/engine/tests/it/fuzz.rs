@@ -1,57 +1,41 @@
-//! Bytes of a store are hostile: whatever they are, reading them is an error or a record, and a
-//! record that does not fit its graph is an error too. Nothing panics.
+//! Bytes of a store are hostile: whatever they are, reading them is an error or a checkpoint, and
+//! one that does not fit its graph is an error too. Nothing panics, and what was read can go on.
 //!
 //! `WEFT_FUZZ_SEED` and `WEFT_FUZZ_ROUNDS` choose another run; each failure names its seed.
 
-use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::channel::{Append, LastValue, Messages, Reduce, Topic};
+use weftwork_engine::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic};
+use weftwork_engine::packed::{
+    INLINE_MAX, In, Layout, LayoutId, Loader, Mark, Out, OutputReader, open_row, pack, read_output,
+    write_output,
+};
 use weftwork_engine::plan::START;
-use weftwork_engine::record::{self, TaskRecord};
-use weftwork_engine::{Machine, Plan, PlanBuilder, StepRecord};
+use weftwork_engine::pregel::{Done, Machine, StartInput};
+use weftwork_engine::task::Arg;
+use weftwork_engine::{EngineError, Goto, Plan, PlanBuilder, TaskOutput, Write};
+use weftwork_testkit::fuzz::{self, Random, mutated};
 use weftwork_types::CheckpointId;
+use weftwork_types::canonical::{Hash, hash_bytes};
 
-const ROUNDS: u64 = 60_000;
-const SEED: u64 = 20_261_122;
+const ROUNDS: u64 = 30_000;
+const SUPERSTEPS: u128 = 90;
+/// Format and layout of a row.
+const HEAD: usize = 17;
 
-/// Valid records, in the forms that a store holds.
-const CORPUS: [&str; 7] = [
-    r#"{"v":0,"tasks":[],"due":{}}"#,
-    r#"{"v":0,"tasks":[{"left":{"writes":[["s",{"put":{"a":[1,2.5,null,true]}}]]}}],"due":{"triggers":{"branch:to:a":{"updated":true}}}}"#,
-    r#"{"v":0,"tasks":[{"node":"a","path":"pull","left":{"writes":[["log",{"put":["x","y"]}],["sum",{"put":3}]],"goto":[{"node":"b"},"end"]}}],"set":{"sum":7},"due":{"triggers":{"join:a+b:c":{"sources":["a"]}},"last":["a"]}}"#,
-    r#"{"v":0,"tasks":[{"node":"b","path":"push:0","left":{"writes":[["topic",{"put":[1]}],["s",{"overwrite":"z"}]],"goto":[{"send":{"node":"a","arg":{"i":1}}}]}}],"due":{"sends":[{"node":"a","arg":{"i":1}}],"last":["b"]}}"#,
-    r#"{"v":0,"tasks":[],"due":{"triggers":{"branch:to:c":{"finished":true,"updated":true}}},"branch":true}"#,
-    r#"{"v":0,"tasks":[{"node":"a","path":"pull","left":{"writes":[["messages",{"put":[{"id":"m1","role":"user","parts":[{"type":"text","text":"hi"}]}]}]]}}],"due":{}}"#,
-    r#"{"v":0,"handled":true,"left":{"writes":[["log",{"put":["e"]}]],"goto":[{"node":"c"}]}}"#,
-];
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// A small generator of its own, so that a seed means the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
-    }
-}
-
-fn plan() -> Arc<Plan> {
+fn plan(extra: bool) -> Arc<Plan> {
     let mut builder = PlanBuilder::default();
-    builder.channel("s", Arc::new(LastValue::<serde_json::Value>::new()));
+    if extra {
+        builder.channel("new", Arc::new(Append::<u64>::new()));
+        builder.node("new");
+        builder.edge(START, "new");
+    }
+    builder.channel("s", Arc::new(LastValue::<Json>::new()));
     builder.channel("log", Arc::new(Append::<String>::new()));
     builder.channel("sum", Arc::new(Reduce::<u64>::new(|| 0, u64::wrapping_add)));
     builder.channel("topic", Arc::new(Topic::<u64>::new()));
+    builder.channel("brief", Arc::new(Fleeting::<u64>::any()));
     builder.channel("messages", Arc::new(Messages));
     for name in ["a", "b", "c"] {
         builder.node(name);
@@ -63,79 +47,218 @@ fn plan() -> Arc<Plan> {
     Arc::new(builder.build().expect("sound"))
 }
 
-/// One to four changes: of a byte, by what another record holds, by a repeated or lost piece.
-fn mutated(random: &mut Random) -> Vec<u8> {
-    let mut bytes = CORPUS[random.below(CORPUS.len())].as_bytes().to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(6) {
-            0 => bytes[at] = u8::try_from(random.below(256)).unwrap_or_default(),
-            1 => bytes[at] = b"{}[]\",:0-9eE.tfn"[random.below(16)],
-            2 => bytes.truncate(at.max(1)),
-            3 => {
-                let to = (at + random.below(24)).min(bytes.len());
-                let piece = bytes[at..to].to_vec();
-                bytes.splice(at..at, piece);
-            }
-            4 => {
-                let to = (at + random.below(24)).min(bytes.len());
-                bytes.drain(at..to);
-            }
-            _ => {
-                let other = CORPUS[random.below(CORPUS.len())].as_bytes();
-                let from = random.below(other.len());
-                let to = (from + random.below(40)).min(other.len());
-                bytes.splice(at..at, other[from..to].iter().copied());
-            }
-        }
-        if bytes.is_empty() {
-            bytes.push(b'0');
-        }
+/// What a task of this superstep leaves behind.
+fn output(plan: &Plan, step: u128) -> TaskOutput {
+    let message = json!([{"id": format!("m{}", step % 7), "role": "user",
+        "parts": [{"type": "text", "text": format!("say {step}")}]}]);
+    let mut writes = vec![
+        ("log", json!([format!("line {step}")])),
+        ("messages", message),
+        ("sum", json!(1)),
+        ("topic", json!([step % 9])),
+    ];
+    writes.truncate(4 - usize::try_from(step % 3).unwrap_or_default());
+    let write = |(name, json)| Some((plan.channel_idx(name)?, Write::Json(json)));
+    let mut output = TaskOutput {
+        writes: writes.into_iter().filter_map(write).collect(),
+        ..TaskOutput::default()
+    };
+    if step.is_multiple_of(5) {
+        let large = "x".repeat(INLINE_MAX);
+        let index = plan.channel_idx("s").expect("a channel");
+        output.writes.push((index, Write::Overwrite(json!({"large": large, "step": step as u64}))));
     }
-    bytes
+    if step.is_multiple_of(4) {
+        let arg = Arg { typed: None, json: json!({"i": step as u64}) };
+        output.goto.push(Goto::Send { node: "a".into(), arg });
+    }
+    output.goto.push(if step.is_multiple_of(2) { Goto::Node("b".into()) } else { Goto::End });
+    output
+}
+
+/// What a store holds of a thread.
+struct Corpus {
+    plan: Arc<Plan>,
+    /// The same graph with one more node and channel.
+    newer: Arc<Plan>,
+    rows: Vec<Vec<u8>>,
+    blobs: BTreeMap<Hash, Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Corpus {
+    fn new() -> Self {
+        let plan = plan(false);
+        let mut corpus = Self {
+            newer: self::plan(true),
+            rows: Vec::new(),
+            blobs: BTreeMap::new(),
+            outputs: Vec::new(),
+            plan: Arc::clone(&plan),
+        };
+        let mut machine = Machine::new(Arc::clone(&plan));
+        let mut mark: Option<Mark> = None;
+        for step in 0..SUPERSTEPS {
+            if machine.is_done() {
+                machine.take_input(StartInput::Json(Arc::new(json!({"log": ["in"], "sum": 2}))));
+            }
+            mark = Some(corpus.put(&machine, mark.as_ref()));
+            let due = machine.due();
+            let outputs: Vec<_> = due
+                .iter()
+                .map(|task| match plan.node_name(task.node) {
+                    "__start__" => machine.start_output().expect("it fits").as_ref().clone(),
+                    _ => output(&plan, step),
+                })
+                .collect();
+            // One task in each superstep writes what takes one write only.
+            let mut done: Vec<_> = due
+                .iter()
+                .zip(&outputs)
+                .map(|(task, output)| Done { task, output, edges: step % 11 != 3 })
+                .take(if step.is_multiple_of(5) { 1 } else { 9 })
+                .collect();
+            machine.apply(&mut done, &mut Vec::new()).expect("the writes fit");
+            let mut out = Out::default();
+            write_output(&mut out, &plan, &output(&plan, step)).expect("it can be written");
+            let (bytes, blobs) = out.finish();
+            corpus.outputs.push(bytes);
+            corpus.blobs.extend(blobs);
+        }
+        corpus
+    }
+
+    fn put(&mut self, machine: &Machine, since: Option<&Mark>) -> Mark {
+        let id = CheckpointId(1 + self.rows.len() as u128);
+        let packed = pack(machine, id, since, b"rest").expect("it can be written");
+        self.blobs.extend(packed.blobs);
+        self.rows.push(packed.bytes);
+        packed.mark
+    }
+
+    /// Reads a checkpoint by a build of the graph, with one row other than it was.
+    fn load(&self, plan: &Arc<Plan>, id: usize, other: (usize, &[u8]), layout: &Layout) -> Way {
+        let of = |id: CheckpointId| -> Option<&[u8]> {
+            let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
+            let row = self.rows.get(index).map(Vec::as_slice)?;
+            Some(if index == other.0 { other.1 } else { row })
+        };
+        let at = CheckpointId(id as u128 + 1);
+        let row = of(at).ok_or(EngineError::Damaged { at: 0, expected: "a row" })?;
+        let mut loader = Loader::new(plan, at, row.to_vec(), layout)?;
+        let mut asked = 0;
+        loop {
+            let wants = loader.wants();
+            if wants.is_empty() {
+                break;
+            }
+            for id in wants.rows {
+                asked += 1;
+                assert!(asked <= self.rows.len() * 8, "it leads round in circles");
+                let Some(row) = of(id) else { return Ok("misses a row".to_owned()) };
+                open_row(row)?;
+                loader.row(id, row, layout)?;
+            }
+            for hash in wants.blobs {
+                let Some(blob) = self.blobs.get(&hash) else {
+                    return Ok("misses a blob".to_owned());
+                };
+                loader.blob(hash, blob.clone());
+            }
+        }
+        let loaded = loader.finish()?;
+        Ok(goes_on(loaded.machine, &loaded.mark))
+    }
+
+    fn read_output(&self, bytes: &[u8]) -> Way {
+        let blobs = |hash: Hash| self.blobs.get(&hash).cloned();
+        let mapped = self.plan.layout().mapped(&self.plan)?;
+        let with = OutputReader { plan: &self.plan, mapped: &mapped, blobs: &blobs };
+        let read = read_output(&mut In::new(bytes), &with)?;
+        Ok(format!("{} writes", read.writes.len().min(4)))
+    }
+
+    /// The names of a build with changes, under the hash that they then have, and a row of it.
+    fn other_layout(&self, random: &mut Random) -> Way {
+        let names = self.plan.layout().bytes();
+        let bytes = mutated(names, &[self.newer.layout().bytes()], 1, random);
+        let mut id = LayoutId([0; 16]);
+        id.0.copy_from_slice(&hash_bytes(&bytes).0[..16]);
+        let layout = Layout::read(id, &bytes)?;
+        layout.mapped(&self.plan)?;
+        self.load(&self.plan, random.below(self.rows.len()), (usize::MAX, &[]), &layout)
+    }
 }
 
 /// What came of one input, in a word.
-fn read(plan: &Arc<Plan>, bytes: &[u8]) -> String {
-    let task: Result<TaskRecord, _> = record::read(1, bytes);
-    if let Ok(task) = task {
-        return match plan.task_output(task.left) {
-            Ok(_) => "task".to_owned(),
-            Err(error) => format!("task {}", error.code()),
+type Way = Result<String, EngineError>;
+
+/// A checkpoint that was read is one: it is looked at, written again, and goes on.
+fn goes_on(mut machine: Machine, mark: &Mark) -> String {
+    let plan = Arc::clone(machine.plan());
+    let due = machine.due().len();
+    machine.start_output().map(drop).unwrap_or_default();
+    pack(&machine, CheckpointId(u128::MAX), Some(mark), b"").map(drop).unwrap_or_default();
+    let mut outputs = vec![TaskOutput::default(); due];
+    for output in &mut outputs {
+        output.goto.push(Goto::Node("b".into()));
+    }
+    let tasks = machine.due();
+    let mut done: Vec<_> = tasks
+        .iter()
+        .zip(&outputs)
+        .map(|(task, output)| Done { task, output, edges: true })
+        .collect();
+    let applied = machine.apply(&mut done, &mut Vec::new());
+    machine.take_input(StartInput::Json(Arc::new(json!({}))));
+    let values = plan.channel_names().filter(|n| plan.channel_json(machine.slots(), n).is_some());
+    let (values, went) = (values.count(), if applied.is_ok() { "goes on" } else { "stops" });
+    format!("read, {} due, {values} values, {went}", due.min(5))
+}
+
+fn told(way: Way) -> String {
+    way.unwrap_or_else(|error| {
+        let name = format!("{error:?}");
+        let expected = match &error {
+            EngineError::Damaged { expected, .. } => expected,
+            _ => "",
         };
-    }
-    match record::read::<StepRecord>(0, bytes) {
-        Err(error) => format!("unread {}", error.code()),
-        Ok(step) => {
-            let mut machine = Machine::new(Arc::clone(plan));
-            match machine.restore(CheckpointId(1), 0, step) {
-                Ok(()) => format!("restored, {} due", machine.tasks().len()),
-                Err(error) => format!("refused {}", error.code()),
-            }
-        }
-    }
+        format!("{} {} {expected}", error.code(), name.split([' ', '{']).next().unwrap_or_default())
+    })
 }
 
 #[test]
 fn stored_bytes_never_panic() {
-    let seed = variable("WEFT_FUZZ_SEED").unwrap_or(SEED);
-    let rounds = variable("WEFT_FUZZ_ROUNDS").unwrap_or(ROUNDS);
-    println!("WEFT_FUZZ_SEED={seed} WEFT_FUZZ_ROUNDS={rounds}");
-    let plan = plan();
-    let mut reached = BTreeSet::new();
-    for valid in CORPUS {
-        let came = read(&plan, valid.as_bytes());
-        assert!(came.starts_with("restored") || came == "task", "{came}: {valid}");
+    let corpus = Corpus::new();
+    let none = (usize::MAX, [].as_slice());
+    for id in 0..corpus.rows.len() {
+        for plan in [&corpus.plan, &corpus.newer] {
+            let came = told(corpus.load(plan, id, none, corpus.plan.layout()));
+            assert!(came.starts_with("read") && came.ends_with("goes on"), "row {id}: {came}");
+        }
+        assert!(told(corpus.read_output(&corpus.outputs[id])).ends_with("writes"));
     }
-    for round in 0..rounds {
-        let mut random = Random(seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
-        let bytes = mutated(&mut random);
-        let came = catch_unwind(AssertUnwindSafe(|| read(&plan, &bytes)));
-        let came = came.unwrap_or_else(|_| {
-            panic!("seed {seed}, round {round}: {}", String::from_utf8_lossy(&bytes))
-        });
-        reached.insert(came);
-    }
-    println!("ways a record went: {reached:?}");
-    assert!(reached.len() >= 6, "the mutations are too tame: {reached:?}");
+    let all: Vec<&[u8]> = corpus.rows.iter().chain(&corpus.outputs).map(Vec::as_slice).collect();
+    let ways = fuzz::rounds(ROUNDS, |random| {
+        let at = random.below(corpus.rows.len());
+        match random.below(8) {
+            0 => format!("names: {}", told(corpus.other_layout(random))),
+            1 => {
+                let bytes = mutated(&corpus.outputs[at], &all, 0, random);
+                format!("output: {}", told(corpus.read_output(&bytes)))
+            }
+            way => {
+                // One time in many the head, which only names what it must be.
+                let from = if random.below(20) == 0 { 0 } else { HEAD };
+                let bytes = mutated(&corpus.rows[at], &all, from, random);
+                let id = (at + random.below(3)).min(corpus.rows.len() - 1);
+                let plan = if way == 2 { &corpus.newer } else { &corpus.plan };
+                let layout = corpus.plan.layout();
+                format!("row: {}", told(corpus.load(plan, id, (at, &bytes), layout)))
+            }
+        }
+    });
+    let few = ways.values().sum::<u64>() < ROUNDS;
+    let count = |word: &str| ways.keys().filter(|way| way.contains(word)).count();
+    assert!(few || count("row: read") >= 6 && count("Damaged") >= 10, "the changes are too tame");
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftwork_engine::channel::{
-    Append, Channel, Fleeting, LastValue, Messages, Persist, Reduce, Topic, Untracked,
+    Append, Channel, Fleeting, LastValue, Messages, Reduce, Topic, Untracked,
 };
 use weftwork_engine::{Value, Write};
 
@@ -56,22 +56,31 @@ proptest! {
         }
     }
 
-    /// What makes it right to store writes: one step of two writes is two steps of one.
+    /// What makes it right to store the changes of lists: a patch is the way from any older value.
     #[test]
-    fn stored_writes_may_be_batched(numbers in prop::collection::vec(any::<u8>(), 2..20)) {
+    fn a_value_survives_its_text_and_its_patch(
+        numbers in prop::collection::vec(any::<u8>(), 2..120),
+        older in any::<usize>(),
+    ) {
         for (channel, make) in kinds() {
-            if channel.persist() != Persist::Writes || channel.lapses() {
-                continue;
-            }
             let writes: Vec<_> = numbers.iter().map(|n| make(*n)).collect();
-            let one_by_one = run(channel.as_ref(), &writes);
-            let batch: Vec<_> = writes.into_iter().map(Write::Json).collect();
-            let at_once = channel.apply(channel.initial(), &batch).expect("fits");
-            prop_assert_eq!(
-                shown(channel.as_ref(), one_by_one.as_ref()),
-                shown(channel.as_ref(), at_once.as_ref()),
-                "{:?}", channel
-            );
+            let older = run(channel.as_ref(), &writes[..older % writes.len()]);
+            let value = run(channel.as_ref(), &writes).expect("written");
+            let text = |value: &Value| {
+                let mut text = Vec::new();
+                channel.write_value(value, &mut text).expect("it can be written");
+                text
+            };
+            let back = channel.read_value(&text(&value)).expect("it reads back");
+            prop_assert_eq!(text(&back), text(&value), "{:?}", channel);
+            let mut patch = Vec::new();
+            if let Some(older) = older
+                && channel.write_patch(&older, &value, &mut patch).expect("it can be written")
+            {
+                prop_assert!(channel.is_list());
+                let patched = channel.patched(older, &patch).expect("it reads back");
+                prop_assert_eq!(text(&patched), text(&value), "{:?}", channel);
+            }
         }
     }
 

@@ -3,4 +3,3 @@
 
 mod fuzz;
 mod laws;
-mod rebuild;

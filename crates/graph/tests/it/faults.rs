@@ -61,14 +61,13 @@ async fn a_thread_that_waits_at_a_node_that_is_gone_is_w0107_and_stays_as_it_is(
     assert_eq!(interrupted(back.proceed().await), open, "bringing the node back is enough");
 }
 
-#[tokio::test]
-async fn a_record_of_a_newer_version_is_w0106() {
-    let error = weftwork_engine::record::read::<weftwork_engine::StepRecord>(3, b"{\"v\": 99}");
-    let error = error.expect_err("newer");
+#[test]
+fn a_record_of_a_newer_version_is_w0106() {
+    let error = weftwork_engine::packed::open_row(&[99]).expect_err("newer");
     assert_eq!(error.code().0, "W0106");
     assert_eq!(
         error.to_string(),
-        "stored step 3 cannot be read: it has version 99, this program knows up to 0"
+        "the stored checkpoint has format 99, this program knows up to 1; use a newer program"
     );
 }
 

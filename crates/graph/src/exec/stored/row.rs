@@ -277,3 +277,6 @@ pub(super) fn write_outside(plan: &Plan, outside: &Outside) -> Result<Written, E
     }
     Ok(out.finish())
 }
+
+#[cfg(test)]
+mod tests;

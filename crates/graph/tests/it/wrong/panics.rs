@@ -2,7 +2,7 @@
 
 use super::{Chat, ChatUpdate, empty, nothing, table};
 use serde_json::{Value, json};
-use weftwork_graph::channel::{Channel, Persist, Reduce, Refused};
+use weftwork_graph::channel::{Channel, Reduce, Refused};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Host, Input,
     Keep, MemorySaver, Next, NodeError, Outcome, Retry, START, State, TaskDef, Value as Slot,
@@ -35,8 +35,8 @@ impl Channel for Mute {
     fn kind(&self) -> &'static str {
         "mute"
     }
-    fn persist(&self) -> Persist {
-        Persist::Never
+    fn is_stored(&self) -> bool {
+        false
     }
     fn initial(&self) -> Option<Slot> {
         Some(Slot::new(()))

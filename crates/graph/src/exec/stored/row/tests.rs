@@ -1,0 +1,139 @@
+//! Rows of tasks are hostile as rows of checkpoints are. Behind a checksum that fits, they are an
+//! error or records that can be written again.
+
+use super::*;
+use crate::channel::{Append, LastValue};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use weftwork_engine::packed::{INLINE_MAX, open_row};
+use weftwork_engine::plan::PlanBuilder;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
+use weftwork_testkit::fuzz::{self, mutated};
+
+const ROUNDS: u64 = 30_000;
+/// Format and layout of a row.
+const HEAD: usize = 17;
+
+fn plan() -> Plan {
+    let mut plan = PlanBuilder::default();
+    plan.channel("log", Arc::new(Append::<String>::new()));
+    plan.channel("s", Arc::new(LastValue::<serde_json::Value>::new()));
+    plan.node("a");
+    plan.node("b");
+    plan.edge("START", "a");
+    plan.edge("a", "b");
+    plan.build().expect("a sound graph")
+}
+
+fn output() -> TaskOutput {
+    TaskOutput {
+        writes: vec![
+            (ChannelIdx(0), Write::Json(json!(["line"]))),
+            (ChannelIdx(1), Write::Overwrite(json!({"large": "x".repeat(INLINE_MAX)}))),
+        ],
+        named: vec![("s".to_owned(), Write::Json(json!(1)))],
+        goto: vec![
+            Goto::Node("b".into()),
+            Goto::Send { node: "a".into(), arg: Arg { typed: None, json: json!({"i": 1}) } },
+            Goto::End,
+        ],
+    }
+}
+
+fn records() -> Records {
+    let node = |node: &str, path| TaskKey::Node { node: node.into(), path };
+    let call = |of: TaskKey| TaskKey::Call { name: "task".into(), of: Arc::new(of), index: 3 };
+    let rest: Rest = serde_json::from_value(json!({
+        "returned": null, "handled": true, "went_on": true, "resume": ["yes", 2],
+        "error": {"code": "W0101", "message": "it broke"},
+    }))
+    .expect("what is known of a task");
+    let done = |rest| TaskRecord { output: Some(Arc::new(output())), edges: true, rest };
+    Records::from_vec(vec![
+        (node("a", Path::Pull), done(None)),
+        (node("b", Path::Push(7)), done(Some(Box::new(rest.clone())))),
+        (node("b", Path::Handler(None)), TaskRecord::default()),
+        (node("gone", Path::Handler(Some(2))), done(None)),
+        (
+            call(call(node("a", Path::Outside(0)))),
+            TaskRecord { rest: Some(Box::new(rest)), ..TaskRecord::default() },
+        ),
+    ])
+}
+
+fn metadata() -> Metadata {
+    Metadata {
+        source: Source::Fork,
+        step: -1,
+        branch: Some(CheckpointId(3)),
+        parents: BTreeMap::from([("in:1".to_owned(), CheckpointId(4))]),
+        delta: BTreeMap::from([("log".to_owned(), (5, 6))]),
+    }
+}
+
+/// Reads the bytes as each kind of row that is not a checkpoint.
+fn read(plan: &Plan, blobs: &BTreeMap<Hash, Vec<u8>>, kind: Kind, bytes: &[u8]) -> String {
+    let way = || -> Result<String, EngineError> {
+        if kind == Kind::Checkpoint {
+            let (metadata, parent) = read_metadata(bytes)?;
+            let again = write_metadata(&metadata, parent);
+            assert_eq!(read_metadata(&again)?.1, parent);
+            return Ok("how it came about".to_owned());
+        }
+        let (_, mut row) = open_row(bytes)?;
+        let mapped = plan.layout().mapped(plan)?;
+        let known = |hash: Hash| blobs.get(&hash).cloned();
+        let reader = Reader { plan, mapped: &mapped, blobs: &known };
+        if kind == Kind::Outside {
+            let outside = reader.outside(&mut row)?;
+            write_outside(plan, &outside)?;
+            return Ok("outside".to_owned());
+        }
+        let tasks = reader.tasks(&mut row)?;
+        write_tasks(plan, &tasks)?;
+        Ok(format!("{} tasks", tasks.len()))
+    };
+    way().unwrap_or_else(|error| format!("{} {error}", error.code()))
+}
+
+/// What came of it without its numbers and values, to count the ways.
+fn brief(way: &str) -> String {
+    let way = way.split(" at byte").next().unwrap_or_default();
+    if way.contains("stored value") { "W0106 a value".to_owned() } else { way.to_owned() }
+}
+
+#[test]
+fn rows_of_tasks_never_panic() {
+    let plan = plan();
+    let (tasks, blobs) = write_tasks(&plan, &records()).expect("it can be written");
+    let blobs: BTreeMap<_, _> = blobs.into_iter().collect();
+    let outside = Outside { output: output(), resume: Some(json!({"answer": [1, null]})) };
+    let (outside, _) = write_outside(&plan, &outside).expect("it can be written");
+    let metadata = write_metadata(&metadata(), Some(CheckpointId(2)));
+    let rows = [
+        (Kind::Tasks, tasks, HEAD, "5 tasks"),
+        (Kind::Outside, outside, HEAD, "outside"),
+        (Kind::Checkpoint, metadata, 0, "how it came about"),
+    ];
+    for (kind, bytes, _, expected) in &rows {
+        assert_eq!(read(&plan, &blobs, *kind, bytes), *expected);
+    }
+    let all: Vec<&[u8]> = rows.iter().map(|(_, bytes, ..)| bytes.as_slice()).collect();
+    let ways = fuzz::rounds(ROUNDS, |random| {
+        let (kind, bytes, head, _) = &rows[[0, 0, 0, 1, 2][random.below(5)]];
+        let from = if random.below(20) == 0 { 0 } else { *head };
+        let bytes = mutated(bytes, &all, from, random);
+        let sealed = |mut bytes: Vec<u8>| {
+            seal(*kind, "", CheckpointId(1), &mut bytes);
+            bytes
+        };
+        let row = sealed(bytes);
+        let row = open(*kind, "", CheckpointId(1), &row).expect("it was sealed");
+        format!("{kind:?}: {}", brief(&read(&plan, &blobs, *kind, row)))
+    });
+    let errors: BTreeSet<_> = ways.keys().filter(|way| way.contains("W01")).collect();
+    let few = ways.values().sum::<u64>() < ROUNDS;
+    let (read, refused) = (ways.len() - errors.len(), errors.len());
+    assert!(few || read >= 3 && refused >= 8, "the changes are too tame");
+}
