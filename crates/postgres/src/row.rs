@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use weftwork_store::StoreError;
-use weftwork_types::canonical::{self, Hash};
+use weftwork_types::canonical::Hash;
 
 /// Where something lies: the table and the key.
 #[derive(Clone, Copy)]
@@ -118,27 +118,6 @@ impl<'a> At<'a> {
             self.corrupt(format!("column `{column}`: it has {} bytes, not {N}", bytes.len()))
         })
     }
-
-    /// Compares a row's checksum with the one that its fields have now.
-    pub(crate) fn verify(&self, row: &Row, expected: &[u8]) -> Result<(), StoreError> {
-        let stored: &[u8] = self.plain(row, "checksum")?;
-        if stored == expected {
-            return Ok(());
-        }
-        Err(self.corrupt("the row does not match its checksum"))
-    }
-}
-
-/// The first half of the SHA-256 of some fields. Each is preceded by its length, so that bytes
-/// cannot wander from one field to the next.
-pub(crate) fn checksum(fields: &[&[u8]]) -> Vec<u8> {
-    let bytes = fields.iter().map(|field| 8 + field.len()).sum();
-    let mut all = Vec::with_capacity(bytes);
-    for field in fields {
-        all.extend_from_slice(&(field.len() as u64).to_be_bytes());
-        all.extend_from_slice(field);
-    }
-    canonical::hash_bytes(&all).0[..16].to_vec()
 }
 
 /// An id of 128 bits as a column holds it.

@@ -50,31 +50,6 @@ CREATE UNIQUE INDEX runs_by_key ON runs (org, idempotency_key) WHERE idempotency
 CREATE UNIQUE INDEX runs_open ON runs (org, thread) WHERE status IN ('pending', 'running');
 CREATE INDEX runs_waiting ON runs (created_at, number) WHERE status IN ('pending', 'running');
 
-CREATE TABLE steps (
-    org text COLLATE "C" NOT NULL,
-    thread text COLLATE "C" NOT NULL,
-    id bytea NOT NULL,
-    parent bytea,
-    ns text COLLATE "C" NOT NULL,
-    step bigint NOT NULL,
-    source text NOT NULL,
-    fingerprint bytea NOT NULL,
-    checksum bytea NOT NULL,
-    body bytea NOT NULL,
-    PRIMARY KEY (org, thread, id)
-);
-
--- What the tasks of open supersteps left behind.
-CREATE TABLE writes (
-    org text COLLATE "C" NOT NULL,
-    thread text COLLATE "C" NOT NULL,
-    step bytea NOT NULL,
-    task bytea NOT NULL,
-    checksum bytea NOT NULL,
-    body bytea NOT NULL,
-    PRIMARY KEY (org, thread, step, task)
-);
-
 -- One row holds all events of one commit, as a JSON array.
 CREATE TABLE events (
     org text COLLATE "C" NOT NULL,

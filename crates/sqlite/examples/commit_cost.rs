@@ -17,11 +17,9 @@ use std::time::{Duration, Instant};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{Workers, WriteRuns};
 use weftwork_store::{
-    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, Source, StepRow, WorkerRow,
-    WriteCheckpoints,
+    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, WorkerRow, WriteCheckpoints,
 };
 use weftwork_types::caller::Caller;
-use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp, WorkerId};
@@ -170,24 +168,27 @@ impl Writer {
     fn commit(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.step += 1;
         let number = i64::try_from(self.step)?;
-        let step = StepRow {
-            id: CheckpointId(self.step),
-            parent: (self.step > 1).then(|| CheckpointId(self.step - 1)),
-            ns: String::new(),
-            step: number,
-            source: Source::Loop,
-            fingerprint: canonical::Hash([7; 32]),
-            body: vec![7; BODY_BYTES],
-        };
+        let keep = Keep { checkpoints: vec![checkpoint(self.step)], ..Keep::default() };
         let nodes = vec!["model".to_owned()];
         let events = vec![
             AiEvent::Custom { value: serde_json::json!({"n": number}) },
             AiEvent::Step { step: number, nodes },
         ];
-        let commit =
-            Commit { steps: vec![step], events, at: Timestamp(number), ..Commit::default() };
+        let commit = Commit { keep, events, at: Timestamp(number), ..Commit::default() };
         block_on(store.commit(&self.who, &self.claim, commit))?;
         Ok(())
+    }
+}
+
+/// A checkpoint that follows that of the number before.
+fn checkpoint(number: u128) -> NewCheckpoint {
+    NewCheckpoint {
+        ns: String::new(),
+        id: CheckpointId(number),
+        of: (number > 1).then(|| CheckpointId(number - 1)),
+        tasks: vec![7; 64],
+        body: vec![7; BODY_BYTES - 64],
+        blobs: Vec::new(),
     }
 }
 
@@ -206,15 +207,7 @@ impl Keeper {
 
     fn keep(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.last += 1;
-        let checkpoint = NewCheckpoint {
-            ns: String::new(),
-            id: CheckpointId(self.last),
-            of: (self.last > 1).then(|| CheckpointId(self.last - 1)),
-            tasks: vec![7; 64],
-            body: vec![7; BODY_BYTES - 64],
-            blobs: Vec::new(),
-        };
-        let keep = Keep { checkpoints: vec![checkpoint], ..Keep::default() };
+        let keep = Keep { checkpoints: vec![checkpoint(self.last)], ..Keep::default() };
         Ok(block_on(store.keep(&self.who, &self.at.thread, keep))?)
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::str::FromStr;
 use weftwork_store::StoreError;
-use weftwork_types::canonical::{self, Hash};
+use weftwork_types::canonical::Hash;
 
 /// The most pages given back to the system after something was deleted, so that others need not
 /// wait long for the lock. The rest is used again or given back the next time.
@@ -100,28 +100,6 @@ impl<'a> At<'a> {
     pub(crate) fn hash(&self, row: &Row<'_>, column: &str) -> Result<Hash, StoreError> {
         self.plain(row, column).map(Hash)
     }
-
-    /// Compares a row's checksum with the one that its fields have now.
-    pub(crate) fn verify(&self, row: &Row<'_>, expected: [u8; 16]) -> Result<(), StoreError> {
-        let stored: [u8; 16] = self.plain(row, "checksum")?;
-        if stored == expected {
-            return Ok(());
-        }
-        Err(self.corrupt("the row does not match its checksum"))
-    }
-}
-
-/// The first half of the SHA-256 of some fields. Each is preceded by its length, so that bytes
-/// cannot wander from one field to the next.
-pub(crate) fn checksum(fields: &[&[u8]]) -> [u8; 16] {
-    let bytes = fields.iter().map(|field| 8 + field.len()).sum();
-    let mut all = Vec::with_capacity(bytes);
-    for field in fields {
-        all.extend_from_slice(&(field.len() as u64).to_be_bytes());
-        all.extend_from_slice(field);
-    }
-    let hash = canonical::hash_bytes(&all).0;
-    std::array::from_fn(|i| hash[i])
 }
 
 /// A value as JSON text.

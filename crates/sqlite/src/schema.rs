@@ -10,7 +10,11 @@ pub(crate) const APPLICATION_ID: i64 = 0x7765_6674;
 /// Each entry brings the file to the format of its index, in one transaction. The file's
 /// `user_version` is the number of entries that were applied, so a process that died on the way
 /// goes on where it stopped.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("checkpoints.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("checkpoints.sql"),
+    include_str!("without_steps.sql"),
+];
 
 /// The newest format this program knows.
 pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;

@@ -4,7 +4,7 @@ use crate::error::{Done, Fail, Place};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
-use crate::table::{calls, checkpoints, events, interrupts, runs, steps, threads, usage};
+use crate::table::{calls, checkpoints, events, interrupts, runs, threads, usage};
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
 use weftwork_store::StoreError;
@@ -28,8 +28,7 @@ impl Display for Damage {
 
 impl SqliteStore {
     /// Reads everything and says what is damaged; nothing when all is well. The pages and indices
-    /// are checked, every row is read as runs read it, with its checksum where it has one, and
-    /// whatever a row refers to must be there. What checkpoints hold is not looked into: only
+    /// are checked, every row is read as runs read it, and whatever a row refers to must be there. What checkpoints hold is not looked into: only
     /// their graph can read it. Others read and write meanwhile. Blocks.
     ///
     /// # Errors
@@ -53,22 +52,11 @@ struct Search<'a> {
 const MISSING: &[(&str, &str, &str)] = &[
     (
         "threads",
-        "its head is no step and no checkpoint",
+        "its head is no checkpoint",
         "SELECT org || ', thread `' || id || '`' FROM threads WHERE head IS NOT NULL
-         AND NOT EXISTS (SELECT 1 FROM steps
-             WHERE steps.org = threads.org AND steps.thread = threads.id
-                 AND steps.id = threads.head)
          AND NOT EXISTS (SELECT 1 FROM checkpoints
              WHERE checkpoints.org = threads.org AND checkpoints.thread = threads.id
                  AND checkpoints.ns = '' AND checkpoints.id = threads.head)",
-    ),
-    (
-        "steps",
-        "its parent is missing",
-        "SELECT org || ', thread `' || thread || '`, checkpoint `' || lower(hex(id)) || '`'
-         FROM steps WHERE parent IS NOT NULL AND NOT EXISTS (
-             SELECT 1 FROM steps AS p
-             WHERE p.org = steps.org AND p.thread = steps.thread AND p.id = steps.parent)",
     ),
     (
         "events",
@@ -96,14 +84,6 @@ type Read = fn(&Row<'_>) -> Done<()>;
 const TABLES: &[(&str, Read)] = &[
     ("SELECT * FROM threads", |row| threads::read(row).map(drop)),
     ("SELECT * FROM runs", |row| runs::read(row).map(drop)),
-    ("SELECT * FROM steps", |row| {
-        let (org, thread) = owner("steps", row)?;
-        steps::checked(&org, &thread, row).map(drop)
-    }),
-    ("SELECT * FROM writes", |row| {
-        let (org, thread) = owner("writes", row)?;
-        steps::left(&org, &thread, row).map(drop)
-    }),
     ("SELECT * FROM events", |row| {
         let run: RunId = At::new("events", &"the run of a row").id(row, "run")?;
         events::batch(row, &run).map(drop)

@@ -33,11 +33,11 @@ pub use items::{
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
 pub use record::{
-    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, Source,
-    StepRow, StoredEvent, TaskWrites, ThreadRow, UsageRow, WorkerRow,
+    Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
+    ThreadRow, UsageRow, WorkerRow,
 };
 pub use table::{
-    JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads,
-    ReadUsage, Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,
+    JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage,
+    Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,
 };
 pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use weftwork_types::caller::{Caller, GraphCaller};
-use weftwork_types::canonical::Hash;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::UsageFact;
-use weftwork_types::{CheckpointId, TaskId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,50 +74,6 @@ pub struct Claim {
     pub fence: u64,
 }
 
-/// What made a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// New input.
-    Input,
-    /// A superstep.
-    Loop,
-    /// A change from outside.
-    Update,
-    /// A branch from an older checkpoint.
-    Fork,
-}
-
-/// A superstep, as one packed row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StepRow {
-    /// The checkpoint it made.
-    pub id: CheckpointId,
-    /// The checkpoint it started from.
-    pub parent: Option<CheckpointId>,
-    /// Which subgraph's; empty at the root.
-    pub ns: String,
-    /// Its number within the thread.
-    pub step: i64,
-    /// What made it.
-    pub source: Source,
-    /// Fingerprint of the graph that made it.
-    pub fingerprint: Hash,
-    /// What changed, as a versioned record that only the graph crate reads.
-    pub body: Vec<u8>,
-}
-
-/// What a finished or waiting task of an open superstep left behind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskWrites {
-    /// The checkpoint from which the superstep started.
-    pub of: CheckpointId,
-    /// The task.
-    pub task: TaskId,
-    /// Its writes, or its answers so far, as a versioned record that only the graph crate reads.
-    pub body: Vec<u8>,
-}
-
 /// A question and, once given, its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterruptRow {
@@ -134,22 +89,15 @@ pub struct InterruptRow {
 
 /// Everything one commit of a run writes: all of it or nothing.
 ///
-/// What tasks left behind takes effect first, then the other parts in the order of the fields. A
-/// step deletes what the tasks of its parent left behind, and a root step also what those of the
-/// old head left. The thread's status follows the run's.
+/// The parts take effect in the order of the fields. The thread's status follows the run's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
-    /// New checkpoints, in order. The last one of the root graph becomes the thread's head. Each
-    /// has a new id, and a parent that is stored or stands before it.
-    pub steps: Vec<StepRow>,
-    /// What tasks of the open superstep left behind. Replaces what the same task left before.
-    pub writes: Vec<TaskWrites>,
-    /// Checkpoints and parts of open supersteps, as a run in this process keeps them. The last
-    /// checkpoint of the root graph becomes the thread's head.
+    /// Checkpoints and parts of open supersteps. The last checkpoint of the root graph becomes the
+    /// thread's head.
     pub keep: crate::checkpoint::Keep,
     /// Questions that are open now. One that was answered before stays answered. All other open
-    /// questions of the thread are closed when this commit also ends the run, adds a step or keeps
-    /// a checkpoint.
+    /// questions of the thread are closed when this commit also ends the run or keeps a
+    /// checkpoint.
     pub interrupts: Vec<Interrupt>,
     /// Events, in order. The store numbers them.
     pub events: Vec<AiEvent>,
@@ -167,15 +115,6 @@ pub struct Committed {
     pub first_seq: u64,
     /// Whether somebody asked the run to stop.
     pub cancel_requested: bool,
-}
-
-/// The newest checkpoint of a thread, with all that is needed to rebuild its state.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Head {
-    /// The steps from the root of the branch to the head, oldest first.
-    pub steps: Vec<StepRow>,
-    /// What tasks of the open superstep left behind, by task id.
-    pub pending: Vec<TaskWrites>,
 }
 
 /// A durable event.

@@ -139,26 +139,6 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
     }
 }
 
-/// The error for a checkpoint that was written before.
-#[must_use]
-pub fn checkpoint_exists(thread: &ThreadId, id: CheckpointId) -> StoreError {
-    StoreError::Conflict {
-        place: format!("checkpoint `{id}` of thread `{thread}`"),
-        expected: "a new checkpoint id".to_owned(),
-        found: "a checkpoint of this id".to_owned(),
-    }
-}
-
-/// The error for a new checkpoint whose parent is not there.
-#[must_use]
-pub fn parent_missing(thread: &ThreadId, id: CheckpointId, parent: CheckpointId) -> StoreError {
-    StoreError::Conflict {
-        place: format!("checkpoint `{id}` of thread `{thread}`"),
-        expected: format!("its parent `{parent}` in the same thread"),
-        found: "no such checkpoint".to_owned(),
-    }
-}
-
 /// Lets checkpoints be rewritten when the newest one is still the one that was read.
 ///
 /// # Errors
@@ -178,19 +158,4 @@ pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<Checkpoint
 #[must_use]
 pub fn stays(at: &Shelf, newest: CheckpointId, keep: &Keep) -> bool {
     keep.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)
-}
-
-/// There is no such checkpoint.
-#[must_use]
-pub fn no_checkpoint(id: CheckpointId) -> StoreError {
-    StoreError::NotFound { kind: "checkpoint", id: id.to_string() }
-}
-
-/// The error for a stored checkpoint whose way to the root is broken.
-#[must_use]
-pub fn lineage_broken(thread: &ThreadId, missing: CheckpointId) -> StoreError {
-    StoreError::Corrupt {
-        place: format!("table `steps`, thread `{thread}`, checkpoint `{missing}`"),
-        what: "the row is missing, or its parents form a circle".to_owned(),
-    }
 }

@@ -7,17 +7,15 @@
 use crate::checkpoint::CheckpointStore;
 use crate::error::StoreError;
 use crate::record::{
-    Claim, Commit, Committed, Head, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StepRow,
-    StoredEvent, ThreadRow, UsageRow, WorkerRow,
+    Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
+    ThreadRow, UsageRow, WorkerRow,
 };
 use crate::whole::{ReadWhole, WriteWhole};
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallResult};
 use weftwork_types::run::RunRef;
-use weftwork_types::{
-    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
-};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -129,8 +127,7 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Conflict`] for a
-    /// checkpoint that exists or whose parent does not.
+    /// [`StoreError::NotFound`] when there is no such run.
     fn commit<'a>(
         &'a self,
         who: &'a Principal,
@@ -147,47 +144,6 @@ pub trait WriteRuns: Send + Sync {
         who: &'a Principal,
         at: &'a RunRef,
     ) -> BoxFuture<'a, Result<()>>;
-}
-
-/// Reads checkpoints.
-pub trait ReadSteps: Send + Sync {
-    /// The newest checkpoint of a thread's root graph with all that leads to it; `None` when the
-    /// thread has none, or has those of [`ReadCheckpoints`].
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread, [`StoreError::Corrupt`] when a row
-    /// is missing or damaged.
-    fn head<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Option<Head>>>;
-
-    /// A checkpoint with all that leads to it.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread or checkpoint,
-    /// [`StoreError::Corrupt`] when a row is missing or damaged.
-    fn lineage<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-        at: CheckpointId,
-    ) -> BoxFuture<'a, Result<Head>>;
-
-    /// The checkpoints of a thread's root graph on all branches, newest first: those older than
-    /// `before`, at most `limit`.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread, [`StoreError::Corrupt`] when a row
-    /// is damaged.
-    fn checkpoints<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StepRow>>>;
 }
 
 /// Reads events.
@@ -316,7 +272,6 @@ pub trait Store:
     + WriteThreads
     + ReadRuns
     + WriteRuns
-    + ReadSteps
     + ReadEvents
     + ReadInterrupts
     + JournalRead

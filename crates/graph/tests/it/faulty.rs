@@ -130,33 +130,6 @@ impl WriteRuns for Faulty {
     }
 }
 
-impl ReadSteps for Faulty {
-    fn head<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Option<Head>>> {
-        self.inner.head(w, t)
-    }
-    fn lineage<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-        at: CheckpointId,
-    ) -> BoxFuture<'a, Result<Head>> {
-        self.inner.lineage(w, t, at)
-    }
-    fn checkpoints<'a>(
-        &'a self,
-        w: &'a Principal,
-        t: &'a ThreadId,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StepRow>>> {
-        self.inner.checkpoints(w, t, before, limit)
-    }
-}
-
 impl ReadEvents for Faulty {
     fn events<'a>(
         &'a self,

@@ -2,7 +2,7 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{interrupts, keep, steps};
+use crate::table::{interrupts, keep};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
@@ -75,8 +75,7 @@ pub(crate) async fn commit(conn: &mut Conn, write: &Write, before: Before) -> Do
         return Ok(committed);
     }
     let written = conn.write(asks(write)?).await;
-    let written = checked(conn, &write.org, &write.claim, written).await;
-    let answers = steps::checked(&write.claim.at.thread, &write.commit.steps, written)?;
+    let answers = checked(conn, &write.org, &write.claim, written).await?;
     let row = answers.first().and_then(|rows| rows.first());
     let at = At::new("threads", &write.claim.at.thread);
     let row = row.ok_or_else(|| at.corrupt("a commit gave no answer"))?;
@@ -107,12 +106,12 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
 }
 
 /// The statements of a commit: claim, questions left, events, outcome and the thread's row; then
-/// what tasks left, steps, what is kept, questions asked.
+/// what is kept, questions asked.
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
     if let Some(new) = keep::alone(&commit.keep)
-        && (commit.steps.is_empty() && commit.writes.is_empty() && commit.interrupts.is_empty())
+        && commit.interrupts.is_empty()
     {
         return Ok(vec![usual(write, new)?]);
     }
@@ -121,17 +120,6 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
          FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         every(write)?,
     )];
-    asks.extend(commit.writes.iter().map(|left| steps::leave(org, thread, left)));
-    let mut head = None;
-    for step in &commit.steps {
-        asks.extend(steps::add(org, thread, step, head)?);
-        head = if step.ns.is_empty() { Some(step.id) } else { head };
-    }
-    // Only now: steps look at the head that they leave behind.
-    if let Some(head) = keep::head(&commit.keep).or(head).filter(|_| !commit.steps.is_empty()) {
-        let sql = "UPDATE threads SET head = $3 WHERE org = $1 AND id = $2";
-        asks.push(ask!(sql, text(org), text(thread), bytes(head.0)));
-    }
     asks.extend(keep::asks(org, thread, &commit.keep, mark));
     for interrupt in &commit.interrupts {
         asks.push(interrupts::open(org, &claim.at, interrupt)?);
@@ -151,11 +139,10 @@ fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
 /// The values of `commit_run`.
 fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let Write { org, claim, commit, mark } = write;
-    let leaves_step =
-        !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
+    let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
     let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
-    let head = keep::head(&commit.keep).filter(|_| commit.steps.is_empty());
+    let head = keep::head(&commit.keep);
     let mut values = holding(org, claim);
     let more: [Value; 8] = [
         Box::new(commit.at.0),

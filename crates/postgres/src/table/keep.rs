@@ -213,15 +213,13 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     Ok(())
 }
 
-/// Lets the head of a thread be its newest checkpoint, unless it is a step. Its row, when there is
+/// Lets the head of a thread be its newest checkpoint. Its row, when there is
 /// one, was locked before the checkpoints were, as commits do it.
 pub(crate) fn move_head(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "UPDATE threads SET head = (
                    SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
                    ORDER BY id DESC LIMIT 1)
-               WHERE org = $1 AND id = $2 AND NOT EXISTS (
-                   SELECT 1 FROM steps s
-                   WHERE s.org = $1 AND s.thread = $2 AND s.id = threads.head)";
+               WHERE org = $1 AND id = $2";
     ask!(sql, text(org), text(thread))
 }
 

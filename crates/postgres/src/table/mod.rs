@@ -7,7 +7,6 @@ mod events;
 mod interrupts;
 mod keep;
 mod runs;
-mod steps;
 mod threads;
 mod usage;
 mod whole;

@@ -58,8 +58,6 @@ const DELETES: &[&str] = &[
     "DELETE FROM events WHERE org = $1
          AND run IN (SELECT id FROM runs WHERE org = $1 AND thread = $2)",
     "DELETE FROM runs WHERE org = $1 AND thread = $2",
-    "DELETE FROM steps WHERE org = $1 AND thread = $2",
-    "DELETE FROM writes WHERE org = $1 AND thread = $2",
     "DELETE FROM interrupts WHERE org = $1 AND thread = $2",
     "DELETE FROM calls WHERE org = $1 AND thread = $2",
     "DELETE FROM threads WHERE org = $1 AND id = $2",

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::conformance::{dump, dump_checkpoints};
 use weftwork_store::{
-    Claim, Commit, Keep, MemoryStore, NewCall, NewCheckpoint, NewPending, Pending, Shelf, Source,
-    StepRow, Store, TaskWrites, UsageRow, WorkerRow,
+    Claim, Commit, Keep, MemoryStore, NewCall, NewCheckpoint, NewPending, Pending, Shelf, Store,
+    UsageRow, WorkerRow,
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::{self, Hash};
@@ -145,18 +145,7 @@ fn usage() -> UsageRow {
 fn full() -> Commit {
     let blob = b"a blob".to_vec();
     let hash = canonical::hash_bytes(&blob);
-    let step = StepRow {
-        id: id(1),
-        parent: None,
-        ns: "in".to_owned(),
-        step: 0,
-        source: Source::Loop,
-        fingerprint: hash,
-        body: vec![5],
-    };
     Commit {
-        steps: vec![step],
-        writes: vec![TaskWrites { of: id(9), task: TaskId(1), body: vec![6] }],
         keep: Keep {
             checkpoints: vec![checkpoint(1, vec![hash]), checkpoint(2, Vec::new())],
             pending: vec![part(Pending::Tasks), part(Pending::Outside)],

@@ -3,9 +3,8 @@
 use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
 use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
-use weftwork_store::table::{ReadRuns, ReadSteps, ReadThreads, WriteRuns};
-use weftwork_store::{Commit, Source, StepRow, Store, StoreError};
-use weftwork_types::canonical::Hash;
+use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
+use weftwork_store::{Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, Store, StoreError};
 use weftwork_types::{CheckpointId, Principal};
 
 fn refused(address: &str, schema: &Schema) -> StoreError {
@@ -108,24 +107,25 @@ fn a_changed_row_is_found_out() {
     let (schema, who) = (Schema::new("changed"), Principal::local());
     let store = schema.open();
     let claim = begin(&store, "t", "r");
-    let step = StepRow {
-        id: CheckpointId(1),
-        parent: None,
+    let new = NewCheckpoint {
         ns: String::new(),
-        step: 0,
-        source: Source::Loop,
-        fingerprint: Hash([1; 32]),
+        id: CheckpointId(1),
+        of: None,
+        tasks: Vec::new(),
         body: b"body".to_vec(),
+        blobs: Vec::new(),
     };
-    let commit = Commit { steps: vec![step], ..Commit::default() };
-    block_on(store.commit(&who, &claim, commit)).expect("commits");
-    block_on(store.head(&who, &thread("t"))).expect("reads").expect("a head");
-    schema.script("UPDATE steps SET body = 'bodi'");
-    let error = block_on(store.head(&who, &thread("t"))).expect_err("is damaged");
+    let keep = Keep { checkpoints: vec![new], ..Keep::default() };
+    block_on(store.commit(&who, &claim, Commit { keep, ..Commit::default() })).expect("commits");
+    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let page = || block_on(store.page(&who, &root, None, 9));
+    assert_eq!(page().map(|page| page.len()), Ok(1));
+    schema.script("UPDATE checkpoints SET id = 'x'");
+    let error = page().expect_err("is damaged");
     let StoreError::Corrupt { place, .. } = &error else { panic!("{error}") };
-    assert!(place.starts_with("table `steps`, thread `t`, checkpoint `"), "{place}");
-    schema.script("DELETE FROM steps");
-    let error = block_on(store.head(&who, &thread("t"))).expect_err("is missing");
+    assert!(place.starts_with("table `checkpoints`, thread `t`"), "{place}");
+    schema.script("UPDATE threads SET head = 'x'");
+    let error = block_on(store.thread(&who, &thread("t"))).expect_err("no id");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
     schema.script("UPDATE runs SET status = 'lost'");
     let error = block_on(store.runs(&who, &thread("t"))).expect_err("no such status");

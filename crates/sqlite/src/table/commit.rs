@@ -1,6 +1,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{events, interrupts, keep, steps};
+use crate::table::{events, interrupts, keep};
 use rusqlite::{Connection, params};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed};
@@ -36,7 +36,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
     Ok(held.ok_or_else(|| rule::missing("run", run))?)
 }
 
-/// Writes a commit: claim, writes, steps, what is kept, questions, events, outcome.
+/// Writes a commit: claim, what is kept, questions, events, outcome.
 pub(crate) fn commit(
     conn: &Connection,
     org: &OrgId,
@@ -45,17 +45,9 @@ pub(crate) fn commit(
 ) -> Done<Committed> {
     let held = check(conn, org, claim)?;
     let thread = &claim.at.thread;
-    for write in &commit.writes {
-        steps::leave(conn, org, thread, write)?;
-    }
-    let mut head = held.head;
-    for step in &commit.steps {
-        head = steps::add(conn, org, thread, step, head)?;
-    }
     keep::keep(conn, org, thread, &commit.keep)?;
-    head = keep::head(&commit.keep).or(head);
-    let adds_step = !commit.steps.is_empty() || !commit.keep.checkpoints.is_empty();
-    if adds_step || commit.finish.is_some() {
+    let head = keep::head(&commit.keep).or(held.head);
+    if !commit.keep.checkpoints.is_empty() || commit.finish.is_some() {
         interrupts::close(conn, org, thread)?;
     }
     for interrupt in &commit.interrupts {

@@ -153,18 +153,6 @@ fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<Checkpoi
     row::one(conn, sql, key, |row| Ok(CheckpointId(At::new("checkpoints", &name).bits(row, "id")?)))
 }
 
-/// Whether a checkpoint of the root graph is there.
-pub(crate) fn has(
-    conn: &Connection,
-    org: &OrgId,
-    thread: &ThreadId,
-    id: CheckpointId,
-) -> Done<bool> {
-    let sql = "SELECT 1 FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = '' AND id = ?3";
-    let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
-    Ok(row::one(conn, sql, key, |_| Ok(()))?.is_some())
-}
-
 /// Copies all of a thread in place of what another has.
 pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     if from == to {
@@ -184,14 +172,12 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
     move_head(conn, org, to)
 }
 
-/// Lets the head of a thread be its newest checkpoint, unless it is a step.
+/// Lets the head of a thread be its newest checkpoint.
 pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let sql = "UPDATE threads SET head = (
                    SELECT id FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ''
                    ORDER BY id DESC LIMIT 1)
-               WHERE org = ?1 AND id = ?2 AND NOT EXISTS (
-                   SELECT 1 FROM steps
-                   WHERE steps.org = ?1 AND steps.thread = ?2 AND steps.id = threads.head)";
+               WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
     Ok(())
 }

@@ -8,7 +8,6 @@ pub(crate) mod events;
 pub(crate) mod interrupts;
 pub(crate) mod keep;
 pub(crate) mod runs;
-pub(crate) mod steps;
 pub(crate) mod threads;
 pub(crate) mod usage;
 mod whole;

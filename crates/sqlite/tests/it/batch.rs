@@ -1,6 +1,6 @@
 //! Jobs that share a transaction share nothing else.
 
-use crate::support::{begin, block_on, commit_of, lineage, open};
+use crate::support::{begin, block_on, commit_of, numbers, open};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -48,20 +48,21 @@ fn one_refused_commit_spoils_no_other() {
     let store = open(&folder, &Options::default());
     let (who, claims) = (Principal::local(), claims(&store, 8));
     let hold = Hold::take(&store);
-    // The parent of checkpoint 5 is not there, so that the writes before it must be taken back.
-    let commit = |n: usize| commit_of(if n % 3 == 1 { 5 } else { 1 }, vec![0; 10]);
-    let started: Vec<_> =
-        claims.iter().enumerate().map(|(n, claim)| start(&store, &who, claim, commit(n))).collect();
+    let old = |n: usize| Claim { fence: 0, ..claims[n].clone() };
+    let held: Vec<_> =
+        (0..8).map(|n| if n % 3 == 1 { old(n) } else { claims[n].clone() }).collect();
+    let commit = || commit_of(1, vec![0; 10]);
+    let started: Vec<_> = held.iter().map(|claim| start(&store, &who, claim, commit())).collect();
     drop(hold);
     for (n, future) in started.into_iter().enumerate() {
         let done = block_on(future);
         let thread = format!("t{n}");
         if n % 3 == 1 {
-            assert!(matches!(done, Err(StoreError::Conflict { .. })), "{done:?}");
-            assert_eq!(lineage(&store, &thread), Vec::<u128>::new());
+            assert!(matches!(done, Err(StoreError::Fenced { .. })), "{done:?}");
+            assert_eq!(numbers(&store, &thread), Vec::<u128>::new());
         } else {
             assert_eq!(done.map(|made| made.first_seq), Ok(1));
-            assert_eq!(lineage(&store, &thread), [1]);
+            assert_eq!(numbers(&store, &thread), [1]);
         }
     }
 }
@@ -95,8 +96,8 @@ fn a_dropped_future_does_nothing_before_its_first_poll_and_all_after_it() {
     drop(hold);
     // Jobs keep their order, so this one comes after the dropped one.
     block_on(store.commit(&who, &claims[1], commit_of(2, vec![2]))).expect("commits");
-    assert_eq!(lineage(&store, "t0"), Vec::<u128>::new());
-    assert_eq!(lineage(&store, "t1"), [1, 2]);
+    assert_eq!(numbers(&store, "t0"), Vec::<u128>::new());
+    assert_eq!(numbers(&store, "t1"), [1, 2]);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn many_runs_commit_at_the_same_time() {
         thread.join().expect("every commit is kept");
     }
     for n in 0..8 {
-        assert_eq!(lineage(&store, &format!("t{n}")), Vec::from_iter(1..=10));
+        assert_eq!(numbers(&store, &format!("t{n}")), Vec::from_iter(1..=10));
     }
 }
 

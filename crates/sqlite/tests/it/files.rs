@@ -1,6 +1,6 @@
 //! What is wrong with a file is said clearly, and nothing is lost.
 
-use crate::support::{begin, block_on, commit_of, lineage, open};
+use crate::support::{begin, block_on, commit_of, numbers, open, root};
 use rusqlite::Connection;
 use std::fmt::Write as _;
 use std::fs;
@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::path::Path;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::StoreError;
-use weftwork_store::table::{ReadEvents, ReadSteps, WriteRuns, WriteThreads};
+use weftwork_store::table::{ReadEvents, ReadThreads, WriteRuns, WriteThreads};
+use weftwork_store::{ReadCheckpoints, StoreError};
 use weftwork_types::run::RunFinal;
 use weftwork_types::{Principal, ThreadId};
 
@@ -46,8 +46,15 @@ fn thread() -> ThreadId {
 }
 
 fn unreadable(folder: &TempDir) -> StoreError {
-    let store = open(folder, &QUICK);
-    block_on(store.head(&Principal::local(), &thread())).expect_err("must not be read")
+    unread(&open(folder, &QUICK))
+}
+
+/// Why the thread, or a checkpoint of it, cannot be read.
+fn unread(store: &SqliteStore) -> StoreError {
+    let who = Principal::local();
+    let row = block_on(store.thread(&who, &thread())).map(drop);
+    let page = block_on(store.page(&who, &root("t"), None, 9)).map(drop);
+    row.and(page).expect_err("must not be read")
 }
 
 /// One line of the table: code and message, without the folder.
@@ -82,7 +89,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
             fs::remove_file(folder.path().join("weft.db")).expect("removes");
             fs::create_dir(folder.path().join("weft.db")).expect("makes");
         }),
-        ("a table is missing", |folder| edit(folder, "DROP TABLE writes")),
+        ("a table is missing", |folder| edit(folder, "DROP TABLE pending")),
     ];
     for (what, spoil) in cases {
         let folder = filled();
@@ -113,14 +120,8 @@ fn a_database_of_another_program_is_left_as_it_is() {
 fn what_is_damaged_inside_is_named_by_table_and_key() {
     let mut table = String::new();
     let cases = [
-        (
-            "a byte of a checkpoint",
-            "UPDATE steps SET body = CAST(zeroblob(20000) AS BLOB) WHERE step = 3",
-        ),
-        ("the number of a checkpoint", "UPDATE steps SET step = 7 WHERE step = 3"),
-        ("a source that does not exist", "UPDATE steps SET source = 'dream' WHERE step = 3"),
-        ("a checkpoint is missing", "DELETE FROM steps WHERE step = 2"),
-        ("a circle", "UPDATE steps SET parent = id WHERE step = 1"),
+        ("the number of a checkpoint", "UPDATE checkpoints SET id = x'01' WHERE rowid = 3"),
+        ("what became of tasks", "UPDATE checkpoints SET of = x'01' WHERE rowid = 3"),
         ("a thread's head", "UPDATE threads SET head = x'01'"),
     ];
     for (what, sql) in cases {
@@ -150,10 +151,10 @@ fn a_damaged_thread_harms_no_other() {
     let store = open(&folder, &QUICK);
     let claim = begin(&store, "t2", "r2");
     block_on(store.commit(&Principal::local(), &claim, commit_of(1, vec![1]))).expect("commits");
-    edit(&folder, "UPDATE steps SET body = x'00' WHERE thread = 't' AND step = 3");
-    let error = block_on(store.head(&Principal::local(), &thread())).expect_err("damaged");
+    edit(&folder, "UPDATE checkpoints SET id = x'00' WHERE thread = 't' AND rowid = 3");
+    let error = unread(&store);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-    assert_eq!(lineage(&store, "t2"), [1]);
+    assert_eq!(numbers(&store, "t2"), [1]);
 }
 
 #[test]
@@ -168,7 +169,7 @@ fn a_locked_file_is_named_with_the_time_waited() {
     let create = || store.create_run(&who, new.clone(), Default::default());
     let error = block_on(create()).expect_err("locked");
     line(&mut table, "a write", &folder, &error);
-    assert_eq!(lineage(&store, "t"), [1, 2, 3, 4], "reading needs no lock");
+    assert_eq!(numbers(&store, "t"), [1, 2, 3, 4], "reading needs no lock");
     other.execute_batch("ROLLBACK").expect("unlocks");
     block_on(create()).expect("the same call succeeds later");
     drop(store);
@@ -196,10 +197,10 @@ fn a_full_file_loses_nothing() {
     line(&mut table, "a commit", &folder, &error);
     insta::assert_snapshot!(table);
     assert!(number > 4 && error.is_retriable());
-    assert_eq!(lineage(&store, "t"), Vec::from_iter(1..=number));
+    assert_eq!(numbers(&store, "t"), Vec::from_iter(1..=number));
     drop(store);
     let store = open(&folder, &Options::default());
-    assert_eq!(lineage(&store, "t"), Vec::from_iter(1..=number));
+    assert_eq!(numbers(&store, "t"), Vec::from_iter(1..=number));
     let next = commit_of(number + 1, vec![1; 20_000]);
     let claim = weftwork_store::Claim { fence: claim.fence, ..claim };
     block_on(store.commit(&who, &claim, next)).expect("the same commit goes through");

@@ -1,13 +1,15 @@
 //! A process that commits is killed again and again. Whatever it acknowledged is there, whole and
 //! without gaps, and the next process takes its runs over at once.
 
-use crate::support::{at, begin, block_on, commit_of, lineage, new_run, register, told};
+use crate::support::{
+    at, begin, block_on, checkpoints, commit_of, new_run, numbers, register, told,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::{ReadEvents, ReadRuns, ReadSteps, WriteRuns};
+use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{Claim, Commit, StoredEvent};
 use weftwork_types::run::RunFinal;
 use weftwork_types::{Principal, ThreadId, Timestamp};
@@ -54,7 +56,7 @@ fn write_on(store: &SqliteStore, writer: usize, round: usize) {
     let (who, worker) = (Principal::local(), register(store, &format!("w{writer}-{round}")));
     let thread = format!("t{writer}");
     let mut claim: Option<Claim> = None;
-    let mut number = lineage(store, &thread).last().copied().unwrap_or(0);
+    let mut number = numbers(store, &thread).last().copied().unwrap_or(0);
     loop {
         let held = claim.take().unwrap_or_else(|| {
             let id = ThreadId::new(&thread).expect("an id");
@@ -120,19 +122,20 @@ fn check(file: &Path, round: usize, known: &mut [u128; WRITERS]) {
     let who = Principal::local();
     for (writer, known) in known.iter_mut().enumerate() {
         let id = ThreadId::new(format!("t{writer}")).expect("an id");
-        let Ok(head) = block_on(store.head(&who, &id)) else {
+        let Ok(runs) = block_on(store.runs(&who, &id)) else {
             assert_eq!(*known, 0, "thread {id} is lost");
             continue;
         };
-        let steps = head.map(|head| head.steps).unwrap_or_default();
-        let last = steps.len() as u128;
+        let kept = checkpoints(&store, id.as_str());
+        let last = kept.len() as u128;
         // A commit may be there whose acknowledgement died with the process.
         assert!((*known..=*known + 1).contains(&last), "{id}: {known} acknowledged, {last} there");
         *known = last;
-        for (number, step) in (1..).zip(&steps) {
-            assert_eq!((step.id.0, &step.body), (number, &body(number)), "{id}");
+        let head = block_on(store.thread(&who, &id)).expect("the thread").head;
+        assert_eq!(head.map_or(0, |head| head.0), last, "{id}");
+        for (number, kept) in (1..).zip(kept) {
+            assert_eq!(kept, (number, body(number)), "{id}");
         }
-        let runs = block_on(store.runs(&who, &id)).expect("runs");
         let mut events: Vec<StoredEvent> = Vec::new();
         for run in &runs {
             let log = block_on(store.events(&who, &run.new.at, 0, usize::MAX)).expect("events");

@@ -14,8 +14,8 @@ use weftwork_types::{OrgId, Principal, ThreadId};
 
 /// Files as the program of each format left them, with something in every table. What a format
 /// gave is never changed: a new one adds a file here.
-pub(crate) const FORMATS: [&str; 2] =
-    [include_str!("formats/0.sql"), include_str!("formats/1.sql")];
+pub(crate) const FORMATS: [&str; 3] =
+    [include_str!("formats/0.sql"), include_str!("formats/1.sql"), include_str!("formats/2.sql")];
 
 /// Names the file that a process is to open before it is killed.
 const FILE: &str = "WEFT_TEST_MIGRATE_FILE";

@@ -5,10 +5,11 @@ use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::table::{ReadSteps, Workers, WriteRuns};
-use weftwork_store::{Claim, Commit, NewRun, Source, StepRow, StoreError, WorkerRow};
+use weftwork_store::table::{Workers, WriteRuns};
+use weftwork_store::{
+    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, WorkerRow,
+};
 use weftwork_types::caller::Caller;
-use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp, WorkerId};
@@ -73,16 +74,15 @@ pub(crate) fn begin(store: &SqliteStore, thread: &str, run: &str) -> Claim {
     block_on(store.claim(&who, &new.at, &worker, Timestamp(1))).expect("claims").0
 }
 
-/// The checkpoint of a number from 1, which follows that of the number before.
-pub(crate) fn step(number: u128, body: Vec<u8>) -> StepRow {
-    StepRow {
-        id: CheckpointId(number),
-        parent: (number > 1).then(|| CheckpointId(number - 1)),
+/// The checkpoint of a number.
+fn checkpoint(number: u128, body: Vec<u8>) -> NewCheckpoint {
+    NewCheckpoint {
         ns: String::new(),
-        step: i64::try_from(number).expect("a small number"),
-        source: Source::Loop,
-        fingerprint: canonical::hash_bytes(b"graph"),
+        id: CheckpointId(number),
+        of: None,
+        tasks: Vec::new(),
         body,
+        blobs: Vec::new(),
     }
 }
 
@@ -93,19 +93,26 @@ pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
 pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {
     let number_told = u64::try_from(number).expect("a small number");
     Commit {
-        steps: vec![step(number, body)],
+        keep: Keep { checkpoints: vec![checkpoint(number, body)], ..Keep::default() },
         events: vec![told(number_told)],
         at: Timestamp(2),
         ..Commit::default()
     }
 }
 
-/// The numbers of the checkpoints from the root to the head; none for a thread that is not there.
-pub(crate) fn lineage(store: &SqliteStore, thread: &str) -> Vec<u128> {
-    let id = ThreadId::new(thread).expect("an id");
-    let head = match block_on(store.head(&Principal::local(), &id)) {
-        Err(StoreError::NotFound { .. }) => None,
-        read => read.expect("reads"),
-    };
-    head.map(|head| head.steps.iter().map(|step| step.id.0).collect()).unwrap_or_default()
+/// The root graph of a thread.
+pub(crate) fn root(thread: &str) -> Shelf {
+    Shelf { thread: ThreadId::new(thread).expect("an id"), ns: String::new() }
+}
+
+/// Numbers and bodies of a thread's checkpoints, the oldest first.
+pub(crate) fn checkpoints(store: &SqliteStore, thread: &str) -> Vec<(u128, Vec<u8>)> {
+    let page = block_on(store.page(&Principal::local(), &root(thread), None, usize::MAX));
+    let page = page.expect("reads").into_iter().rev();
+    page.map(|found| (found.id.0, found.body)).collect()
+}
+
+/// The numbers alone.
+pub(crate) fn numbers(store: &SqliteStore, thread: &str) -> Vec<u128> {
+    checkpoints(store, thread).into_iter().map(|(number, _)| number).collect()
 }

@@ -1,7 +1,7 @@
 //! Backups are stores as they were, damage is found before a run finds it, and room is given back.
 
 use crate::migrate::{FORMATS, contents, made};
-use crate::support::{begin, block_on, commit_of, lineage, open};
+use crate::support::{begin, block_on, commit_of, numbers, open};
 use rusqlite::Connection;
 use std::fmt::Write as _;
 use std::fs;
@@ -27,7 +27,7 @@ fn quick() -> Options {
 
 /// A store with something in every table.
 fn filled(folder: &TempDir) -> SqliteStore {
-    SqliteStore::open(made(folder, Some(FORMATS[1])), &quick()).expect("opens")
+    SqliteStore::open(made(folder, Some(FORMATS[2])), &quick()).expect("opens")
 }
 
 fn thread(id: &str) -> ThreadId {
@@ -169,12 +169,12 @@ fn a_backup_beside_a_writer_is_one_state_of_the_store() {
     for copy in &copies {
         let store = SqliteStore::open(copy, &enough).expect("opens");
         no_damage(&store);
-        let steps = lineage(&store, "t");
+        let steps = numbers(&store, "t");
         assert_eq!(steps, Vec::from_iter(1..=steps.len() as u128));
         lengths.push(steps.len());
     }
     assert!(lengths.is_sorted(), "{lengths:?}");
-    assert_eq!(lineage(&store, "t").len() as u128, written);
+    assert_eq!(numbers(&store, "t").len() as u128, written);
 }
 
 /// What the killed process does; a test that passes at once unless it is that process.
@@ -227,10 +227,7 @@ fn damage_is_named_by_table_and_key() {
     let mut table = String::new();
     for (what, sql) in [
         ("nothing", "SELECT 1"),
-        ("a byte of a step", "UPDATE steps SET body = x'00' WHERE org = 'local' AND step = 1"),
-        ("a step", "DELETE FROM steps WHERE org = 'local' AND step = 1"),
         ("the head of a thread", "UPDATE threads SET head = zeroblob(16) WHERE id = 'kept'"),
-        ("a byte of what a task left", "UPDATE writes SET body = x'00'"),
         ("events that do not parse", "UPDATE events SET events = '[' WHERE org = 'other'"),
         ("an event in between", "DELETE FROM events WHERE org = 'local' AND last_seq = 1"),
         ("a call of no kind", "UPDATE calls SET kind = 'dream' WHERE name = 'tool_1'"),

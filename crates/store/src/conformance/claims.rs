@@ -1,6 +1,6 @@
 use super::fixture::{
-    LEASE_MS, at, begin, call, commit, finish, key, new_run, principal, register, result, step,
-    told, us, worker, write,
+    LEASE_MS, at, begin, call, checkpoint, commit, finish, key, new_run, principal, register,
+    result, these, told, us, worker, write,
 };
 use crate::error::StoreError;
 use crate::record::{Claim, Commit};
@@ -67,7 +67,7 @@ pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
     let heir = claim(&*store, &w2, 10_000).await.expect("takes over");
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
-    let late = Commit { steps: vec![step(1, None)], events: vec![told(1)], ..commit(10_001) };
+    let late = Commit { keep: these(vec![checkpoint(1)]), events: vec![told(1)], ..commit(10_001) };
     assert_eq!(store.commit(&us(), &zombie, late.clone()).await, Err(fenced.clone()));
     let opened = store.open_call(&us(), &zombie, call(2, Effect::ReadOnly)).await;
     assert_eq!(opened, Err(fenced.clone()));

@@ -1,8 +1,10 @@
 use super::fixture::{
-    at, begin, commit, finish, principal, question, step, thread, told, us, write, writes,
+    at, begin, checkpoint, commit, completed, finish, outside, question, register, tasks, these,
+    thread, told, us, write,
 };
+use crate::checkpoint::{Keep, NewCheckpoint, Shelf};
 use crate::error::StoreError;
-use crate::record::{Commit, Head, Source, StepRow, TaskWrites};
+use crate::record::{Claim, Commit};
 use crate::rule;
 use crate::table::Store;
 use serde_json::{Value, json};
@@ -10,19 +12,7 @@ use std::sync::Arc;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunFinal, RunStatus};
-use weftwork_types::{CheckpointId, ErrorCode, Timestamp};
-
-async fn head(store: &dyn Store) -> Head {
-    store.head(&us(), &thread("t")).await.expect("reads").expect("a head")
-}
-
-async fn pending(store: &dyn Store) -> Vec<TaskWrites> {
-    head(store).await.pending
-}
-
-fn ids(head: &Head) -> Vec<u128> {
-    head.steps.iter().map(|step| step.id.0).collect()
-}
+use weftwork_types::{ErrorCode, Timestamp};
 
 pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
@@ -65,130 +55,58 @@ pub(super) async fn each_run_numbers_its_own_events(store: Arc<dyn Store>) {
     }
 }
 
-pub(super) async fn steps_lead_from_the_root_to_the_head(store: Arc<dyn Store>) {
+pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
+    let head = async || {
+        let row = store.thread(&us(), &thread("t")).await.expect("the thread");
+        (row.head.map(|id| id.0), row.updated_at.0)
+    };
     let claim = begin(&*store, "t", "r1").await;
-    let steps = vec![step(1, None), step(2, Some(1))];
-    write(&*store, &claim, Commit { steps: steps.clone(), ..commit(1_100) }).await;
-    write(&*store, &claim, Commit { steps: vec![step(3, Some(2))], ..commit(1_200) }).await;
-    finish(&*store, &claim, 1_300).await;
+    let first = these(vec![checkpoint(1), checkpoint(3)]);
+    write(&*store, &claim, Commit { keep: first, ..commit(1_100) }).await;
+    assert_eq!(head().await, (Some(3), 1_100));
+    write(&*store, &claim, Commit { events: vec![told(1)], ..commit(1_200) }).await;
+    assert_eq!(head().await, (Some(3), 1_200), "a commit without checkpoints leaves it");
+    // A branch goes on from any checkpoint, also with an id that is less.
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_300) }).await;
+    assert_eq!(head().await, (Some(2), 1_300));
+    finish(&*store, &claim, 1_400).await;
     let claim = begin(&*store, "t", "r2").await;
-    write(&*store, &claim, Commit { steps: vec![step(4, Some(3))], ..commit(1_400) }).await;
-    let read = head(&*store).await;
-    let written = [steps, vec![step(3, Some(2)), step(4, Some(3))]].concat();
-    assert_eq!(read, Head { steps: written, pending: Vec::new() });
-    let row = store.thread(&us(), &thread("t")).await.expect("the thread");
-    assert_eq!((row.head, row.updated_at), (Some(CheckpointId(4)), Timestamp(1_400)));
-}
-
-pub(super) async fn the_head_follows_a_fork(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let steps = vec![step(1, None), step(2, Some(1)), step(3, Some(2))];
-    write(&*store, &claim, Commit { steps, ..commit(1_100) }).await;
-    write(&*store, &claim, Commit { writes: vec![writes(3, 1, "old")], ..commit(1_200) }).await;
-    let fork = StepRow { source: Source::Fork, ..step(4, Some(1)) };
-    write(&*store, &claim, Commit { steps: vec![fork], ..commit(1_300) }).await;
-    assert_eq!(ids(&head(&*store).await), [1, 4]);
-    assert_eq!(head(&*store).await.steps[1].source, Source::Fork);
-    write(&*store, &claim, Commit { steps: vec![step(5, Some(4))], ..commit(1_400) }).await;
-    assert_eq!(ids(&head(&*store).await), [1, 4, 5]);
-    // A new root starts a branch of its own.
-    write(&*store, &claim, Commit { steps: vec![step(6, None)], ..commit(1_500) }).await;
-    assert_eq!(ids(&head(&*store).await), [6]);
-}
-
-pub(super) async fn every_checkpoint_can_be_read_on_its_branch(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let steps = vec![step(1, None), step(2, Some(1)), step(3, Some(2)), step(4, Some(1))];
-    let inner = StepRow { ns: "inner:1".to_owned(), ..step(5, None) };
-    let steps = [steps, vec![inner]].concat();
-    write(&*store, &claim, Commit { steps, ..commit(1_100) }).await;
-    write(&*store, &claim, Commit { writes: vec![writes(3, 1, "open")], ..commit(1_200) }).await;
-    let old = store.lineage(&us(), &thread("t"), CheckpointId(3)).await.expect("lineage");
-    assert_eq!((ids(&old), old.pending), (vec![1, 2, 3], vec![writes(3, 1, "open")]));
-    let missing = store.lineage(&us(), &thread("t"), CheckpointId(9)).await;
-    assert!(matches!(missing, Err(StoreError::NotFound { kind: "checkpoint", .. })));
-    let page = async |before: Option<u128>, limit| {
-        let rows = store.checkpoints(&us(), &thread("t"), before.map(CheckpointId), limit).await;
-        rows.expect("checkpoints").iter().map(|row| row.id.0).collect::<Vec<_>>()
-    };
-    assert_eq!(page(None, 9).await, [4, 3, 2, 1], "the root graph's only, newest first");
-    assert_eq!(page(Some(4), 2).await, [3, 2]);
-    let other = store.checkpoints(&principal("other"), &thread("t"), None, 9).await;
-    assert!(matches!(other, Err(StoreError::NotFound { kind: "thread", .. })));
-}
-
-pub(super) async fn subgraph_steps_leave_the_head_alone(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let inner = |id, parent| StepRow { ns: "inner:1".to_owned(), ..step(id, parent) };
-    write(&*store, &claim, Commit { steps: vec![step(1, None)], ..commit(1_100) }).await;
-    let left = vec![writes(1, 1, "of the root"), writes(2, 2, "of the subgraph")];
-    let both = Commit { steps: vec![inner(2, None)], writes: left, ..commit(1_200) };
-    write(&*store, &claim, both).await;
-    assert_eq!(ids(&head(&*store).await), [1]);
-    write(&*store, &claim, Commit { steps: vec![inner(3, Some(2))], ..commit(1_300) }).await;
-    assert_eq!(pending(&*store).await, [writes(1, 1, "of the root")]);
-    let steps = vec![step(4, Some(1)), inner(5, Some(3))];
-    write(&*store, &claim, Commit { steps, ..commit(1_400) }).await;
-    assert_eq!(ids(&head(&*store).await), [1, 4], "the last step of the root graph is the head");
-}
-
-pub(super) async fn pending_writes_are_replaced_and_vanish_with_the_step(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    write(&*store, &claim, Commit { steps: vec![step(1, None)], ..commit(1_100) }).await;
-    let left = vec![writes(1, 9, "nine"), writes(1, 2, "two"), writes(1, 2, "two again")];
-    write(&*store, &claim, Commit { writes: left, ..commit(1_200) }).await;
-    let read = pending(&*store).await;
-    assert_eq!(read, [writes(1, 2, "two again"), writes(1, 9, "nine")], "by task");
-    write(&*store, &claim, Commit { writes: vec![writes(1, 9, "")], ..commit(1_300) }).await;
-    assert_eq!(pending(&*store).await, [writes(1, 2, "two again"), writes(1, 9, "")]);
-    // A step takes the writes of its parent away, also those of its own commit, and keeps those
-    // of the new open superstep.
-    let next = Commit {
-        steps: vec![step(2, Some(1))],
-        writes: vec![writes(1, 3, "closed"), writes(2, 1, "open")],
-        ..commit(1_400)
-    };
-    write(&*store, &claim, next).await;
-    assert_eq!(pending(&*store).await, [writes(2, 1, "open")]);
-    finish(&*store, &claim, 1_500).await;
-    assert_eq!(pending(&*store).await, [writes(2, 1, "open")], "they outlive the run");
+    assert_eq!(head().await.0, Some(2), "it outlives the run");
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(4)]), ..commit(1_500) }).await;
+    assert_eq!(head().await, (Some(4), 1_500));
 }
 
 pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
+    let old = begin(&*store, "t", "r").await;
     let first = Commit {
-        steps: vec![step(1, None), step(2, Some(1))],
-        writes: vec![writes(2, 1, "left")],
+        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) },
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_100)
     };
-    write(&*store, &claim, first).await;
+    write(&*store, &old, first).await;
+    let w2 = register(&*store, "w2", 50_000).await;
+    let new = store.claim(&us(), &old.at, &w2, Timestamp(50_000)).await.expect("takes over").0;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
-    let t = thread("t");
-    let exists = |id| rule::checkpoint_exists(&t, CheckpointId(id));
-    let orphan = |id, parent| rule::parent_missing(&t, CheckpointId(id), CheckpointId(parent));
-    let refused = [
-        (vec![step(3, Some(2)), step(1, Some(3))], exists(1)),
-        (vec![step(3, Some(2)), step(3, Some(3))], exists(3)),
-        (vec![step(3, Some(8))], orphan(3, 8)),
-        (vec![step(3, Some(4)), step(4, Some(2))], orphan(3, 4)),
-        (vec![step(3, Some(3))], orphan(3, 3)),
-    ];
-    for (steps, error) in refused {
+    let elsewhere = Claim { at: at("t", "r9"), ..new.clone() };
+    let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
+    for (claim, error) in [(&old, fenced), (&elsewhere, rule::missing("run", "r9"))] {
         let bad = Commit {
-            steps,
-            writes: vec![writes(2, 1, "other"), writes(2, 2, "more")],
+            keep: Keep {
+                pending: vec![tasks(1, "more"), outside(1, "other")],
+                ..these(vec![checkpoint(1), checkpoint(2)])
+            },
             interrupts: vec![question(2)],
             events: vec![told(2)],
-            finish: super::fixture::completed(),
-            ..commit(1_200)
+            finish: completed(),
+            ..commit(50_100)
         };
-        assert_eq!(store.commit(&us(), &claim, bad).await, Err(error));
+        assert_eq!(store.commit(&us(), claim, bad).await, Err(error));
         assert_eq!(super::dump(&*store, &[us()]).await.as_ref(), Ok(&before));
     }
-    let next = store.commit(&us(), &claim, Commit { events: vec![told(3)], ..commit(1_300) }).await;
-    assert_eq!(next.expect("the run goes on").first_seq, 2, "a refused event leaves no gap");
+    let next = Commit { events: vec![told(3)], ..commit(50_200) };
+    let next = store.commit(&us(), &new, next).await.expect("the run goes on");
+    assert_eq!(next.first_seq, 2, "a refused event leaves no gap");
 }
 
 pub(super) async fn the_thread_follows_the_outcome_of_the_run(store: Arc<dyn Store>) {
@@ -225,12 +143,15 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
     ];
     let events: Vec<AiEvent> =
         values.iter().map(|value| AiEvent::Custom { value: value.clone() }).collect();
-    let big = StepRow { body: (0..=u8::MAX).cycle().take(200_000).collect(), ..step(1, None) };
-    let empty = StepRow { body: Vec::new(), step: i64::MIN, ..step(2, Some(1)) };
-    let steps = vec![big, empty];
-    let written = Commit { steps: steps.clone(), events: events.clone(), ..commit(i64::MAX) };
-    write(&*store, &claim, written).await;
-    assert_eq!(head(&*store).await.steps, steps);
+    let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(200_000).collect();
+    let big = NewCheckpoint { body: bytes.clone(), ..checkpoint(1) };
+    let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(u128::MAX) };
+    let keep = these(vec![big, empty]);
+    write(&*store, &claim, Commit { keep, events: events.clone(), ..commit(i64::MAX) }).await;
+    let shelf = Shelf { thread: thread("t"), ns: String::new() };
+    let page = store.page(&us(), &shelf, None, 9).await.expect("reads");
+    let read: Vec<_> = page.into_iter().map(|found| (found.id.0, found.body)).collect();
+    assert_eq!(read, [(u128::MAX, Vec::new()), (1, bytes)]);
     let read = store.events(&us(), &claim.at, 0, 99).await.expect("events");
     assert!(read.iter().all(|row| row.at == Timestamp(i64::MAX)));
     assert_eq!(read.into_iter().map(|row| row.event).collect::<Vec<_>>(), events);

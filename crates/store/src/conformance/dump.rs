@@ -3,7 +3,7 @@ use crate::table::{Result, Store};
 use weftwork_types::{Principal, ThreadId};
 
 /// Everything of threads that have a row that can be read as these principals, one line per thread,
-/// run, list of steps, checkpoint, question, call and usage fact; equal stores give equal lines.
+/// run, checkpoint, question, call and usage fact; equal stores give equal lines.
 ///
 /// # Errors
 /// What the reads return.
@@ -13,7 +13,6 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
         for thread in store.threads(who, 0, usize::MAX).await? {
             let id = thread.id.clone();
             lines.push(format!("{} {thread:?}", who.org));
-            lines.push(format!("head {:?}", store.head(who, &id).await?));
             lines.extend(dump_checkpoints(store, who, &id).await?);
             let interrupts = store.interrupts(who, &id).await?;
             lines.extend(interrupts.iter().map(|row| format!("interrupt {row:?}")));

@@ -1,8 +1,7 @@
 //! Small records for the cases.
 
-use crate::record::{
-    Claim, Commit, NewCall, NewRun, Source, StepRow, TaskWrites, UsageRow, WorkerRow,
-};
+use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
+use crate::record::{Claim, Commit, NewCall, NewRun, UsageRow, WorkerRow};
 use crate::table::Store;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -84,20 +83,33 @@ pub(super) async fn begin_as(store: &dyn Store, who: &Principal, run: NewRun) ->
     store.claim(who, &at, &worker, Timestamp(1_001)).await.expect("claims the run").0
 }
 
-pub(super) fn step(id: u128, parent: Option<u128>) -> StepRow {
-    StepRow {
-        id: CheckpointId(id),
-        parent: parent.map(CheckpointId),
+/// A checkpoint of the root graph at which no tasks were due before.
+pub(super) fn checkpoint(id: u128) -> NewCheckpoint {
+    NewCheckpoint {
         ns: String::new(),
-        step: i64::try_from(id).expect("a small number") - 1,
-        source: Source::Loop,
-        fingerprint: canonical::hash_bytes(b"graph"),
+        id: CheckpointId(id),
+        of: None,
+        tasks: Vec::new(),
         body: format!("body of {id}\u{0}\u{ff}").into_bytes(),
+        blobs: Vec::new(),
     }
 }
 
-pub(super) fn writes(of: u128, task: u128, body: &str) -> TaskWrites {
-    TaskWrites { of: CheckpointId(of), task: TaskId(task), body: body.as_bytes().to_vec() }
+fn part(of: u128, what: Pending, body: &str) -> NewPending {
+    let (of, body) = (CheckpointId(of), body.as_bytes().to_vec());
+    NewPending { ns: String::new(), of, what, body, blobs: Vec::new() }
+}
+
+pub(super) fn outside(of: u128, body: &str) -> NewPending {
+    part(of, Pending::Outside, body)
+}
+
+pub(super) fn tasks(of: u128, body: &str) -> NewPending {
+    part(of, Pending::Tasks, body)
+}
+
+pub(super) fn these(checkpoints: Vec<NewCheckpoint>) -> Keep {
+    Keep { checkpoints, ..Keep::default() }
 }
 
 pub(super) fn question(id: u128) -> Interrupt {

@@ -1,7 +1,8 @@
 use super::fixture::{
-    at, begin, call, commit, fact, finish, interrupted, keyed, new_run, question, register, step,
-    thread, told, us, worker, write, writes,
+    at, begin, call, checkpoint, commit, fact, finish, interrupted, keyed, new_run, question,
+    register, tasks, these, thread, told, us, worker, write,
 };
+use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
 use crate::record::Commit;
 use crate::rule;
@@ -26,7 +27,6 @@ pub(super) async fn a_run_makes_its_thread(store: Arc<dyn Store>) {
     assert_eq!((made.status, made.head), (RunStatus::Pending, None));
     assert_eq!((made.created_at, made.updated_at), (Timestamp(1_000), Timestamp(1_000)));
     assert_eq!(made.graph, "test:graph");
-    assert_eq!(store.head(&us(), &thread("t")).await, Ok(None));
 }
 
 pub(super) async fn threads_are_listed_by_last_change(store: Arc<dyn Store>) {
@@ -144,7 +144,6 @@ pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store
     let no_thread = || rule::missing("thread", "t");
     assert_eq!(store.thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.runs(&us, &t).await, Err(no_thread()));
-    assert_eq!(store.head(&us, &t).await, Err(no_thread()));
     assert_eq!(store.interrupts(&us, &t).await, Err(no_thread()));
     assert_eq!(store.calls(&us, &t).await, Err(no_thread()));
     assert_eq!(store.usage_of_thread(&us, &t).await, Err(no_thread()));
@@ -167,8 +166,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     store.open_call(&us(), &claim, call(1, Effect::ExternalSideEffect)).await.expect("opens");
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        steps: vec![step(1, None), step(2, Some(1))],
-        writes: vec![writes(2, 7, "left behind")],
+        keep: Keep { pending: vec![tasks(2, "left behind")], ..these(vec![checkpoint(2)]) },
         interrupts: vec![question(1)],
         events: vec![told(1), told(2)],
         finish: interrupted(&[1]),
@@ -184,18 +182,14 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     let keyed_run = keyed(new_run("t", "r"), "once");
     let claim = super::fixture::begin_as(&*store, &us(), keyed_run.clone()).await;
     assert_eq!(claim.fence, 1);
-    assert_eq!(store.head(&us(), &thread("t")).await, Ok(None));
+    assert_eq!(store.thread(&us(), &thread("t")).await.map(|row| row.head), Ok(None));
     assert_eq!(store.events(&us(), &at("t", "r"), 0, 9).await, Ok(Vec::new()));
     assert_eq!(store.calls(&us(), &thread("t")).await, Ok(Vec::new()));
     assert_eq!(store.interrupts(&us(), &thread("t")).await, Ok(Vec::new()));
-    write(
-        &*store,
-        &claim,
-        Commit { steps: vec![step(1, None), step(2, Some(1))], ..commit(1_300) },
-    )
-    .await;
-    let head = store.head(&us(), &thread("t")).await.expect("reads").expect("a head");
-    assert_eq!(head.pending, Vec::new());
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_300) }).await;
+    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
+    assert_eq!(found.tasks, Vec::<Vec<u8>>::new());
     finish(&*store, &claim, 1_400).await;
 
     // A key is forgotten with its thread.

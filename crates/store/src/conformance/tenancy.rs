@@ -1,7 +1,8 @@
 use super::fixture::{
-    answers, at, begin, begin_as, call, commit, fact, finish, interrupted, key, keyed, new_run,
-    principal, question, register, result, step, thread, told, us, write, writes,
+    answers, at, begin, begin_as, call, checkpoint, commit, fact, finish, interrupted, key, keyed,
+    new_run, principal, question, register, result, tasks, these, thread, told, us, write,
 };
+use crate::checkpoint::Keep;
 use crate::record::Commit;
 use crate::rule;
 use crate::table::Store;
@@ -16,8 +17,7 @@ async fn filled(store: &dyn Store) -> crate::record::Claim {
     store.open_call(&us(), &claim, call(1, Effect::StateChange)).await.expect("opens");
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        steps: vec![step(1, None)],
-        writes: vec![writes(1, 1, "left")],
+        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) },
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_200)
@@ -37,7 +37,6 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.threads(&them, 0, 9).await, Ok(Vec::new()));
     assert_eq!(store.runs(&them, &t).await, Err(no_thread()));
     assert_eq!(store.run(&them, &claim.at).await, Err(no_run()));
-    assert_eq!(store.head(&them, &t).await, Err(no_thread()));
     assert_eq!(store.events(&them, &claim.at, 0, 9).await, Err(no_run()));
     assert_eq!(store.interrupts(&them, &t).await, Err(no_thread()));
     assert_eq!(store.calls(&them, &t).await, Err(no_thread()));
@@ -73,7 +72,7 @@ pub(super) async fn organisations_may_use_the_same_ids(store: Arc<dyn Store>) {
     assert_eq!(opened, Ok(crate::record::OpenedCall::New));
     store.record_usage(&them, fact("i", "r", 2)).await.expect("records");
     let all = Commit {
-        steps: vec![step(1, None)],
+        keep: these(vec![checkpoint(1), checkpoint(2)]),
         interrupts: vec![question(1)],
         finish: interrupted(&[1]),
         ..commit(1_400)

@@ -73,12 +73,6 @@ impl Checkpoints {
         head
     }
 
-    /// Whether a checkpoint of the root graph is there.
-    pub(super) fn has(&self, org: &OrgId, thread: &ThreadId, id: CheckpointId) -> bool {
-        let graphs = self.threads.get(&(org.clone(), thread.clone()));
-        graphs.and_then(|graphs| graphs.get("")).is_some_and(|g| g.checkpoints.contains_key(&id))
-    }
-
     /// Whether anything of a thread is there.
     pub(super) fn has_any(&self, org: &OrgId, thread: &ThreadId) -> bool {
         let graphs = self.threads.get(&(org.clone(), thread.clone()));
@@ -145,14 +139,12 @@ impl Checkpoints {
 }
 
 impl Tables {
-    /// Lets the head of a thread be its newest checkpoint, unless it is a step.
+    /// Lets the head of a thread be its newest checkpoint.
     fn move_head(&mut self, org: &OrgId, thread: &ThreadId) {
         let key = (org.clone(), thread.clone());
         let root = self.checkpoints.threads.get(&key).and_then(|graphs| graphs.get(""));
         let newest = root.and_then(|graph| graph.checkpoints.keys().next_back().copied());
-        if let Some(found) = self.threads.get_mut(&key)
-            && found.row.head.is_none_or(|head| !found.steps.contains_key(&head))
-        {
+        if let Some(found) = self.threads.get_mut(&key) {
             found.row.head = newest;
         }
     }

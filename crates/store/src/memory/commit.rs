@@ -1,7 +1,5 @@
 use super::{Run, Thread};
-use crate::record::{Commit, Committed, InterruptRow, StepRow, StoredEvent};
-use crate::rule;
-use crate::table::Result;
+use crate::record::{Commit, Committed, InterruptRow, StoredEvent};
 use std::collections::BTreeSet;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
@@ -20,14 +18,7 @@ impl Thread {
     /// Writes a commit of the run at `index` that was checked: all but what it keeps, which was
     /// written before.
     pub(super) fn commit(&mut self, index: usize, commit: Commit, kept: Kept) -> Committed {
-        let adds_step = !commit.steps.is_empty() || kept.checkpoints;
-        let leaves_step = adds_step || commit.finish.is_some();
-        for write in commit.writes {
-            self.writes.insert((write.of, write.task), write.body);
-        }
-        for step in commit.steps {
-            self.add_step(step);
-        }
+        let leaves_step = kept.checkpoints || commit.finish.is_some();
         self.row.head = kept.head.or(self.row.head);
         let run = self.runs[index].row.new.at.run.clone();
         self.ask(commit.interrupts, &run, leaves_step);
@@ -41,33 +32,6 @@ impl Thread {
             self.row.status = run.row.status;
         }
         Committed { first_seq, cancel_requested: run.row.cancel_requested }
-    }
-
-    pub(super) fn check_steps(&self, steps: &[StepRow]) -> Result<()> {
-        let mut fresh = BTreeSet::new();
-        for step in steps {
-            if self.steps.contains_key(&step.id) || fresh.contains(&step.id) {
-                return Err(rule::checkpoint_exists(&self.row.id, step.id));
-            }
-            if let Some(parent) = step.parent
-                && !self.steps.contains_key(&parent)
-                && !fresh.contains(&parent)
-            {
-                return Err(rule::parent_missing(&self.row.id, step.id, parent));
-            }
-            fresh.insert(step.id);
-        }
-        Ok(())
-    }
-
-    fn add_step(&mut self, step: StepRow) {
-        let root = step.ns.is_empty();
-        let head = self.row.head.filter(|_| root);
-        self.writes.retain(|(of, _), _| Some(*of) != step.parent && Some(*of) != head);
-        if root {
-            self.row.head = Some(step.id);
-        }
-        self.steps.insert(step.id, step);
     }
 
     fn ask(&mut self, interrupts: Vec<Interrupt>, run: &RunId, leaves_step: bool) {

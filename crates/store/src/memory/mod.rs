@@ -6,9 +6,7 @@ mod read;
 mod whole;
 mod write;
 
-use crate::record::{
-    InterruptRow, NewRun, RunRow, StepRow, StoredEvent, ThreadRow, UsageRow, WorkerRow,
-};
+use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
 use crate::rule;
 use crate::table::{Result, Store};
 use std::collections::BTreeMap;
@@ -16,8 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::RunRef;
 use weftwork_types::{
-    BoxFuture, CheckpointId, InvocationId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp,
-    WorkerId,
+    BoxFuture, InvocationId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// All tables behind one lock. Every future is ready at its first poll. A worker is dead when its
@@ -72,8 +69,6 @@ struct Tables {
 struct Thread {
     row: ThreadRow,
     runs: Vec<Run>,
-    steps: BTreeMap<CheckpointId, StepRow>,
-    writes: BTreeMap<(CheckpointId, TaskId), Vec<u8>>,
     interrupts: Vec<InterruptRow>,
     calls: Vec<CallRecord>,
 }
@@ -125,8 +120,6 @@ impl Thread {
                 updated_at: run.created_at,
             },
             runs: Vec::new(),
-            steps: BTreeMap::new(),
-            writes: BTreeMap::new(),
             interrupts: Vec::new(),
             calls: Vec::new(),
         }

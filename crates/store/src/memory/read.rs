@@ -1,17 +1,12 @@
-use super::{MemoryStore, Thread};
-use crate::record::{
-    Head, InterruptRow, RunRow, StepRow, StoredEvent, TaskWrites, ThreadRow, UsageRow,
-};
-use crate::rule;
+use super::MemoryStore;
+use crate::record::{InterruptRow, RunRow, StoredEvent, ThreadRow, UsageRow};
 use crate::table::{
-    JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadSteps, ReadThreads, ReadUsage, Result,
+    JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result,
 };
 use std::cmp::Reverse;
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::RunRef;
-use weftwork_types::{
-    BoxFuture, CheckpointId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp,
-};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp};
 
 impl ReadThreads for MemoryStore {
     fn thread<'a>(
@@ -75,70 +70,6 @@ impl ReadRuns for MemoryStore {
             Ok(rows.collect())
         })
     }
-}
-
-impl ReadSteps for MemoryStore {
-    fn head<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Option<Head>>> {
-        self.with(move |tables| {
-            let found = tables.thread(who, thread)?;
-            let is_kept = |head| tables.checkpoints.has(&who.org, thread, head);
-            let head =
-                found.row.head.filter(|head| found.steps.contains_key(head) || !is_kept(*head));
-            head.map(|head| lineage(found, head)).transpose()
-        })
-    }
-
-    fn lineage<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-        at: CheckpointId,
-    ) -> BoxFuture<'a, Result<Head>> {
-        self.with(move |tables| {
-            let thread = tables.thread(who, thread)?;
-            if !thread.steps.contains_key(&at) {
-                return Err(rule::no_checkpoint(at));
-            }
-            lineage(thread, at)
-        })
-    }
-
-    fn checkpoints<'a>(
-        &'a self,
-        who: &'a Principal,
-        thread: &'a ThreadId,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StepRow>>> {
-        self.with(move |tables| {
-            let steps = tables.thread(who, thread)?.steps.values().rev();
-            let older = steps.filter(|step| before.is_none_or(|before| step.id < before));
-            Ok(older.filter(|step| step.ns.is_empty()).take(limit).cloned().collect())
-        })
-    }
-}
-
-fn lineage(thread: &Thread, at: CheckpointId) -> Result<Head> {
-    let mut steps = Vec::new();
-    let mut next = Some(at);
-    while let Some(id) = next {
-        let step = thread.steps.get(&id);
-        let step = step.ok_or_else(|| rule::lineage_broken(&thread.row.id, id))?;
-        next = step.parent;
-        steps.push(step.clone());
-    }
-    steps.reverse();
-    let of_it = (at, TaskId(0))..=(at, TaskId(u128::MAX));
-    let pending = thread.writes.range(of_it).map(|(&(of, task), body)| TaskWrites {
-        of,
-        task,
-        body: body.clone(),
-    });
-    Ok(Head { steps, pending: pending.collect() })
 }
 
 impl ReadEvents for MemoryStore {

@@ -4,7 +4,6 @@ use super::{MemoryStore, Run, Tables, Thread};
 use crate::rule;
 use crate::table::Result;
 use crate::whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};
-use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
 impl ReadWhole for MemoryStore {
@@ -76,14 +75,8 @@ fn put(tables: &mut Tables, who: &Principal, whole: WholeThread) -> Result<()> {
         let key = (org.clone(), row.fact.invocation_id.clone());
         tables.usage.entry(key).or_insert(row);
     }
-    let thread = Thread {
-        row: whole.thread,
-        runs,
-        steps: BTreeMap::new(),
-        writes: BTreeMap::new(),
-        interrupts: whole.interrupts,
-        calls: whole.calls,
-    };
+    let thread =
+        Thread { row: whole.thread, runs, interrupts: whole.interrupts, calls: whole.calls };
     tables.threads.insert(place, thread);
     Ok(())
 }

@@ -22,7 +22,7 @@ fn all() -> Vec<StoreError> {
         StoreError::Full { place: place(), reason: text("database or disk is full") },
         StoreError::ReadOnly { place: place(), reason: text("attempt to write") },
         StoreError::Newer { place: place(), found: 2, known: 0 },
-        StoreError::Corrupt { place: text("table `steps`"), what: text("the checksum differs") },
+        StoreError::Corrupt { place: text("table `blobs`"), what: text("the checksum differs") },
         StoreError::Unavailable {
             place: place(),
             reason: text("permission denied"),

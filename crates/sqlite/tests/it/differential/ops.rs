@@ -5,9 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::{
-    Claim, Commit, Keep, NewCall, NewRun, Source, StepRow, Store, TaskWrites, WorkerRow,
-};
+use weftwork_store::{Claim, Commit, Keep, NewCall, NewRun, Store, WorkerRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
@@ -15,9 +13,7 @@ use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallResult};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
-use weftwork_types::{
-    CheckpointId, InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId,
-};
+use weftwork_types::{InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId};
 
 /// An operation on one of few ids, so that operations meet.
 #[derive(Debug, Clone)]
@@ -41,8 +37,6 @@ pub(crate) enum Op {
 pub(crate) struct World {
     runs: Vec<(u8, RunRef)>,
     claims: Vec<(u8, Claim)>,
-    /// The last checkpoint of each thread.
-    last: BTreeMap<(u8, String), CheckpointId>,
 }
 
 /// One of the last three, mostly the right one.
@@ -68,26 +62,6 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn step() -> impl Strategy<Value = StepRow> {
-    let body = prop::collection::vec(any::<u8>(), 0..40);
-    (1u128..12, prop::option::weighted(0.95, 0u128..60), 0..5, body).prop_map(
-        |(id, parent, ns, body)| StepRow {
-            id: CheckpointId(id),
-            parent: parent.map(CheckpointId),
-            ns: if ns == 0 { "sub:1".to_owned() } else { String::new() },
-            step: i64::try_from(id).expect("a small number"),
-            source: Source::Loop,
-            fingerprint: canonical::hash_bytes(&body),
-            body,
-        },
-    )
-}
-
-fn writes() -> impl Strategy<Value = TaskWrites> {
-    (0u128..12, 0u128..3, prop::collection::vec(any::<u8>(), 0..20))
-        .prop_map(|(of, task, body)| TaskWrites { of: CheckpointId(of), task: TaskId(task), body })
-}
-
 fn interrupt() -> impl Strategy<Value = Interrupt> {
     (0u128..4, value()).prop_map(|(id, value)| Interrupt {
         id: InterruptId(id),
@@ -105,15 +79,13 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
     let finish =
         prop::option::weighted(0.2, value().prop_map(|output| RunFinal::Completed { output }));
     (
-        prop::collection::vec(step(), 0..3),
-        prop::collection::vec(writes(), 0..3),
         prop::collection::vec(interrupt(), 0..3),
         prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
         finish,
-        prop_oneof![2 => Just(Keep::default()), 1 => keep::keep()],
+        prop_oneof![1 => Just(Keep::default()), 2 => keep::keep()],
     )
-        .prop_map(|(steps, writes, interrupts, events, finish, keep)| {
-            Box::new(Commit { steps, writes, keep, interrupts, events, finish, at: Timestamp(0) })
+        .prop_map(|(interrupts, events, finish, keep)| {
+            Box::new(Commit { keep, interrupts, events, finish, at: Timestamp(0) })
         })
 }
 
@@ -184,17 +156,6 @@ fn answers(ids: Vec<u8>, now: Timestamp) -> BTreeMap<InterruptId, Answer> {
     ids.into_iter().map(|id| (InterruptId(id.into()), answer(id))).collect()
 }
 
-/// Lets most of the generated checkpoints continue what the thread has.
-fn lead_on(commit: &mut Commit, mut last: Option<CheckpointId>) {
-    for step in &mut commit.steps {
-        if step.parent.is_some_and(|parent| parent.0 >= 6) {
-            step.parent = last;
-            step.id = CheckpointId(last.map_or(1, |last| last.0 + 1));
-        }
-        last = Some(step.id);
-    }
-}
-
 /// Does the operation and shows its result.
 pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> String {
     match op {
@@ -220,7 +181,6 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         }
         Op::Delete { org, thread } => {
             let id = at(thread, 0).thread;
-            world.last.remove(&(org, id.to_string()));
             format!("{:?}", store.delete_thread(&principal(org), &id).await)
         }
         Op::KeepAlive { worker: n, lease } => {
@@ -233,7 +193,7 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         Op::Orphans { limit } => format!("{:?}", store.orphans(now, limit).await),
         Op::Commit { claim, .. } | Op::Open { claim, .. } | Op::Settle { claim, .. } => {
             let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
-            apply_claimed(store, op, now, (org, &claim), world).await
+            apply_claimed(store, op, now, (org, &claim)).await
         }
     }
 }
@@ -244,20 +204,12 @@ async fn apply_claimed(
     op: Op,
     now: Timestamp,
     (org, claim): (u8, &Claim),
-    world: &mut World,
 ) -> String {
     let who = principal(org);
     match op {
         Op::Commit { mut commit, .. } => {
-            let thread = (org, claim.at.thread.to_string());
-            lead_on(&mut commit, world.last.get(&thread).copied());
             commit.at = now;
-            let last = commit.steps.last().map(|step| step.id);
-            let made = store.commit(&who, claim, *commit).await;
-            if let (Ok(_), Some(last)) = (&made, last) {
-                world.last.insert(thread, last);
-            }
-            format!("{made:?}")
+            format!("{:?}", store.commit(&who, claim, *commit).await)
         }
         Op::Open { key: n, effect, .. } => {
             let call = NewCall {
