@@ -188,15 +188,25 @@ impl Runtime {
         self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
     }
 
-    /// Takes a run whose worker is gone, or that was never begun, to its end.
+    /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
+    /// its process before: somebody asks for it.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
     /// has ended; [`RuntimeError::UnknownGraph`].
     pub async fn take_over(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        self.take(who, at, true).await
+    }
+
+    async fn take(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        asked: bool,
+    ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        self.start(who.clone(), row, graph).await
+        self.start(who.clone(), row, graph, asked).await
     }
 
     /// Takes over all runs of this store that no living worker has and whose graphs are hosted
@@ -212,7 +222,7 @@ impl Runtime {
             if self.running().contains_key(&row.new.at.run) {
                 continue;
             }
-            match self.take_over(&who, &row.new.at).await {
+            match self.take(&who, &row.new.at, false).await {
                 Ok(handle) => handles.push(handle),
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 }
@@ -314,7 +324,7 @@ impl Runtime {
             return Ok(self.follow(request.principal, row.new.at, graph));
         }
         let (who, at) = (request.principal, row.new.at.clone());
-        match self.start(who.clone(), row, graph.clone()).await {
+        match self.start(who.clone(), row, graph.clone(), true).await {
             // Another worker looked for runs that nobody has, and took it: it comes to its end.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 Ok(self.follow(who, at, graph))
@@ -388,6 +398,7 @@ impl Runtime {
         who: Principal,
         row: RunRow,
         graph: CompiledGraph,
+        asked: bool,
     ) -> Result<RunHandle, RuntimeError> {
         let host = Arc::clone(&self.0.host);
         let worker = self.0.heartbeat.id();
@@ -411,7 +422,7 @@ impl Runtime {
         let hub = Arc::new(Hub::default());
         let events = hub.watch();
         let (ended, outcome) = oneshot::channel();
-        let run = Run { host, graph, who, claim, row, hub, cancel };
+        let run = Run { host, graph, who, claim, row, hub, cancel, asked };
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();

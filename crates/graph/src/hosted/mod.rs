@@ -59,6 +59,8 @@ pub(crate) struct Run {
     pub(crate) row: RunRow,
     pub(crate) hub: Arc<Hub>,
     pub(crate) cancel: watch::Sender<bool>,
+    /// Whether somebody asked for it to go on, however often it ended its process.
+    pub(crate) asked: bool,
 }
 
 /// For how long a run is under suspicion that gets no further.
@@ -158,7 +160,7 @@ impl Run {
         let past = if fresh { Past::default() } else { self.past().await? };
         if !*counted {
             let attempts = past.taken_over + 1;
-            if attempts >= self.host.attempts_max {
+            if attempts >= self.host.attempts_max && !self.asked {
                 if !past.begun {
                     writer.forget_beginning().await;
                 }

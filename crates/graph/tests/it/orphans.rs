@@ -58,7 +58,7 @@ async fn a_run_that_ends_its_workers_is_not_begun_a_fourth_time() {
     let bench = Bench::new(chain()).await;
     let at = created(&bench.store).await;
     dies(&bench.store, &at, 3, None).await;
-    let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
+    let handle = bench.runtime.recover().await.expect("nobody has it").remove(0);
     let (code, message) = failed(handle.outcome.await);
     assert_eq!(code, "W0130");
     assert!(message.contains("ended 3 processes"), "{message}");
@@ -66,6 +66,15 @@ async fn a_run_that_ends_its_workers_is_not_begun_a_fourth_time() {
     let row = bench.store.run(&who, &at).await.expect("reads");
     assert_eq!(row.status, RunStatus::Failed);
     assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["a"]), "the thread is free");
+}
+
+#[tokio::test]
+async fn whoever_asks_for_a_run_gets_it_however_often_it_ended_its_workers() {
+    let bench = Bench::new(chain()).await;
+    let at = created(&bench.store).await;
+    dies(&bench.store, &at, 9, None).await;
+    let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
+    assert_eq!(completed(handle.outcome.await)["log"], json!(["a"]));
 }
 
 #[tokio::test]
