@@ -1,6 +1,6 @@
 //! What a stage's log says: the closing lines of test runners, and the skips of tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tests by result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(super) struct Log {
     /// A skipping test counts as skipped, although its runner saw it pass.
     pub(super) count: Count,
     pub(super) skips: BTreeSet<Skip>,
+    /// Tests that failed, and what they said of it.
+    pub(super) failures: BTreeSet<String>,
 }
 
 impl Log {
@@ -49,6 +51,7 @@ impl Log {
         log.count.passed = log.count.passed.saturating_sub(told.len());
         log.count.skipped += told.len();
         log.skips.extend(told);
+        log.failures = failures(text);
         log
     }
 
@@ -91,6 +94,32 @@ fn count(line: &str) -> Count {
         }
     }
     count
+}
+
+/// The tests that nextest says failed, each with where it panicked and why.
+fn failures(text: &str) -> BTreeSet<String> {
+    const BAD: [&str; 5] = ["FAIL [", "TIMEOUT [", "ABORT [", "SIGSEGV [", "SIGABRT ["];
+    let mut all = BTreeMap::new();
+    let mut current = None;
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let line = line.trim_start();
+        if BAD.iter().any(|bad| line.starts_with(bad)) {
+            let name = line.split_once(']').map_or(line, |(_, name)| name).trim();
+            let name = name.split_once(") ").map_or(name, |(_, name)| name.trim());
+            all.entry(name).or_insert_with(String::new);
+            current = Some(name);
+        } else if line.starts_with("PASS [") || line.starts_with("Summary [") {
+            current = None;
+        } else if let (Some(name), Some((_, place))) = (current, line.split_once(" panicked at ")) {
+            let why = lines.next().unwrap_or_default().trim();
+            let said = all.entry(name).or_default();
+            if said.is_empty() {
+                *said = format!("\n    {place} {why}");
+            }
+        }
+    }
+    all.into_iter().map(|(name, said)| format!("{name}{said}")).collect()
 }
 
 /// Reads `SKIPPED(reason): name`.
@@ -138,5 +167,18 @@ mod tests {
         assert_eq!(log.tail(2), "b\nc\n");
         assert_eq!(log.tail(9), "a\nb\nc\n");
         assert_eq!(Log::read("").tail(3), "");
+    }
+
+    #[test]
+    fn failed_tests_are_named_with_where_they_panicked() {
+        let log = Log::read(
+            "        PASS [   0.1s] (1/2) a::b fine\nthread 'x' panicked at y.rs:1:\nexpected\n\
+             \x20       FAIL [   0.2s] (2/2) a::c broken\n\
+             thread 'broken' (7) panicked at c.rs:3:5:\none is not two\n\
+             \x20    Summary [   0.3s] 2 tests run: 1 passed, 1 failed, 0 skipped\n\
+             \x20       FAIL [   0.2s] (2/2) a::c broken\n",
+        );
+        let expected = "a::c broken\n    c.rs:3:5: one is not two".to_owned();
+        assert_eq!(log.failures.into_iter().collect::<Vec<_>>(), [expected]);
     }
 }

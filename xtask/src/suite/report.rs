@@ -80,6 +80,11 @@ pub(super) fn summary(outcomes: &[Outcome], skips: &Skips, tier: Tier) -> (Strin
     let mut text = format!("\n{}", columns(&rows));
     let stages_good = outcomes.iter().all(|outcome| outcome.verdict == Verdict::Ok);
     let skips_good = skipped(outcomes, skips, tier, &mut text);
+    let mut failures = outcomes.iter().flat_map(|outcome| &outcome.log.failures).peekable();
+    if failures.peek().is_some() {
+        text.push_str("\nfailed tests\n");
+        failures.for_each(|failure| text.extend(["  ", failure, "\n"]));
+    }
     let Count { passed, failed, skipped } = count;
     if count != Count::default() {
         text.push_str(&format!("\ntotal: {passed} passed, {failed} failed, {skipped} skipped\n"));
