@@ -1,10 +1,15 @@
 //! Bytes, written and read back.
 
 use crate::error::EngineError;
+use std::collections::BTreeMap;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
 /// The most bytes of one value within a row; larger ones are kept apart, by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
+
+/// The most bytes of values kept apart that a row names again, all namings taken together. Each is
+/// read for itself, so that a small row could ask for any amount of memory.
+pub const REPEATS_MAX: u64 = 1 << 30;
 
 /// Bytes that are being written, and the values that are kept apart.
 #[derive(Debug, Default)]
@@ -14,6 +19,8 @@ pub struct Out {
     pub blobs: Vec<(Hash, Vec<u8>)>,
     /// Room for one value.
     scratch: Vec<u8>,
+    /// The bytes of values kept apart that were named again.
+    repeats: u64,
 }
 
 impl Out {
@@ -96,26 +103,30 @@ impl Out {
             true => Err(format!("it is nested more than {DEPTH_MAX} levels deep")),
             false => Ok(()),
         });
-        if written.is_ok() {
-            self.sized(&scratch);
-        }
+        let written = written.and_then(|()| self.sized(&scratch));
         self.scratch = scratch;
         written
     }
 
-    fn sized(&mut self, value: &[u8]) {
+    fn sized(&mut self, value: &[u8]) -> Result<(), String> {
         if value.len() <= INLINE_MAX {
             // One more than the number of bytes: zero stands for what is kept apart.
             self.count(value.len() + 1);
             self.raw(value);
-            return;
+            return Ok(());
         }
         let hash = hash_bytes(value);
         self.count(0);
         self.raw(&hash.0);
         if !self.blobs.iter().any(|(known, _)| *known == hash) {
             self.blobs.push((hash, value.to_vec()));
+            return Ok(());
         }
+        self.repeats += value.len() as u64;
+        if self.repeats <= REPEATS_MAX {
+            return Ok(());
+        }
+        Err(format!("large values are repeated to more than {REPEATS_MAX} bytes in one superstep"))
     }
 
     /// JSON.
@@ -159,6 +170,40 @@ pub enum Stored<'a> {
     Here(&'a [u8]),
     /// Apart, by the hash of its bytes.
     Apart(Hash),
+}
+
+/// The values kept apart that a row names, and how often each.
+#[derive(Debug, Clone, Default)]
+pub struct Named(BTreeMap<Hash, u64>);
+
+impl Named {
+    /// One more naming.
+    pub fn note(&mut self, hash: Hash) {
+        *self.0.entry(hash).or_default() += 1;
+    }
+
+    /// The values, each once.
+    pub fn hashes(&self) -> impl Iterator<Item = Hash> {
+        self.0.keys().copied()
+    }
+
+    /// Lets a row pass that does not repeat more than is ever written.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`].
+    pub fn check(&self, bytes: impl Fn(Hash) -> usize) -> Result<(), EngineError> {
+        let repeats = self
+            .0
+            .iter()
+            .map(|(hash, times)| times.saturating_sub(1).saturating_mul(bytes(*hash) as u64));
+        match repeats.fold(0u64, u64::saturating_add) <= REPEATS_MAX {
+            true => Ok(()),
+            false => Err(EngineError::Damaged {
+                at: 0,
+                expected: "large values that are repeated to at most 1 GiB",
+            }),
+        }
+    }
 }
 
 /// Bytes that are being read. They may be anybody's: nothing is taken on trust.

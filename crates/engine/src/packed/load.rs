@@ -1,6 +1,6 @@
 //! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
 
-use super::bytes::{In, Stored};
+use super::bytes::{In, Named, Stored};
 use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
 use super::{Home, ListHome, Mark, REPEATED_MAX, control, open_row, tag};
@@ -24,6 +24,8 @@ pub struct Loader {
     parts: BTreeMap<usize, Part>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     wanted: BTreeSet<Hash>,
+    /// The blobs that are named by what decides the next superstep.
+    named: Named,
 }
 
 /// What it takes to go on.
@@ -147,18 +149,19 @@ impl Loader {
             parts.entry(index).or_default().take(id, given)?;
         }
         // Values that are kept apart are found by reading without them.
-        let wanted = RefCell::new(BTreeSet::new());
+        let named = RefCell::new(Named::default());
         let note = |hash| {
-            wanted.borrow_mut().insert(hash);
+            named.borrow_mut().note(hash);
             Some(b"null".to_vec())
         };
         control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, blobs: &note })?;
         if !read.is_empty() {
             return Err(read.damaged("the end"));
         }
-        let wanted = wanted.into_inner();
-        let plan = Arc::clone(plan);
-        let mut loader = Self { plan, id, row, mapped, parts, blobs: BTreeMap::new(), wanted };
+        let named = named.into_inner();
+        let wanted = named.hashes().collect();
+        let (plan, blobs) = (Arc::clone(plan), BTreeMap::new());
+        let mut loader = Self { plan, id, row, mapped, parts, blobs, wanted, named };
         loader.want_blobs();
         Ok(loader)
     }
@@ -219,6 +222,7 @@ impl Loader {
     /// [`EngineError::LostNode`] when the thread waits at a node that is gone.
     pub fn finish(self) -> Result<Loaded, EngineError> {
         let plan = Arc::clone(&self.plan);
+        self.named.check(|hash| self.blobs.get(&hash).map_or(0, Vec::len))?;
         let blobs = |hash: Hash| self.blobs.get(&hash).cloned();
         let with = OutputReader { plan: &plan, mapped: &self.mapped, blobs: &blobs };
         let (_, mut read) = open_row(&self.row)?;

@@ -17,7 +17,7 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{INLINE_MAX, In, Out, Stored};
+pub use bytes::{INLINE_MAX, In, Named, Out, REPEATS_MAX, Stored};
 pub use layout::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};

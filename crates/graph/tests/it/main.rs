@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod attempts;
+mod bad_bytes;
 mod damage;
 mod depth;
 mod drawings;

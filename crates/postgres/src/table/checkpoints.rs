@@ -6,7 +6,9 @@ use crate::table::{keep, threads};
 use std::fmt::Display;
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
-use weftwork_store::{Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, WriteCheckpoints};
+use weftwork_store::{
+    Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, StoreError, WriteCheckpoints,
+};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
@@ -30,6 +32,24 @@ macro_rules! found {
     };
 }
 
+/// The checkpoint that commits left as the newest one of the outermost graph, if it is missing and
+/// none came after it. Runs in a process of their own may have added some.
+const LOST: &str = "SELECT t.head FROM threads t
+     WHERE t.org = $1 AND t.id = $2 AND t.head IS NOT NULL AND NOT EXISTS (
+         SELECT 1 FROM checkpoints c
+         WHERE c.org = $1 AND c.thread = $2 AND c.ns = '' AND c.id >= t.head)";
+
+fn lost(row: &Row, at: &Shelf) -> StoreError {
+    let key = Key { at, id: None };
+    match At::new("threads", &key).bits(row, "head").map(CheckpointId) {
+        Ok(head) => {
+            let what = format!("its newest checkpoint `{head}` is missing");
+            At::new("checkpoints", &key).corrupt(what)
+        }
+        Err(error) => error,
+    }
+}
+
 impl ReadCheckpoints for PostgresStore {
     fn checkpoint<'a>(
         &'a self,
@@ -40,12 +60,20 @@ impl ReadCheckpoints for PostgresStore {
         self.run((who.org.clone(), at.clone(), id), |conn, (org, at, id), _| {
             Box::pin(async move {
                 let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
+                let key = (org.clone(), thread.clone());
                 let ask = match id {
                     Some(id) => ask!(found!("AND c.id = $4"), org, thread, ns, bytes(id.0)),
                     None => ask!(found!("ORDER BY c.id DESC LIMIT 1"), org, thread, ns),
                 };
-                let rows = conn.rows(ask).await?;
-                rows.first().map(|row| read(row, at)).transpose()
+                let mut asks = vec![ask];
+                if id.is_none() && at.ns.is_empty() {
+                    asks.push(ask!(LOST, key.0, key.1));
+                }
+                let found = conn.read(asks).await?;
+                if let Some(row) = found.get(1).and_then(|rows| rows.first()) {
+                    return Err(lost(row, at).into());
+                }
+                found.first().and_then(|rows| rows.first()).map(|row| read(row, at)).transpose()
             })
         })
     }

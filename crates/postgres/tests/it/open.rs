@@ -131,3 +131,37 @@ fn a_changed_row_is_found_out() {
     let error = block_on(store.runs(&who, &thread("t"))).expect_err("no such status");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
+
+#[test]
+fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
+    for sql in
+        ["DELETE FROM checkpoints WHERE id = (SELECT head FROM threads)", "DELETE FROM checkpoints"]
+    {
+        let schema = Schema::new("missing");
+        let store = schema.open();
+        let (who, claim) = (Principal::local(), begin(&store, "t", "r"));
+        for number in 1..=2 {
+            let new = NewCheckpoint {
+                ns: String::new(),
+                id: CheckpointId(number),
+                of: None,
+                tasks: Vec::new(),
+                body: vec![1],
+                blobs: Vec::new(),
+            };
+            let keep = Keep { checkpoints: vec![new], ..Keep::default() };
+            let commit = Commit { keep, ..Commit::default() };
+            block_on(store.commit(&who, &claim, commit)).expect("commits");
+        }
+        let at = Shelf { thread: thread("t"), ns: String::new() };
+        let newest = || block_on(store.checkpoint(&who, &at, None));
+        assert_eq!(newest().expect("reads").map(|found| found.id), Some(CheckpointId(2)));
+        schema.script(sql);
+        let error = newest().expect_err("must not be read");
+        assert_eq!(
+            error.to_string(),
+            "store is damaged at table `checkpoints`, thread `t`: its newest checkpoint \
+             `00000000000000000000000000000002` is missing; restore it from a backup"
+        );
+    }
+}

@@ -185,9 +185,28 @@ fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckp
         let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
         Ok((id, At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?))
     })?;
+    let newest = found.as_ref().map(|(id, _)| *id);
+    if let Some(head) = head(conn, org, at)?.filter(|head| Some(*head) > newest) {
+        let what = format!("its newest checkpoint `{head}` is missing");
+        return Err(At::new("checkpoints", &Key { at, id: None }).corrupt(what).into());
+    }
     let Some((id, body)) = found else { return Ok(None) };
     let Parts { outside, tasks } = pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
+}
+
+/// The checkpoint that commits left as the newest one of the outermost graph. Runs in a process of
+/// their own may have added others.
+fn head(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
+    if !at.ns.is_empty() {
+        return Ok(None);
+    }
+    let sql = "SELECT head FROM threads WHERE org = ?1 AND id = ?2";
+    let name = Key { at, id: None };
+    let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str()], |row| {
+        Ok(At::new("threads", &name).maybe_bits(row, "head")?.map(CheckpointId))
+    })?;
+    Ok(found.flatten())
 }
 
 fn known(

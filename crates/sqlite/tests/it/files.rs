@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::table::{ReadEvents, ReadThreads, WriteRuns, WriteThreads};
+use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{ReadCheckpoints, StoreError};
 use weftwork_types::run::RunFinal;
 use weftwork_types::{Principal, ThreadId};
@@ -135,11 +135,48 @@ fn what_is_damaged_inside_is_named_by_table_and_key() {
             "UPDATE events SET events = '[{\"type\": \"dr' WHERE last_seq = 2",
         ),
         ("an event is missing", "UPDATE events SET events = '[]' WHERE last_seq = 2"),
+        (
+            "an event of 100,000 levels",
+            "UPDATE events SET events = replace(hex(zeroblob(50000)), '0', '[') WHERE last_seq = 2",
+        ),
     ] {
         let folder = filled();
         edit(&folder, sql);
         let store = open(&folder, &QUICK);
         let read = block_on(store.events(&Principal::local(), &crate::support::at("t", "r"), 0, 9));
+        line(&mut table, what, &folder, &read.expect_err("must not be read"));
+    }
+    for (what, sql) in [
+        ("a run's number of takeovers", "UPDATE runs SET fence = -1"),
+        (
+            "an input of 100,000 levels",
+            "UPDATE runs SET
+                 input = '{\"kind\":\"start\",\"input\":' || replace(hex(zeroblob(50000)), '0', '[')",
+        ),
+    ] {
+        let folder = filled();
+        edit(&folder, sql);
+        let store = open(&folder, &QUICK);
+        let read = block_on(store.run(&Principal::local(), &crate::support::at("t", "r")));
+        line(&mut table, what, &folder, &read.expect_err("must not be read"));
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
+    let mut table = String::new();
+    for (what, sql) in [
+        (
+            "the newest",
+            "DELETE FROM checkpoints WHERE rowid = (SELECT max(rowid) FROM checkpoints)",
+        ),
+        ("all of them", "DELETE FROM checkpoints"),
+    ] {
+        let folder = filled();
+        edit(&folder, sql);
+        let store = open(&folder, &QUICK);
+        let read = block_on(store.checkpoint(&Principal::local(), &root("t"), None));
         line(&mut table, what, &folder, &read.expect_err("must not be read"));
     }
     insta::assert_snapshot!(table);

@@ -4,9 +4,9 @@ use super::super::saver::{Checkpoint, Memo, Outside, Records, Saved, SaverError}
 use super::StoreSaver;
 use super::row::{self, Kind, Reader};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::packed::{In, Layout, LayoutId, Loader, open_row};
+use weftwork_engine::packed::{In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
@@ -167,24 +167,26 @@ impl Reading<'_> {
         let layout = self.layout(id, key).await?;
         let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
         // Values that are kept apart are found by reading without them.
-        let wanted = {
-            let wanted = RefCell::new(BTreeSet::new());
+        let named = {
+            let named = RefCell::new(Named::default());
             let note = |hash| {
-                wanted.borrow_mut().insert(hash);
+                named.borrow_mut().note(hash);
                 Some(b"null".to_vec())
             };
             let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &note };
             let found = read(&reader, &mut start.clone());
-            let wanted = wanted.into_inner();
-            if wanted.is_empty() {
+            let named = named.into_inner();
+            if named.hashes().next().is_none() {
                 return found.map_err(|error| self.at(id, error));
             }
-            wanted
+            named
         };
         let mut blobs = BTreeMap::new();
-        for hash in wanted {
+        for hash in named.hashes() {
             blobs.insert(hash, self.blob(id, hash).await?);
         }
+        let len = |hash: Hash| blobs.get(&hash).map_or(0, Vec::len);
+        named.check(len).map_err(|error| self.at(id, error))?;
         let known = |hash: Hash| blobs.get(&hash).cloned();
         let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &known };
         read(&reader, &mut start.clone()).map_err(|error| self.at(id, error))

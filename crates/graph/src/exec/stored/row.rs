@@ -196,7 +196,7 @@ impl Reader<'_> {
     pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<Records, EngineError> {
         let mut records = Records::new();
         for _ in 0..read.count()? {
-            let key = self.key(read, CALLS_MAX)?;
+            let key = self.key(read)?;
             let flags = read.byte()?;
             let mut record = TaskRecord::default();
             if flags & tag::OUTPUT != 0 {
@@ -222,19 +222,21 @@ impl Reader<'_> {
     }
 
     /// A task's key; none when its node is gone.
-    fn key(&self, read: &mut In<'_>, calls: usize) -> Result<Option<TaskKey>, EngineError> {
-        let node: Option<Arc<str>> = match read.byte()? {
+    fn key(&self, read: &mut In<'_>) -> Result<Option<TaskKey>, EngineError> {
+        // A call is named before the task that called it.
+        let mut calls: Vec<(Arc<str>, _)> = Vec::new();
+        let mut kind = read.byte()?;
+        while kind == tag::CALL && calls.len() < CALLS_MAX {
+            calls.push((read.text()?.into(), read.number()?));
+            kind = read.byte()?;
+        }
+        let node: Option<Arc<str>> = match kind {
             tag::NUMBERED => {
                 let index: usize = read.number()?;
                 let found = self.mapped.node_of(self.plan, index, read)?;
                 found.map(|index: NodeIdx| self.plan.shared_name(index))
             }
             tag::NAMED => Some(read.text()?.into()),
-            tag::CALL if calls > 0 => {
-                let (name, index) = (Arc::from(read.text()?), read.number()?);
-                let of = self.key(read, calls - 1)?.map(Arc::new);
-                return Ok(of.map(|of| TaskKey::Call { name, of, index }));
-            }
             _ => return Err(read.damaged("a node or a call")),
         };
         let path = match read.byte()? {
@@ -245,7 +247,9 @@ impl Reader<'_> {
             4 => Path::Outside(read.number()?),
             _ => return Err(read.damaged("how a task came to run")),
         };
-        Ok(node.map(|node| TaskKey::Node { node, path }))
+        let node = node.map(|node| TaskKey::Node { node, path });
+        let within = |of, (name, index)| TaskKey::Call { name, of: Arc::new(of), index };
+        Ok(node.map(|node| calls.into_iter().rev().fold(node, within)))
     }
 
     pub(super) fn outside(&self, read: &mut In<'_>) -> Result<Outside, EngineError> {

@@ -1,0 +1,78 @@
+//! Sound rows in the place of others.
+
+use super::{Site, line};
+
+/// Our threads, without their graphs within.
+const OURS: &str = "org = 'local' AND ns = '' AND thread";
+
+fn newest(thread: &str) -> String {
+    format!("(SELECT max(id) FROM checkpoints WHERE {OURS} = '{thread}')")
+}
+
+/// Puts something in the place of the newest row of `t`.
+fn put(what: &str) -> String {
+    let newest = newest("t");
+    format!("UPDATE checkpoints SET body = {what} WHERE {OURS} = 't' AND id = {newest}")
+}
+
+/// Puts another row there.
+fn put_row(from: &str) -> String {
+    put(&format!("(SELECT body FROM checkpoints WHERE {from} ORDER BY id DESC LIMIT 1)"))
+}
+
+/// Does something to a part of what is pending.
+fn pending(set: &str) -> String {
+    format!("UPDATE pending SET {set} WHERE {OURS} = 'paused' AND part = 1")
+}
+
+fn cases() -> Vec<(&'static str, &'static str, String)> {
+    let (newest, later) = (newest("t"), newest("later"));
+    let tasks = format!(
+        "body = (SELECT tasks FROM checkpoints
+             WHERE {OURS} = 'later' AND of IS NOT NULL ORDER BY id LIMIT 1)"
+    );
+    vec![
+        ("an older row of the thread", "t", put_row(&format!("{OURS} = 't' AND id < {newest}"))),
+        ("another thread's row", "t", put_row(&format!("{OURS} = 'later'"))),
+        ("another organisation's row", "t", put_row("org = 'other' AND thread = 't' AND ns = ''")),
+        ("a row of the graph within", "t", put_row("thread = 't' AND ns <> ''")),
+        ("what became of tasks", "t", put("tasks")),
+        ("what became of tasks at another checkpoint", "paused", pending(&tasks)),
+        ("what is pending as what came from outside", "paused", pending("part = 0")),
+        (
+            "another thread's row, with its id",
+            "t",
+            format!("UPDATE checkpoints SET thread = 't' WHERE {OURS} = 'later' AND id = {later}"),
+        ),
+        // FIXME(#4): whoever puts all rows of a thread under another name is not found out, since
+        // checksums do not cover the thread: stores copy threads as they are.
+        (
+            "all rows of another thread, with their ids",
+            "t",
+            "UPDATE checkpoints SET thread = 't' WHERE org = 'local' AND thread = 'later'".into(),
+        ),
+        (
+            "all rows of another organisation, with their ids",
+            "t",
+            "UPDATE checkpoints SET org = 'local' WHERE org = 'other'".into(),
+        ),
+        (
+            "the newest row is missing",
+            "t",
+            format!("DELETE FROM checkpoints WHERE {OURS} = 't' AND id = {newest}"),
+        ),
+        ("all rows are missing", "t", format!("DELETE FROM checkpoints WHERE {OURS} = 't'")),
+    ]
+}
+
+#[tokio::test]
+async fn a_row_in_the_place_of_another_is_named() {
+    let site = Site::new().await;
+    let mut table = String::new();
+    for (what, thread, sql) in &cases() {
+        let rows = site.copy();
+        rows.edit(sql);
+        line(&mut table, what, &rows, thread).await;
+    }
+    insta::assert_snapshot!(table);
+}
