@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use weftwork::agents::{AgentError, ReactAgent};
-use weftwork::graph::{CompiledGraph, Ctx, Graph, NodeResult, START};
+use weftwork::graph::{CompiledGraph, Ctx, Graph, NodeError, NodeResult, START};
 use weftwork::tool;
 use weftwork::tools::ToolBox;
 use weftwork::{AgentDef, State};
@@ -63,6 +63,14 @@ fn changing() -> Result<CompiledGraph, AgentError> {
     Ok(Graph::<Form>::new("changing").node(&node, ask).edge(START, &node).build()?)
 }
 
+/// Fails as long as it is told to.
+async fn work(_: weftwork::graph::State<Form>) -> NodeResult<FormUpdate> {
+    match std::env::var("WEFT_TRIAL_FAILS") {
+        Ok(why) => Err(NodeError::message(why)),
+        Err(_) => Ok(FormUpdate::new().name("done".to_owned())),
+    }
+}
+
 #[derive(Serialize, schemars::JsonSchema)]
 struct Flood {
     text: String,
@@ -82,5 +90,10 @@ fn main() -> ExitCode {
             })
         })
         .agent(|_config| AgentDef::new("changing", |_model| changing()))
+        .agent(|_config| {
+            AgentDef::new("failing", |_model| {
+                Ok(Graph::<Form>::new("failing").node("work", work).edge(START, "work").build()?)
+            })
+        })
         .run()
 }

@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// List, show, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),
+    /// Put runs back that failed
+    #[command(subcommand)]
+    Runs(Runs),
     /// Check, shrink and copy the store, and take threads to another one
     #[command(subcommand)]
     Store(Store),
@@ -136,6 +139,22 @@ pub(crate) enum Threads {
         /// Do not ask
         #[arg(long)]
         yes: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// Go on with a run that failed, or that ended its processes (W0130): same input, on the thread
+    /// as it stands, its attempts counted anew
+    Requeue {
+        /// The run: the last one of its thread
+        run: String,
+        /// Only put it back; a process that stays goes on with it
+        #[arg(long)]
+        leave: bool,
+        /// Print every event as a line of JSON, and the outcome as the last
+        #[arg(long, conflicts_with = "leave")]
+        json: bool,
     },
 }
 

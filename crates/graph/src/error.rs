@@ -269,6 +269,9 @@ pub enum RuntimeError {
         /// How many workers had it since it last got further.
         attempts: u32,
     },
+    /// This process is on its way out and takes no more runs.
+    #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
+    Stopping,
     /// A list of changes from outside is empty.
     #[error("a list of changes is empty; give each superstep at least one change")]
     NoUpdates,
@@ -340,6 +343,7 @@ impl RuntimeError {
             Self::UnknownKey { .. } => ErrorCode("W0128"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
+            Self::Stopping => ErrorCode("W0131"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

@@ -49,12 +49,21 @@ impl Follow {
                     let event = AiEvent::Done { outcome: RunStatus::Failed };
                     vec![RunEvent { seq: None, event }]
                 });
-                let over = batch.iter().any(|e| matches!(e.event, AiEvent::Done { .. }));
-                let last = batch.last().and_then(|e| e.seq);
+                let last = batch.last();
+                let done = last.is_some_and(|e| matches!(e.event, AiEvent::Done { .. }));
+                let last = last.and_then(|e| e.seq);
+                let over = done && !this.goes_on(last).await;
                 Some((futures_util::stream::iter(batch), last.filter(|_| !over)))
             }
         });
         Box::pin(batches.flatten())
+    }
+
+    /// Whether something comes after the `done` at this place, since the run was requeued.
+    async fn goes_on(&self, last: Option<u64>) -> bool {
+        let Some(last) = last else { return false };
+        let more = self.host.store.events(&self.who, &self.at, last, 1).await;
+        more.is_ok_and(|more| !more.is_empty())
     }
 
     /// The next events; waits until there are some.

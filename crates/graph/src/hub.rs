@@ -54,7 +54,7 @@ impl Hub {
     }
 
     /// Tells that the first `count` waiting events are on disk from `first_seq` on, and after them
-    /// those of the commit itself. After a `done` nothing more is told.
+    /// those of the commit itself. After a `done` or `released` nothing more is told.
     pub(crate) fn committed(&self, first_seq: u64, count: usize, own: Vec<AiEvent>) {
         let mut state = self.lock();
         let own_seqs = first_seq + count as u64..;
@@ -74,12 +74,17 @@ impl Hub {
         }
         let mut over = false;
         for (seq, event) in own_seqs.zip(own) {
-            over |= matches!(event, AiEvent::Done { .. });
+            over |= matches!(event, AiEvent::Done { .. } | AiEvent::Released { .. });
             state.tell(RunEvent { seq: Some(seq), event });
         }
         if over {
             state.end();
         }
+    }
+
+    /// Tells nothing more.
+    pub(crate) fn end(&self) {
+        self.lock().end();
     }
 
     /// Tells everything that still waits and then `last`, without sequence numbers, when the log

@@ -32,6 +32,7 @@ impl Default for Pace {
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     id: WorkerId,
+    store: Arc<dyn Store>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,7 +52,7 @@ impl Heartbeat {
         store.keep_alive(lease(&id, started_at, started_at, pace)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
-            let (stop, id) = (Arc::clone(&stop), id.clone());
+            let (stop, id, store) = (Arc::clone(&stop), id.clone(), Arc::clone(&store));
             let handle = tokio::runtime::Handle::current();
             move || {
                 while !stop.load(Ordering::Acquire) {
@@ -79,7 +80,20 @@ impl Heartbeat {
             reason: e.to_string(),
             retriable: true,
         })?;
-        Ok(Self { id, stop, thread: Some(thread) })
+        Ok(Self { id, store, stop, thread: Some(thread) })
+    }
+
+    /// Ends the lease now.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub(crate) async fn end(&self) -> weftwork_store::Result<()> {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = &self.thread {
+            // Should it renew the lease in this moment, it ends it once more.
+            thread.thread().unpark();
+        }
+        self.store.retire(&self.id).await
     }
 
     /// The worker.

@@ -37,6 +37,18 @@ pub enum StoreError {
         /// The fence of the refused write.
         ours: u64,
     },
+    /// Only the last run of a thread can be requeued, once it failed. Nothing was changed.
+    #[error(
+        "run `{run}` of thread `{thread}` cannot be requeued: it {why}, and only the last run of a thread can be, once it failed; start a new run on the thread instead"
+    )]
+    NotRequeued {
+        /// The run.
+        run: String,
+        /// Its thread.
+        thread: String,
+        /// What stands against it.
+        why: &'static str,
+    },
     /// The question was answered before; the first answer counts.
     #[error("interrupt `{interrupt}` was already answered by {}", first.answered_by)]
     Answered {
@@ -180,6 +192,7 @@ impl StoreError {
             Self::BadKey { .. } => "W0214",
             Self::BadValue { .. } => "W0215",
             Self::BadFilter { .. } => "W0216",
+            Self::NotRequeued { .. } => "W0217",
         })
     }
 

@@ -42,6 +42,24 @@ pub fn check_claim(claim: &Claim, holder: Holder<'_>) -> Result<()> {
     })
 }
 
+/// Lets a run be requeued that failed and is the last of its thread; another run that has not ended
+/// is looked for before.
+///
+/// # Errors
+/// [`StoreError::Busy`] when it has not ended itself, or [`StoreError::NotRequeued`].
+pub fn check_requeue(at: &RunRef, status: RunStatus, is_last: bool) -> Result<()> {
+    let why = match status {
+        RunStatus::Pending | RunStatus::Running => return Err(busy(at)),
+        RunStatus::Failed if is_last => return Ok(()),
+        RunStatus::Failed => "has runs after it",
+        RunStatus::Completed => "completed",
+        RunStatus::Interrupted => "ended at open questions",
+        RunStatus::LimitReached => "reached its step limit",
+        RunStatus::Cancelled => "was cancelled",
+    };
+    Err(StoreError::NotRequeued { run: at.run.to_string(), thread: at.thread.to_string(), why })
+}
+
 /// Lets an answer pass when its question is open.
 ///
 /// # Errors

@@ -77,6 +77,12 @@ pub trait ReadRuns: Send + Sync {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
 
+    /// One run by its id alone.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is none.
+    fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
+
     /// Runs of any organisation that are pending or running and that no living worker has: those
     /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`,
     /// each with the principal that made it. For workers only.
@@ -134,6 +140,32 @@ pub trait WriteRuns: Send + Sync {
         claim: &'a Claim,
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>>;
+
+    /// Puts a run back that a worker gives up in order: it is pending again, and the log says
+    /// [`Released`](weftwork_types::event::AiEvent::Released). Returns the number of that event.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    fn release<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<u64>>;
+
+    /// Puts the last run of a thread back once it failed: it is pending again and has no outcome,
+    /// and the log says [`Requeued`](weftwork_types::event::AiEvent::Requeued). Nobody has asked
+    /// it to stop.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Busy`] while a run of the
+    /// thread goes, [`StoreError::NotRequeued`] when it is not the last one or did not fail.
+    fn requeue<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<RunRow>>;
 
     /// Asks a run to stop.
     ///

@@ -12,7 +12,8 @@ use serde_json::Value;
 ///
 /// `text_delta`, `tool_call_start`, `tool_call_result`, `usage_report`, `human_input_required` and
 /// `done` are the core; the others are extensions. Every run has exactly one `done`, its last
-/// event, whatever fails.
+/// event, whatever fails; one that is requeued after it failed goes on to another. Where a worker
+/// stops in order, its stream ends with `released` and the log goes on elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AiEvent {
@@ -25,6 +26,16 @@ pub enum AiEvent {
     TakenOver {
         /// Which claim of the run this is, from 2.
         claim: u64,
+    },
+    /// The worker that had the run stopped in order and put it back; another one goes on with it.
+    Released {
+        /// Which claim of the run was given up.
+        claim: u64,
+    },
+    /// The run had failed and was put back; it goes on after its `done`.
+    Requeued {
+        /// Who put it back: the subject of the principal.
+        by: String,
     },
     /// A piece of a model's answer. Live only; the durable log keeps the final message.
     TextDelta {

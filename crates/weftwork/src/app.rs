@@ -344,6 +344,16 @@ impl App {
         }
     }
 
+    /// Puts the last run of a thread back once it failed, and goes on with it; see
+    /// [`Runtime::requeue`].
+    ///
+    /// # Errors
+    /// What the store says when the run cannot be requeued: it goes, it did not fail, or the thread
+    /// had other runs since.
+    pub async fn requeue(&self, run: &RunRef) -> Result<RunHandle, Error> {
+        Ok(self.runtime.requeue(&self.who, run).await?)
+    }
+
     /// Asks a run to stop.
     ///
     /// # Errors

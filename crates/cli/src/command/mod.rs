@@ -11,6 +11,7 @@ mod graph;
 pub(crate) mod models;
 pub(crate) mod question;
 mod run;
+mod runs;
 mod store;
 pub(crate) mod threads;
 
@@ -48,6 +49,7 @@ pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliErro
         Command::Chat(args) => Box::pin(chat::chat(&args, house)).await,
         Command::Run(args) => Box::pin(run::run(&args, house)).await,
         Command::Threads(command) => Box::pin(threads::threads(command, house)).await,
+        Command::Runs(command) => Box::pin(runs::runs(&command, house)).await,
         Command::Store(command) => Box::pin(store::store(&command, house)).await,
         Command::Models(command) => Box::pin(models::models(command, house)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, house)).await,

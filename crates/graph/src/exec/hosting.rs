@@ -1,8 +1,9 @@
 //! What a hosted run gives to the loop: where its writes go, and what its nodes reach.
 
 use super::scope::{TaskAt, lock};
+use crate::hosted::STOPS;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_store::{Keep, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
@@ -36,6 +37,9 @@ pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
 
     /// Tells something to those who watch.
     fn tell(&self, event: AiEvent);
+
+    /// Whether the process is on its way out, so that the run goes no further than its superstep.
+    fn stops(&self) -> bool;
 
     /// The answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;
@@ -82,6 +86,14 @@ impl TaskAt {
 }
 
 impl super::scope::Shared {
+    /// Why the run goes no further, when a node or its process asked for that.
+    pub(super) fn drained(&self) -> Option<String> {
+        if self.drains.load(Ordering::Relaxed) {
+            return lock(&self.drain).clone();
+        }
+        self.host.hosting().filter(|hosting| hosting.stops()).map(|_| STOPS.to_owned())
+    }
+
     /// The branch of the thread the run is on: the checkpoint it began with.
     pub(crate) fn set_branch(&self, branch: Option<weftwork_types::CheckpointId>) {
         *lock(&self.branch) = branch;

@@ -75,12 +75,7 @@ impl Cycle {
         if stops && self.tasks.iter().any(|slot| self.before.holds(slot.key.name())) {
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
-        if self.scope.shared.drains.load(Ordering::Relaxed)
-            && let Some(reason) = lock(&self.scope.shared.drain).clone()
-        {
-            return Ok(Some(Ended::Drained(reason)));
-        }
-        Ok(None)
+        Ok(self.scope.shared.drained().map(Ended::Drained))
     }
 
     fn make_tasks(&mut self) {

@@ -68,6 +68,10 @@ impl Hosting for Calls {
         self.hub.emit(event);
     }
 
+    fn stops(&self) -> bool {
+        self.host.closing.drains()
+    }
+
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
     }

@@ -5,6 +5,7 @@
 //! superstep. Streaming, resuming and going on after a crash are the same loop from another start.
 
 mod calls;
+mod closing;
 mod writer;
 
 use crate::compiled::CompiledGraph;
@@ -16,6 +17,8 @@ use crate::exec::{
 };
 use crate::hub::Hub;
 use calls::Calls;
+pub(crate) use closing::Closing;
+pub(crate) use closing::STOPS;
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -48,6 +51,8 @@ pub(crate) struct Host {
     pub(crate) local: Local,
     /// Threads that ran here lately.
     pub(crate) recent: Arc<Recent>,
+    /// Whether the process is on its way out.
+    pub(crate) closing: Arc<Closing>,
 }
 
 /// One run on its way.
@@ -75,7 +80,31 @@ struct Past {
     begun: bool,
     /// How often it was taken over since it last got further.
     taken_over: u32,
+    /// How often it was put back in order since then.
+    released: u32,
 }
+
+impl Past {
+    fn read(&mut self, told: &AiEvent) {
+        match told {
+            AiEvent::RunStarted { .. } => self.begun = true,
+            AiEvent::TakenOver { .. } => self.taken_over += 1,
+            AiEvent::Released { .. } => self.released += 1,
+            AiEvent::Step { .. } => (self.taken_over, self.released) = (0, 0),
+            // Who had it before had come to its end.
+            AiEvent::Requeued { .. } => (self.taken_over, self.released) = (0, 1),
+            _ => {}
+        }
+    }
+
+    /// How many workers it ended since then, the one before this included.
+    fn attempts(&self) -> u32 {
+        (self.taken_over + 1).saturating_sub(self.released)
+    }
+}
+
+/// How long a commit that is on its way when the process stops may take.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 /// How a run is begun.
 enum Begin {
@@ -95,20 +124,47 @@ impl Host {
 }
 
 impl Run {
-    /// Takes the run to its end.
+    /// Takes the run to its end, or puts it back when the process stops before.
     pub(crate) async fn drive(self) -> Ended {
         let writer = Writer::new(&self);
+        let cut = async {
+            self.host.closing.cuts().await;
+            // What is on its way to the store gets there, unless the store takes nothing now.
+            drop(tokio::time::timeout(LAST_COMMIT, writer.idle()).await);
+        };
+        tokio::select! {
+            biased;
+            ended = Box::pin(self.to_end(&writer)) => return ended,
+            () = cut => {}
+        }
+        self.put_back(&writer).await
+    }
+
+    async fn put_back(&self, writer: &Writer) -> Ended {
+        match writer.release().await {
+            Ok(()) => Ended::Released,
+            Err(StoreError::Fenced { .. }) => Ended::Lost,
+            Err(error) => {
+                let run = &self.claim.at.run;
+                tracing::warn!(%error, %run, "the run cannot be put back; it is taken over later");
+                Ended::Released
+            }
+        }
+    }
+
+    async fn to_end(&self, writer: &Arc<Writer>) -> Ended {
         let mut patience = Patience::new();
         // No claim before ours, and nothing of ours yet: the log is empty.
         let mut fresh = self.claim.fence == 1;
         let mut counted = fresh;
         let error = loop {
             // Types of users are written, read and dropped outside of nodes too, and may panic.
-            let going = self.enter_and_go(&writer, fresh, &mut counted);
+            let going = self.enter_and_go(writer, fresh, &mut counted);
             let went = AssertUnwindSafe(going).catch_unwind().await;
             fresh = false;
             let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
-                Ok(outcome) => return Ended::Told(outcome),
+                Ok(Some(outcome)) => return Ended::Told(outcome),
+                Ok(None) => return self.put_back(writer).await,
                 Err(error) => error,
             };
             writer.forget_held().await;
@@ -126,7 +182,7 @@ impl Run {
     }
 
     /// Records an end that the graph did not come to by itself.
-    async fn end(self, writer: Arc<Writer>, error: RuntimeError) -> Ended {
+    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> Ended {
         let run = &self.claim.at.run;
         if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
             tracing::warn!(%error, %run, "another worker has the run");
@@ -146,6 +202,7 @@ impl Run {
         }
         self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
         if error.is_retriable() {
+            let writer = Arc::clone(writer);
             return Ended::Unrecorded(Unrecorded { writer, outcome });
         }
         Ended::Told(outcome)
@@ -156,18 +213,15 @@ impl Run {
         writer: &Arc<Writer>,
         fresh: bool,
         counted: &mut bool,
-    ) -> Result<RunFinal, RuntimeError> {
+    ) -> Result<Option<RunFinal>, RuntimeError> {
         let past = if fresh { Past::default() } else { self.past().await? };
         if !*counted {
-            let attempts = past.taken_over + 1;
+            let attempts = past.attempts();
             if attempts >= self.host.attempts_max && !self.asked {
-                if !past.begun {
-                    writer.forget_beginning().await;
-                }
                 let run = self.claim.at.run.to_string();
                 return Err(RuntimeError::CrashLoop { run, attempts });
             }
-            if past.taken_over > 0 {
+            if attempts > 1 {
                 self.wait_for_turn(writer).await;
             }
             // Before anything of the run can end this process too.
@@ -204,18 +258,16 @@ impl Run {
             let page = self.host.store.events(&self.who, &self.claim.at, after, LOG_PAGE).await?;
             let Some(last) = page.last() else { return Ok(past) };
             after = last.seq;
-            for told in page {
-                match told.event {
-                    AiEvent::RunStarted { .. } => past.begun = true,
-                    AiEvent::TakenOver { .. } => past.taken_over += 1,
-                    AiEvent::Step { .. } | AiEvent::Done { .. } => past.taken_over = 0,
-                    _ => {}
-                }
-            }
+            page.iter().for_each(|told| past.read(&told.event));
         }
     }
 
-    async fn go(&self, writer: &Arc<Writer>, begun: bool) -> Result<RunFinal, RuntimeError> {
+    /// `None` when the process stops before the run's end.
+    async fn go(
+        &self,
+        writer: &Arc<Writer>,
+        begun: bool,
+    ) -> Result<Option<RunFinal>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
@@ -231,17 +283,19 @@ impl Run {
             Begin::Run(start) => {
                 match self.run(&local, writer, start, begun).await {
                     Ok(Some(outcome)) => Some(outcome),
-                    Ok(None) => return self.stopped(&local, writer, RunFinal::Cancelled).await,
+                    Ok(None) => {
+                        return self.stopped(&local, writer, RunFinal::Cancelled).await.map(Some);
+                    }
                     // Its siblings may have asked something meanwhile.
                     Err(RuntimeError::Node(fault)) => {
                         let outcome = RunFinal::Failed { fault };
-                        return self.stopped(&local, writer, outcome).await;
+                        return self.stopped(&local, writer, outcome).await.map(Some);
                     }
                     Err(error) => return Err(error),
                 }
             }
         };
-        match outcome {
+        let ended = match outcome {
             None => {
                 let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
                 writer.finish(RunFinal::Completed { output: state.values }, Vec::new()).await
@@ -257,6 +311,7 @@ impl Run {
                 let outcome = RunFinal::Interrupted { interrupts: Vec::new() };
                 self.stopped(&local, writer, outcome).await
             }
+            Some(Outcome::Drained { reason }) if reason == STOPS => return Ok(None),
             Some(Outcome::Drained { reason }) => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
                 self.stopped(&local, writer, RunFinal::Cancelled).await
@@ -265,7 +320,8 @@ impl Run {
                 let outcome = RunFinal::LimitReached { step_limit };
                 self.stopped(&local, writer, outcome).await
             }
-        }
+        };
+        ended.map(Some)
     }
 
     /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
@@ -403,6 +459,8 @@ pub(crate) enum Ended {
     Unrecorded(Unrecorded),
     /// Another worker has it, or it was ended elsewhere.
     Lost,
+    /// The process stops, and others may go on with it.
+    Released,
 }
 
 /// A run that ended and whose store did not take its end.

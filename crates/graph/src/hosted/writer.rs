@@ -111,11 +111,6 @@ impl Writer {
         self.commit(&mut state, Commit { events: vec![event], ..Commit::default() }).await
     }
 
-    /// A run that ends before its first checkpoint, and may be begun later, was not begun.
-    pub(super) async fn forget_beginning(&self) {
-        self.state.lock().await.begins = None;
-    }
-
     /// Waits until no commit is on its way.
     pub(super) async fn idle(&self) {
         drop(self.state.lock().await);
@@ -155,6 +150,20 @@ impl Writer {
         self.commit(&mut state, commit).await?;
         state.held = None;
         Ok(outcome)
+    }
+
+    /// Puts the run back, with what waits to be told. Does not wait for a store that takes nothing
+    /// now.
+    pub(super) async fn release(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        let (keep, events) = state.held.clone().unwrap_or_default();
+        if !(keep.is_empty() && self.hub.uncommitted().is_empty()) {
+            self.commit_once(&mut state, Commit { keep, events, ..Commit::default() }).await?;
+        }
+        let now = self.host.clock.now();
+        let seq = self.host.store.release(&self.who, &self.claim, now).await?;
+        self.hub.committed(seq, 0, vec![AiEvent::Released { claim: self.claim.fence }]);
+        Ok(())
     }
 
     /// The last superstep is not committed with a run that fails after it.
@@ -210,7 +219,9 @@ impl Writer {
     async fn commit_once(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
-        let begins = state.begins.take_if(|_| with_run);
+        // A run that failed with nothing on record was not begun, and may be later.
+        let fails = matches!(commit.finish, Some(RunFinal::Failed { .. }));
+        let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         commit.events = self.hub.uncommitted();
         let count = commit.events.len();
         if let Some(begins) = &begins {

@@ -82,6 +82,9 @@ impl ReadRuns for Faulty {
     fn runs<'a>(&'a self, w: &'a Principal, t: &'a ThreadId) -> BoxFuture<'a, Result<Vec<RunRow>>> {
         self.inner.runs(w, t)
     }
+    fn find_run<'a>(&'a self, w: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
+        self.inner.find_run(w, id)
+    }
     fn orphans(
         &self,
         now: Timestamp,
@@ -124,6 +127,22 @@ impl WriteRuns for Faulty {
             }
             self.inner.commit(w, claim, commit).await
         })
+    }
+    fn release<'a>(
+        &'a self,
+        w: &'a Principal,
+        claim: &'a Claim,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.inner.release(w, claim, at)
+    }
+    fn requeue<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a RunRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        self.inner.requeue(w, at, now)
     }
     fn request_cancel<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<()>> {
         self.inner.request_cancel(w, at)

@@ -13,6 +13,8 @@ mod local;
 mod orphans;
 mod pause;
 mod peers;
+mod requeue;
+mod retire;
 mod sim;
 mod supersteps;
 mod support;

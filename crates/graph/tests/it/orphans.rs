@@ -18,7 +18,7 @@ struct Log {
     log: List<String>,
 }
 
-fn chain() -> CompiledGraph {
+pub(crate) fn chain() -> CompiledGraph {
     Graph::<Log>::new("chain")
         .node("a", async |_: State<Log>| LogUpdate::new().log(["a".to_owned()]))
         .edge(START, "a")
@@ -26,7 +26,7 @@ fn chain() -> CompiledGraph {
         .expect("sound")
 }
 
-async fn created(store: &Arc<dyn Store>) -> RunRef {
+pub(crate) async fn created(store: &Arc<dyn Store>) -> RunRef {
     let at = RunRef { thread: thread(), run: RunId::new("r").expect("valid id") };
     let run = NewRun {
         at: at.clone(),
@@ -41,7 +41,7 @@ async fn created(store: &Arc<dyn Store>) -> RunRef {
 }
 
 /// Workers that take the run over, say so, and die; each tells this before it does.
-async fn dies(store: &Arc<dyn Store>, at: &RunRef, times: u64, told: Option<AiEvent>) {
+pub(crate) async fn dies(store: &Arc<dyn Store>, at: &RunRef, times: u64, told: Option<AiEvent>) {
     let who = Principal::local();
     for _ in 0..times {
         let worker = WorkerId::new("gone").expect("valid id");

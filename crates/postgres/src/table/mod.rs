@@ -1,5 +1,6 @@
 //! The tables: one file per table, with the traits it serves.
 
+mod back;
 mod calls;
 mod checkpoints;
 mod commit;

@@ -3,6 +3,7 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, int, json, text, word};
 use crate::store::PostgresStore;
+use crate::table::back::{self, Release, Requeue};
 use crate::table::commit::{self, Write};
 use crate::table::{interrupts, threads};
 use std::collections::BTreeMap;
@@ -11,7 +12,9 @@ use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, StoreError, rule};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{
+    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+};
 
 /// A query for whole rows.
 macro_rules! whole {
@@ -29,9 +32,7 @@ impl ReadRuns for PostgresStore {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
         self.run((who.org.clone(), at.clone()), |conn, (org, at), _| {
             Box::pin(async move {
-                let sql = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2 AND r.thread = $3");
-                let ask = ask!(sql, text(org), text(&at.run), text(&at.thread));
-                let rows = conn.rows(ask).await?;
+                let rows = conn.rows(one(org, at)).await?;
                 let row = rows.first().ok_or_else(|| rule::missing("run", &at.run))?;
                 Ok(read(row)?)
             })
@@ -47,6 +48,16 @@ impl ReadRuns for PostgresStore {
             Box::pin(async move {
                 let rows = threads::read_of(conn, org, thread, of_thread(org, thread)).await?;
                 rows.iter().map(|row| Ok(read(row)?)).collect()
+            })
+        })
+    }
+
+    fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
+        self.run((who.org.clone(), id.clone()), |conn, (org, id), _| {
+            Box::pin(async move {
+                let sql = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
+                let rows = conn.rows(ask!(sql, text(org), text(id))).await?;
+                Ok(read(rows.first().ok_or_else(|| rule::missing("run", id))?)?)
             })
         })
     }
@@ -111,6 +122,27 @@ impl WriteRuns for PostgresStore {
         self.run(write, |conn, write, before| Box::pin(commit::commit(conn, write, before)))
     }
 
+    fn release<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let (org, claim) = (who.org.clone(), claim.clone());
+        let release = Release { org, claim, at, mark: self.mark() };
+        self.run(release, |conn, release, before| Box::pin(back::release(conn, release, before)))
+    }
+
+    fn requeue<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        let requeue = Requeue { who: who.clone(), at: at.clone(), now, mark: self.mark() };
+        self.run(requeue, |conn, requeue, before| Box::pin(back::requeue(conn, requeue, before)))
+    }
+
     fn request_cancel<'a>(
         &'a self,
         who: &'a Principal,
@@ -135,6 +167,18 @@ impl WriteRuns for PostgresStore {
 /// Finds the runs of a thread, oldest first; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!("FROM runs r WHERE r.org = $1 AND r.thread = $2 ORDER BY r.number");
+    ask!(sql, text(org), text(thread))
+}
+
+/// Finds a run; see [`read`].
+pub(crate) fn one(org: &OrgId, at: &RunRef) -> Ask {
+    let sql = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2 AND r.thread = $3");
+    ask!(sql, text(org), text(&at.run), text(&at.thread))
+}
+
+/// Finds the last run of a thread; see [`named`].
+pub(crate) fn last(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT id FROM runs WHERE org = $1 AND thread = $2 ORDER BY number DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }
 

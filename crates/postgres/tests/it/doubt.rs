@@ -15,13 +15,14 @@ use weftwork_store::{
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::{self, Hash};
+use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallResult};
 use weftwork_types::run::RunFinal;
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
-    CheckpointId, InterruptId, InvocationId, OrgId, Principal, TaskId, Timestamp,
+    CheckpointId, ErrorCode, InterruptId, InvocationId, OrgId, Principal, TaskId, Timestamp,
 };
 
 /// Stands between the store and the database. The answer at which the count is zero does not
@@ -223,7 +224,14 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.copy_checkpoints(who, &t, &thread("copy")));
     tell!(store.create_run(who, new_run("gone", "r3"), BTreeMap::new()));
     let claimed = tell!(store.claim(who, &at("gone", "r3"), &worker("w2"), Timestamp(12)));
-    let end = Commit { finish: Some(RunFinal::Cancelled), ..Commit::default() };
+    tell!(store.release(who, &claimed.expect("claims").0, Timestamp(13)));
+    let claimed = tell!(store.claim(who, &at("gone", "r3"), &worker("w2"), Timestamp(14)));
+    let fault = Fault::new(ErrorCode("W0109"), "no luck");
+    let end = Commit { finish: Some(RunFinal::Failed { fault }), ..Commit::default() };
+    tell!(store.commit(who, &claimed.expect("claims").0, end.clone()));
+    tell!(store.requeue(who, &at("gone", "r3"), Timestamp(15)));
+    tell!(store.events(who, &at("gone", "r3"), 0, 9));
+    let claimed = tell!(store.claim(who, &at("gone", "r3"), &worker("w2"), Timestamp(16)));
     tell!(store.commit(who, &claimed.expect("claims").0, end));
     tell!(store.delete_thread(who, &thread("gone")));
     told_all

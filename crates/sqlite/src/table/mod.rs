@@ -1,6 +1,7 @@
 //! One file per table. Each has the trait of the store, and the work that goes on inside a
 //! transaction.
 
+pub(crate) mod back;
 pub(crate) mod calls;
 pub(crate) mod checkpoints;
 pub(crate) mod commit;

@@ -2,11 +2,12 @@ use crate::error::Done;
 use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{commit, interrupts, threads, workers};
+use crate::table::{back, commit, interrupts, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, rule};
+use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
@@ -29,6 +30,15 @@ impl ReadRuns for SqliteStore {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
             row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+        })
+    }
+
+    fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
+        let (org, id) = (who.org.clone(), id.clone());
+        self.read(move |conn| {
+            let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
+            let found = row::one(conn, sql, params![org.as_str(), id.as_str()], read)?;
+            Ok(found.ok_or_else(|| rule::missing("run", &id))?)
         })
     }
 
@@ -89,6 +99,29 @@ impl WriteRuns for SqliteStore {
     ) -> BoxFuture<'a, Result<Committed>> {
         let (org, claim) = (who.org.clone(), claim.clone());
         self.write(move |conn| commit::commit(conn, &org, &claim, &commit))
+    }
+
+    fn release<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let (org, claim) = (who.org.clone(), claim.clone());
+        self.write(move |conn| {
+            commit::check(conn, &org, &claim)?;
+            back::put(conn, &org, &claim.at, AiEvent::Released { claim: claim.fence }, at)
+        })
+    }
+
+    fn requeue<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        let (who, at) = (who.clone(), at.clone());
+        self.write(move |conn| back::requeue(conn, &who, &at, now))
     }
 
     fn request_cancel<'a>(
@@ -250,7 +283,7 @@ pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Don
     })
 }
 
-fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow> {
+pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow> {
     let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
     Ok(row::one(conn, sql, key, read)?.ok_or_else(|| rule::missing("run", &at.run))?)

@@ -20,6 +20,7 @@
 //! ```
 #![expect(clippy::expect_used, reason = "a case that fails does so by a panic that says why")]
 
+mod back;
 mod checkpoints;
 mod claims;
 mod commits;
@@ -94,6 +95,11 @@ cases! { $
     claims::every_write_of_a_zombie_is_refused,
     claims::an_ended_run_takes_no_more_writes,
     claims::orphans_are_those_without_a_living_worker,
+    back::a_released_run_is_pending_again,
+    back::only_the_newest_claim_releases,
+    back::a_failed_run_is_requeued_and_goes_on_to_another_end,
+    back::only_the_last_run_is_requeued_once_it_failed,
+    back::a_run_is_found_by_its_id_alone,
     commits::events_are_gapless_and_in_order,
     commits::each_run_numbers_its_own_events,
     commits::the_head_is_what_was_kept_last,

@@ -3,6 +3,7 @@ use crate::record::{Commit, Committed, InterruptRow, StoredEvent};
 use std::collections::BTreeSet;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, InterruptId, RunId, Timestamp};
 
 /// What a commit kept.
@@ -34,6 +35,15 @@ impl Thread {
         Committed { first_seq, cancel_requested: run.row.cancel_requested }
     }
 
+    /// Lets a run be pending again; returns the number of what is told of it.
+    pub(super) fn put_back(&mut self, index: usize, told: AiEvent, at: Timestamp) -> u64 {
+        self.row.status = RunStatus::Pending;
+        self.row.updated_at = at;
+        let run = &mut self.runs[index];
+        (run.row.status, run.row.worker) = (RunStatus::Pending, None);
+        run.append(vec![told], at)
+    }
+
     fn ask(&mut self, interrupts: Vec<Interrupt>, run: &RunId, leaves_step: bool) {
         let open: BTreeSet<InterruptId> = interrupts.iter().map(|asked| asked.id).collect();
         if leaves_step {
@@ -55,7 +65,7 @@ impl Thread {
 
 impl Run {
     /// Adds events to the log and returns the number of the first.
-    fn append(&mut self, events: Vec<AiEvent>, at: Timestamp) -> u64 {
+    pub(super) fn append(&mut self, events: Vec<AiEvent>, at: Timestamp) -> u64 {
         let first = self.events.len() as u64 + 1;
         let numbered = (first..).zip(events);
         self.events.extend(numbered.map(|(seq, event)| StoredEvent { seq, at, event }));

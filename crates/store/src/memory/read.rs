@@ -48,6 +48,15 @@ impl ReadRuns for MemoryStore {
         })
     }
 
+    fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
+        self.with(move |tables| {
+            let thread = tables.runs.get(&(who.org.clone(), id.clone()));
+            let thread = thread.ok_or_else(|| crate::rule::missing("run", id))?;
+            let at = RunRef { thread: thread.clone(), run: id.clone() };
+            Ok(tables.run(who, &at)?.row.clone())
+        })
+    }
+
     fn orphans(
         &self,
         now: Timestamp,

@@ -6,6 +6,7 @@ use crate::record::{
 use crate::rule::{self, Holder};
 use crate::table::{JournalWrite, Result, Workers, WriteRuns, WriteThreads, WriteUsage};
 use std::collections::BTreeMap;
+use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallResult};
 use weftwork_types::run::{RunRef, RunStatus};
@@ -83,6 +84,39 @@ impl WriteRuns for MemoryStore {
             let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
             let (thread, index) = tables.run_mut(who, &claim.at)?;
             Ok(thread.commit(index, commit, Kept { checkpoints, head }))
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        who: &'a Principal,
+        claim: &'a Claim,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.with(move |tables| {
+            let (thread, index) = claimed(tables, who, claim)?;
+            let told = AiEvent::Released { claim: claim.fence };
+            Ok(thread.put_back(index, told, at))
+        })
+    }
+
+    fn requeue<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<RunRow>> {
+        self.with(move |tables| {
+            let (thread, index) = tables.run_mut(who, at)?;
+            if let Some(open) = thread.open_run() {
+                return Err(rule::busy(&open.row.new.at));
+            }
+            let is_last = index + 1 == thread.runs.len();
+            rule::check_requeue(at, thread.runs[index].row.status, is_last)?;
+            thread.put_back(index, AiEvent::Requeued { by: who.subject.clone() }, now);
+            let row = &mut thread.runs[index].row;
+            (row.outcome, row.ended_at, row.cancel_requested) = (None, None, false);
+            Ok(row.clone())
         })
     }
 

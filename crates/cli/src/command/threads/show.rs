@@ -66,7 +66,8 @@ async fn read(
 fn run_line(run: &RunRow, screen: &Screen) -> Result<(), CliError> {
     let fault = match &run.outcome {
         Some(RunFinal::Failed { fault }) => {
-            format!(": {} {}", fault.code, short(&fault.message, 200))
+            let id = &run.new.at.run;
+            format!(": {} {} (run {id})", fault.code, short(&fault.message, 200))
         }
         _ => String::new(),
     };

@@ -104,7 +104,8 @@ pub(crate) fn op() -> impl Strategy<Value = KeepOp> {
         3 => prop::option::of(id()).prop_map(|id| What::Look { id }),
         2 => (prop::option::of(id()), 0..4usize)
             .prop_map(|(before, limit)| What::Page { before, limit }),
-        1 => prop::collection::vec(id(), 0..4).prop_map(|ids| What::Bodies { ids }),
+        1 => prop::collection::btree_set(id(), 0..4)
+            .prop_map(|ids| What::Bodies { ids: ids.into_iter().collect() }),
         2 => (0..6u8).prop_map(What::Hashed),
     ];
     (0..2u8, 0..2u8, prop_oneof![3 => Just(0), 1 => 1..3u8], what)

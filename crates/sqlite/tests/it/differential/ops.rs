@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use weftwork_store::{Claim, Commit, Keep, NewCall, NewRun, Store, WorkerRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical;
+use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallResult};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
-use weftwork_types::{InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{
+    ErrorCode, InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId,
+};
 
 /// An operation on one of few ids, so that operations meet.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub(crate) enum Op {
     Claim { run: Index, worker: u8 },
     Commit { claim: Index, commit: Box<Commit> },
     Cancel { run: Index },
+    Requeue { run: Index },
+    Release { claim: Index },
     Delete { org: u8, thread: u8 },
     Open { claim: Index, key: u8, effect: Effect },
     Settle { claim: Index, key: u8, value: Value },
@@ -76,8 +81,9 @@ fn interrupt() -> impl Strategy<Value = Interrupt> {
 }
 
 fn commit() -> impl Strategy<Value = Box<Commit>> {
-    let finish =
-        prop::option::weighted(0.2, value().prop_map(|output| RunFinal::Completed { output }));
+    let completed = value().prop_map(|output| RunFinal::Completed { output });
+    let failed = Just(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
+    let finish = prop::option::weighted(0.2, prop_oneof![completed, failed]);
     (
         prop::collection::vec(interrupt(), 0..3),
         prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
@@ -103,6 +109,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         6 => (any_of(), worker()).prop_map(|(run, worker)| Op::Claim { run, worker }),
         12 => (any_of(), commit()).prop_map(|(claim, commit)| Op::Commit { claim, commit }),
         1 => any_of().prop_map(|run| Op::Cancel { run }),
+        2 => any_of().prop_map(|run| Op::Requeue { run }),
+        2 => any_of().prop_map(|claim| Op::Release { claim }),
         1 => (org(), thread()).prop_map(|(org, thread)| Op::Delete { org, thread }),
         4 => (any_of(), 0..4u8, effect())
             .prop_map(|(claim, key, effect)| Op::Open { claim, key, effect }),
@@ -175,6 +183,10 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
             format!("{:?}", store.request_cancel(&principal(org), &at).await)
         }
+        Op::Requeue { run } => {
+            let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
+            format!("{:?}", store.requeue(&principal(org), &at, now).await)
+        }
         Op::Events { run, after, limit } => {
             let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
             format!("{:?}", store.events(&principal(org), &at, after, limit).await)
@@ -191,7 +203,10 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
         Op::Keep(op) => keep::apply(store, *op).await,
         Op::Orphans { limit } => format!("{:?}", store.orphans(now, limit).await),
-        Op::Commit { claim, .. } | Op::Open { claim, .. } | Op::Settle { claim, .. } => {
+        Op::Commit { claim, .. }
+        | Op::Release { claim }
+        | Op::Open { claim, .. }
+        | Op::Settle { claim, .. } => {
             let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
             apply_claimed(store, op, now, (org, &claim)).await
         }
@@ -211,6 +226,7 @@ async fn apply_claimed(
             commit.at = now;
             format!("{:?}", store.commit(&who, claim, *commit).await)
         }
+        Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
         Op::Open { key: n, effect, .. } => {
             let call = NewCall {
                 key: key(n),

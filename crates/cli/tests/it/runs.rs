@@ -1,0 +1,63 @@
+//! Runs that are put back.
+
+use crate::home::{Came, Home};
+use crate::trial;
+
+/// A home with the thread `t`, whose run failed.
+fn failed() -> Home {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let args = ["run", "failing", "--thread", "t", "--input-json", "{}"];
+    let came = told(&home, Some("no luck"), &args);
+    assert_eq!(came.status, Some(1), "{came:?}");
+    home
+}
+
+fn told(home: &Home, fails: Option<&str>, args: &[&str]) -> Came {
+    let mut command = home.program(&trial::program(), args);
+    if let Some(why) = fails {
+        command.env("WEFT_TRIAL_FAILS", why);
+    }
+    command.output().expect("it starts").into()
+}
+
+/// The run that the thread shows as failed.
+fn run_of(home: &Home) -> String {
+    let shown = told(home, None, &["threads", "show", "t"]).out;
+    let (_, rest) = shown.split_once("no luck (run ").expect("a failed run");
+    rest.split_once(')').expect("its id").0.to_owned()
+}
+
+#[test]
+fn a_failed_run_is_requeued_and_goes_on_here() {
+    let home = failed();
+    let run = run_of(&home);
+    let came = told(&home, Some("no luck"), &["runs", "requeue", &run]);
+    assert_eq!(came.status, Some(1), "it fails once more: {came:?}");
+    assert_eq!(run_of(&home), run, "it is the same run");
+    let came = told(&home, None, &["runs", "requeue", &run, "--json"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let outcome = came.out.lines().last().expect("a line");
+    assert!(outcome.contains(&run) && outcome.contains("\"name\":\"done\""), "{came:?}");
+    let came = told(&home, None, &["runs", "requeue", &run]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    let refused =
+        format!("error[W0217]: run `{run}` of thread `t` cannot be requeued: it completed");
+    assert!(came.errors.contains(&refused), "{came:?}");
+    let came = told(&home, None, &["runs", "requeue", "nobody"]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("run `nobody` does not exist"), "{came:?}");
+}
+
+#[test]
+fn a_run_that_is_only_put_back_waits_for_a_worker() {
+    let home = failed();
+    let run = run_of(&home);
+    let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(came.errors, format!("run {run} of thread t waits for a worker\n"));
+    assert!(told(&home, None, &["threads", "list"]).out.contains("not begun"));
+    let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    assert!(came.errors.contains("error[W0202]"), "{came:?}");
+    let came = told(&home, None, &["threads", "resume", "t"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+}

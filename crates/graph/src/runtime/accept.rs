@@ -1,0 +1,129 @@
+//! Requests for runs, and what stands against them.
+
+use super::Runtime;
+use crate::error::RuntimeError;
+use crate::exec::Checker;
+use std::collections::BTreeMap;
+use weftwork_store::{NewRun, StoreError, rule};
+use weftwork_types::canonical::can_be_read_back;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{RunInput, RunRef, RunRequest};
+use weftwork_types::{InterruptId, Principal, RunId};
+
+impl Runtime {
+    pub(super) async fn accept(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+        let graph = self.graph(&request.graph)?.clone();
+        if self.0.host.closing.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        let host = &self.0.host;
+        check_depth(&request.input)?;
+        self.check_thread(&request).await?;
+        self.check_answers(&request).await?;
+        let now = host.clock.now();
+        let answers = answers(&request, now);
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
+        let new = NewRun {
+            at: RunRef { thread: request.thread, run: run.clone() },
+            graph: request.graph,
+            caller: request.caller,
+            input: request.input,
+            options: request.options,
+            created_at: now,
+        };
+        let given: Vec<_> = answers.keys().copied().collect();
+        let row = match host.store.create_run(&request.principal, new.clone(), answers).await {
+            Ok(row) => row,
+            Err(error) => {
+                return Err(self.why_refused(&request.principal, &new, &given, error).await);
+            }
+        };
+        if row.new.at.run != run {
+            return Ok(self.follow(request.principal, row.new.at, graph));
+        }
+        self.start_or_follow(request.principal, row, graph).await
+    }
+
+    /// While the run of the first answer goes, the thread is busy; who answers second is told of
+    /// that answer instead.
+    async fn why_refused(
+        &self,
+        who: &Principal,
+        new: &NewRun,
+        given: &[InterruptId],
+        error: StoreError,
+    ) -> RuntimeError {
+        if !matches!(error, StoreError::Busy { .. }) || given.is_empty() {
+            return error.into();
+        }
+        let rows = match self.store().interrupts(who, &new.at.thread).await {
+            Ok(rows) => rows,
+            Err(unread) => return unread.into(),
+        };
+        let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+        let mut refusals =
+            given.iter().filter_map(|id| rule::check_answerable(*id, asked(id)).err());
+        let answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
+        refusals.find(answered).unwrap_or(error).into()
+    }
+
+    /// A thread belongs to one graph.
+    async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
+        match self.store().thread(&request.principal, &request.thread).await {
+            Ok(thread) if thread.graph != request.graph => Err(RuntimeError::OtherGraph {
+                thread: thread.id.to_string(),
+                found: thread.graph,
+                asked: request.graph.clone(),
+            }),
+            Ok(_) => Ok(()),
+            Err(StoreError::NotFound { .. }) => match request.input {
+                RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
+                _ => Err(missing()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// An answer that does not fit its question is refused before it counts as the first one.
+    async fn check_answers(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let RunInput::Resume { answers } = &request.input else { return Ok(()) };
+        for row in self.store().interrupts(&request.principal, &request.thread).await? {
+            let asked = row.interrupt;
+            let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {
+                continue;
+            };
+            let checked = Checker::new(&schema)?.check(answer);
+            checked.map_err(|problem| RuntimeError::WrongAnswer {
+                question: asked.id,
+                node: asked.node,
+                problem,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses values that would make the thread unreadable.
+fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
+    let (what, sound) = match input {
+        RunInput::Start { input } => ("the input", can_be_read_back(input)),
+        RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),
+        RunInput::Resume { answers } => ("an answer", answers.values().all(can_be_read_back)),
+        RunInput::Continue => return Ok(()),
+    };
+    if sound { Ok(()) } else { Err(RuntimeError::TooDeep { what }) }
+}
+
+fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {
+    let RunInput::Resume { answers } = &request.input else { return BTreeMap::new() };
+    let by = &request.principal.subject;
+    answers
+        .iter()
+        .map(|(id, value)| {
+            let answer = Answer { value: value.clone(), answered_by: by.clone(), answered_at: now };
+            (*id, answer)
+        })
+        .collect()
+}

@@ -1,0 +1,258 @@
+//! The runtime: hosts graphs over a store and takes runs to their ends.
+
+mod accept;
+mod builder;
+mod close;
+mod orphans;
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::exec::{At, HistoryFilter, Snapshot};
+use crate::follow::Follow;
+use crate::hosted::{Ended, Host, Run};
+use crate::hub::Hub;
+use crate::worker::Heartbeat;
+pub use builder::{JournalMode, Orphans, RuntimeBuilder};
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{mpsc, oneshot, watch};
+use weftwork_store::{RunRow, Store, StoreError};
+use weftwork_types::code::Fault;
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
+use weftwork_types::run::{RunFinal, RunRef, RunRequest};
+use weftwork_types::{BoxFuture, BoxStream, CheckpointId, Principal, RunId, ThreadId, WorkerId};
+
+/// Hosts graphs over a store. The one [`GraphExecutor`] of a process; cloning shares it.
+///
+/// Must be opened and used within a tokio runtime, on whose threads the runs go.
+#[derive(Debug, Clone)]
+pub struct Runtime(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    host: Arc<Host>,
+    graphs: BTreeMap<String, CompiledGraph>,
+    heartbeat: Heartbeat,
+    running: Mutex<BTreeMap<RunId, watch::Sender<bool>>>,
+}
+
+impl Runtime {
+    /// Starts to put a runtime together.
+    pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
+        RuntimeBuilder::new(store)
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.host.store
+    }
+
+    /// The worker that this runtime is to its store.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        self.0.heartbeat.id()
+    }
+
+    /// The hosted graphs by id.
+    pub fn graphs(&self) -> impl Iterator<Item = (&str, &CompiledGraph)> {
+        self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
+    }
+
+    /// A thread as it stands: what finished in an open superstep counts, and only the rest is due.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such thread,
+    /// [`RuntimeError::UnknownGraph`] when its graph is not hosted here,
+    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph.
+    pub async fn state(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        graph.state(&self.0.host.looking(who), &At::thread(thread.as_str()), false).await
+    }
+
+    /// A thread at one of its checkpoints, when what was due there had not run yet.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state), and [`RuntimeError::UnknownCheckpoint`].
+    pub async fn state_at(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        at: CheckpointId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        let at = At { checkpoint: Some(at), ..At::thread(thread.as_str()) };
+        graph.state(&self.0.host.looking(who), &at, false).await
+    }
+
+    /// Checkpoints of a thread on all its branches, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        let host = self.0.host.looking(who);
+        graph.history_of(&host, &At::thread(thread.as_str()), filter).await
+    }
+
+    async fn graph_of(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<CompiledGraph, RuntimeError> {
+        let row = self.store().thread(who, thread).await?;
+        self.graph(&row.graph).cloned()
+    }
+
+    fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
+        self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
+            found: id.to_owned(),
+            known: self.0.graphs.keys().cloned().collect(),
+        })
+    }
+
+    /// Claims a run and sends it on its way.
+    async fn start(
+        &self,
+        who: Principal,
+        row: RunRow,
+        graph: CompiledGraph,
+        asked: bool,
+    ) -> Result<RunHandle, RuntimeError> {
+        let host = Arc::clone(&self.0.host);
+        let worker = self.0.heartbeat.id();
+        let at = row.new.at;
+        // Before the claim: who cancels after it must find the run here.
+        let (cancel, new) = {
+            let mut running = self.running();
+            // Under this lock: who stops the process waits for all that are here.
+            if host.closing.drains() {
+                return Err(RuntimeError::Stopping);
+            }
+            let new = !running.contains_key(&at.run);
+            let cancel = running.entry(at.run.clone()).or_insert_with(|| watch::channel(false).0);
+            (cancel.clone(), new)
+        };
+        let claimed = host.store.claim(&who, &at, worker, host.clock.now()).await;
+        let (claim, row) = claimed.inspect_err(|_| {
+            if new {
+                self.running().remove(&at.run);
+            }
+        })?;
+        if row.cancel_requested {
+            cancel.send_replace(true);
+        }
+        let hub = Arc::new(Hub::default());
+        let events = hub.watch();
+        let (ended, outcome) = oneshot::channel();
+        let run = Run { host, graph, who, claim, row, hub, cancel, asked };
+        let this = self.clone();
+        tokio::spawn(async move {
+            let id = run.claim.at.run.clone();
+            let follow = this.following(run.who.clone(), run.claim.at.clone(), run.graph.clone());
+            let hub = Arc::clone(&run.hub);
+            let became = run.drive().await;
+            this.running().remove(&id);
+            // Nobody may be left to hear it.
+            let tell = |outcome| ended.send(outcome).unwrap_or_default();
+            match became {
+                Ended::Told(outcome) => tell(outcome),
+                Ended::Unrecorded(unrecorded) => {
+                    tell(unrecorded.outcome.clone());
+                    unrecorded.record().await;
+                }
+                // Who still listens learns that the run goes on elsewhere.
+                Ended::Released => hub.end(),
+                Ended::Lost => {
+                    let outcome = follow.end().await;
+                    hub.give_up(AiEvent::Done { outcome: outcome.status() });
+                    tell(outcome);
+                }
+            }
+        });
+        Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
+    }
+
+    /// Starts a run that was just put into the store.
+    async fn start_or_follow(
+        &self,
+        who: Principal,
+        row: RunRow,
+        graph: CompiledGraph,
+    ) -> Result<RunHandle, RuntimeError> {
+        let at = row.new.at.clone();
+        match self.start(who.clone(), row, graph.clone(), true).await {
+            // Another worker looked for runs that nobody has, and took it: it comes to its end.
+            Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                Ok(self.follow(who, at, graph))
+            }
+            started => started,
+        }
+    }
+
+    /// A handle for a run that was begun elsewhere, or before.
+    fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
+        self.following(who, at, graph).handle()
+    }
+
+    fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {
+        Follow { host: Arc::clone(&self.0.host), graph, who, at }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, RunEvent> {
+    Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
+}
+
+fn final_of(outcome: oneshot::Receiver<RunFinal>) -> BoxFuture<'static, RunFinal> {
+    Box::pin(outcome.map(|ended| {
+        ended.unwrap_or_else(|_| RunFinal::Failed {
+            fault: Fault::new(
+                crate::error::NODE_FAILED,
+                "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",
+            )
+            .retriable(true),
+        })
+    }))
+}
+
+impl GraphExecutor for Runtime {
+    fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
+        Box::pin(async move {
+            self.accept(request).await.map_err(|e| ExecuteError { fault: e.fault() })
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunRef,
+    ) -> BoxFuture<'a, Result<(), ExecuteError>> {
+        Box::pin(async move {
+            let asked = self.store().request_cancel(who, run).await;
+            // A store that takes nothing now keeps nobody from stopping what goes on here. It is
+            // said all the same, for the stop is not on record yet.
+            if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
+                && let Some(cancel) = self.running().get(&run.run)
+            {
+                cancel.send_replace(true);
+            }
+            asked.map_err(|e| ExecuteError { fault: e.fault() })
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! Runs that nobody has: taken over, put back, looked for.
+
+use super::{Inner, Runtime};
+use crate::error::RuntimeError;
+use std::sync::Weak;
+use std::time::Duration;
+use weftwork_store::StoreError;
+use weftwork_types::Principal;
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::RunRef;
+
+impl Runtime {
+    /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
+    /// its process before: somebody asks for it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
+    /// has ended; [`RuntimeError::UnknownGraph`].
+    pub async fn take_over(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        self.take(who, at, true).await
+    }
+
+    async fn take(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        asked: bool,
+    ) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        self.start(who.clone(), row, graph, asked).await
+    }
+
+    /// Puts the last run of a thread back once it failed, and goes on with it: with the same input,
+    /// on the thread as it stands, and with its attempts counted anew. Calls that are on record are
+    /// not made again.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such run, with `Busy` while a run
+    /// of the thread goes, with `NotRequeued` when it is not the last one or did not fail;
+    /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
+    pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        if self.0.host.closing.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
+        self.start_or_follow(who.clone(), row, graph).await
+    }
+
+    /// Takes over all runs of this store that no living worker has and whose graphs are hosted
+    /// here. Those that this process still works on are left out.
+    ///
+    /// # Errors
+    /// What the store said. Runs that another worker took first are left out.
+    pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        let orphans = self.store().orphans(self.0.host.clock.now(), 1_000).await?;
+        let mut handles = Vec::new();
+        for (who, row) in orphans {
+            // A store that was out of reach lets our own lease run out too.
+            if self.running().contains_key(&row.new.at.run) {
+                continue;
+            }
+            match self.take(&who, &row.new.at, false).await {
+                Ok(handle) => handles.push(handle),
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                }
+                Err(RuntimeError::UnknownGraph { found, .. }) => {
+                    tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
+                }
+                // What is left is for others.
+                Err(RuntimeError::Stopping) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(handles)
+    }
+}
+
+/// Takes over what nobody has, as long as the runtime is there.
+pub(super) async fn look(runtime: Weak<Inner>, every: Duration) {
+    while let Some(inner) = runtime.upgrade() {
+        if inner.host.closing.drains() {
+            return;
+        }
+        if let Err(error) = Runtime(inner).recover().await {
+            tracing::warn!(%error, "cannot take over runs");
+        }
+        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
+        // of the machine's time.
+        tokio::time::sleep(every).await;
+    }
+}

@@ -1,0 +1,51 @@
+//! Runs that are put back.
+
+use crate::error::Done;
+use crate::row;
+use crate::table::{events, runs};
+use rusqlite::{Connection, params};
+use weftwork_store::{RunRow, rule};
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::{OrgId, Principal, Timestamp};
+
+/// Lets a run be pending again; returns the number of what is told of it.
+pub(crate) fn put(
+    conn: &Connection,
+    org: &OrgId,
+    at: &RunRef,
+    told: AiEvent,
+    now: Timestamp,
+) -> Done<u64> {
+    let seq = events::append(conn, org, &at.run, &[told], now)?;
+    let status = row::word(&RunStatus::Pending)?;
+    let sql = "UPDATE runs SET status = ?3, worker = NULL WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), at.run.as_str(), status])?;
+    let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), status, now.0])?;
+    Ok(seq)
+}
+
+/// Puts the last run of a thread back, once it failed.
+pub(crate) fn requeue(
+    conn: &Connection,
+    who: &Principal,
+    at: &RunRef,
+    now: Timestamp,
+) -> Done<RunRow> {
+    let (org, run) = (&who.org, at.run.as_str());
+    let row = runs::expect(conn, org, at)?;
+    if let Some(open) = runs::open_run(conn, org, &at.thread)? {
+        return Err(rule::busy(&open).into());
+    }
+    let sql = "SELECT id = ?3 FROM runs WHERE org = ?1 AND thread = ?2
+               ORDER BY rowid DESC LIMIT 1";
+    let key = params![org.as_str(), at.thread.as_str(), run];
+    let is_last = row::one(conn, sql, key, |row| Ok(row.get(0)?))?.unwrap_or(false);
+    rule::check_requeue(at, row.status, is_last)?;
+    let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0
+               WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), run])?;
+    put(conn, org, at, AiEvent::Requeued { by: who.subject.clone() }, now)?;
+    runs::expect(conn, org, at)
+}
