@@ -68,7 +68,7 @@ const CHUNK: usize = 8;
 pub struct Slots {
     /// The first chunk is all there is of most states.
     first: Chunk,
-    rest: Arc<Vec<Chunk>>,
+    rest: Option<Arc<Vec<Chunk>>>,
     len: usize,
 }
 
@@ -88,8 +88,9 @@ impl Slots {
         let mut slots = slots.into_iter();
         let mut chunk = || Arc::new(std::array::from_fn(|_| slots.next().flatten()));
         let first = chunk();
-        let rest = (1..len.div_ceil(CHUNK)).map(|_| chunk()).collect();
-        Self { first, rest: Arc::new(rest), len }
+        let rest: Vec<_> = (1..len.div_ceil(CHUNK)).map(|_| chunk()).collect();
+        let rest = (!rest.is_empty()).then(|| Arc::new(rest));
+        Self { first, rest, len }
     }
 
     /// The value in a slot.
@@ -97,7 +98,7 @@ impl Slots {
     pub fn get(&self, index: usize) -> Option<&Value> {
         let chunk = match index / CHUNK {
             0 => &self.first,
-            n => self.rest.get(n - 1)?,
+            n => self.rest.as_ref()?.get(n - 1)?,
         };
         chunk.get(index % CHUNK)?.as_ref()
     }
@@ -119,7 +120,7 @@ impl Slots {
         let number = index / CHUNK;
         let chunk = match number {
             0 => Some(&mut self.first),
-            n => Arc::make_mut(&mut self.rest).get_mut(n - 1),
+            n => self.rest.as_mut().and_then(|rest| Arc::make_mut(rest).get_mut(n - 1)),
         };
         (number * CHUNK, chunk.map_or(&mut [], |chunk| Arc::make_mut(chunk).as_mut_slice()))
     }

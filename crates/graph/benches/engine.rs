@@ -30,6 +30,9 @@ const FILED_TASKS: u32 = 2_000;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
+/// Where checkpoints go; those in memory, and runs without, are always measured.
+const SAVERS: [&str; 4] = ["memory", "sqlite", "sqlite-full", "hosted"];
+
 /// CPU time of all threads of this process, in nanoseconds.
 fn cpu_ns() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -84,7 +87,7 @@ fn medians(costs: &[Cost]) -> Cost {
 }
 
 /// One case without a saver and with one, interleaved with the loop by hand.
-async fn measure(case: &Case, rows: &mut Vec<Value>) {
+async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     case.verify().await;
     let by_hand = Inline::new(case.work);
     let (mut none, mut memory, mut hand) = (Vec::new(), Vec::new(), Vec::new());
@@ -112,10 +115,14 @@ async fn measure(case: &Case, rows: &mut Vec<Value>) {
     tell(case, ("none", medians(&none)), hand, None, rows);
     tell(case, ("memory", medians(&memory)), hand, None, rows);
     for (saver, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
-        let (ours, bar) = filed(case, durability, hand).await;
-        tell(case, (saver, ours), hand, Some(bar), rows);
+        if savers.contains(&saver) {
+            let (ours, bar) = filed(case, durability, hand).await;
+            tell(case, (saver, ours), hand, Some(bar), rows);
+        }
     }
-    tell(case, ("hosted", medians(&hosted(case).await)), hand, None, rows);
+    if savers.contains(&"hosted") {
+        tell(case, ("hosted", medians(&hosted(case).await)), hand, None, rows);
+    }
 }
 
 /// What the bar of a case with a store is made of.
@@ -307,9 +314,12 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    // Names of cases; none: all of them.
+    // Names of cases and of savers; none: all of them.
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let wanted = |name: &str| named.is_empty() || named.iter().any(|n| n == name);
+    let (savers, cases): (Vec<&str>, Vec<&str>) =
+        named.iter().map(String::as_str).partition(|name| SAVERS.contains(name));
+    let savers = if savers.is_empty() { SAVERS.to_vec() } else { savers };
+    let wanted = |name: &str| cases.is_empty() || cases.contains(&name);
     let mut rows: Vec<Value> = Vec::new();
     println!(
         "{:<10} {:>11} {:>10} {:>10} {:>10} {:>7} {:>10}",
@@ -319,7 +329,7 @@ fn main() {
         for work in [Work::Seq10, Work::Fan100, Work::React50, Work::Wide100] {
             let case = Case::new(work);
             if wanted(case.name) {
-                measure(&case, &mut rows).await;
+                measure(&case, &savers, &mut rows).await;
             }
         }
         if named.iter().any(|name| name == "growth") {

@@ -8,7 +8,7 @@ use crate::channel::Channel;
 use crate::error::EngineError;
 use crate::ids::did_you_mean;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use weftwork_types::canonical::{Hash, hash};
 
 /// A node, by its place in the plan.
@@ -202,10 +202,11 @@ impl Plan {
         self.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The name of a node, shared.
+    /// The name of a node, to be shared.
     #[must_use]
-    pub fn shared_name(&self, index: NodeIdx) -> Arc<str> {
-        self.nodes.get(index.0).map_or_else(|| START_NAME.into(), |n| Arc::clone(&n.name))
+    pub fn shared_name(&self, index: NodeIdx) -> &Arc<str> {
+        static START: LazyLock<Arc<str>> = LazyLock::new(|| START_NAME.into());
+        self.nodes.get(index.0).map_or(&START, |node| &node.name)
     }
 
     /// What the graph does with names it does not know.

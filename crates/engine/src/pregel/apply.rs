@@ -1,6 +1,6 @@
 //! Applying what the tasks of a superstep left behind.
 
-use super::control::{Sent, StartInput, Updated};
+use super::control::{Control, Sent, StartInput, Updated};
 use super::{Machine, Path, Task};
 use crate::error::EngineError;
 use crate::fold::Batch;
@@ -47,33 +47,34 @@ impl Machine {
         done: &mut [Done<'_>],
         written: &mut Vec<ChannelIdx>,
     ) -> Result<(), EngineError> {
-        let plan = &Arc::clone(&self.plan);
+        let Self { plan, slots, control } = self;
+        let plan: &Plan = plan;
         if done.len() > 1 && !planted::has(Bug::CompletionOrder) {
             done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
-        self.control.remember();
-        let next = self.control.version + 1;
-        self.begin(plan, done.iter().map(|d| d.task), next);
-        plan.fold_all(&mut self.slots, done, written)?;
-        self.note_state(written);
+        control.remember();
+        let next = control.version + 1;
+        control.begin(plan, done.iter().map(|d| d.task), next);
+        plan.fold_all(slots, done, written)?;
+        control.note_state(slots, written);
         let mut sends = Vec::new();
         for d in done.iter() {
-            self.follow_edges(plan, d, next);
-            self.follow(plan, d.task.node, &d.output.goto, &mut sends, next)?;
+            control.follow_edges(plan, d, next);
+            control.follow(plan, d.task.node, &d.output.goto, &mut sends, next)?;
         }
-        self.end(plan, written, sends, next);
+        control.end((plan, slots), written, sends, next);
         Ok(())
     }
 
     /// Takes new input: what was due before is dropped. The hidden first node is due afterwards.
     pub fn take_input(&mut self, input: StartInput) {
-        let plan = Arc::clone(&self.plan);
         let dropped = self.due();
-        let next = self.control.version + 1;
-        self.begin(&plan, dropped.iter(), next);
-        self.set_start(input, next);
+        let Self { plan, slots, control } = self;
+        let next = control.version + 1;
+        control.begin(plan, dropped.iter(), next);
+        control.set_start(input, next);
         if !dropped.is_empty() {
-            self.end(&plan, &[], Vec::new(), next);
+            control.end((plan, slots), &[], Vec::new(), next);
         }
     }
 
@@ -81,18 +82,8 @@ impl Machine {
     pub fn add_input(&mut self, input: StartInput) {
         let next = self.control.version + 1;
         self.control.begin_updated();
-        self.set_start(input, next);
+        self.control.set_start(input, next);
         self.forget_updated();
-    }
-
-    fn set_start(&mut self, input: StartInput, next: u32) {
-        self.control.start = Some(input);
-        self.control.start_version = next;
-        self.control.version = next;
-        if let Updated::Known { any, start, .. } = &mut self.control.updated {
-            *any = true;
-            *start = true;
-        }
     }
 
     /// Applies a change from outside to the open superstep: what was due stays due.
@@ -110,7 +101,7 @@ impl Machine {
         let mut written = Vec::new();
         plan.fold_all(&mut self.slots, &done, &mut written)?;
         let mut sends = Vec::new();
-        self.follow(&plan, NodeIdx::START, &output.goto, &mut sends, next)?;
+        self.control.follow(&plan, NodeIdx::START, &output.goto, &mut sends, next)?;
         if let (false, Updated::Known { any, .. }) = (written.is_empty(), &mut self.control.updated)
         {
             *any = true;
@@ -121,23 +112,35 @@ impl Machine {
         self.control.version = next;
         Ok(())
     }
+}
 
-    /// The tasks have read their triggers.
-    fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
-        self.control.begin_updated();
-        let pulled = tasks.filter(|task| task.path == Path::Pull);
-        let pulled = pulled.map(|task| if plan.single { NodeIdx::START } else { task.node });
-        for node in pulled.clone() {
-            self.control.see(plan, node);
-        }
-        for node in pulled {
-            self.control.consume(plan, node, next);
+impl Control {
+    fn set_start(&mut self, input: StartInput, next: u32) {
+        self.start = Some(input);
+        self.start_version = next;
+        self.version = next;
+        if let Updated::Known { any, start, .. } = &mut self.updated {
+            *any = true;
+            *start = true;
         }
     }
 
-    fn note_state(&mut self, written: &[ChannelIdx]) {
-        let available = written.iter().any(|index| self.slots.get(index.0).is_some());
-        if let (true, Updated::Known { any, .. }) = (available, &mut self.control.updated) {
+    /// The tasks have read their triggers.
+    fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
+        self.begin_updated();
+        let pulled = tasks.filter(|task| task.path == Path::Pull);
+        let pulled = pulled.map(|task| if plan.single { NodeIdx::START } else { task.node });
+        for node in pulled.clone() {
+            self.see(plan, node);
+        }
+        for node in pulled {
+            self.consume(plan, node, next);
+        }
+    }
+
+    fn note_state(&mut self, slots: &Slots, written: &[ChannelIdx]) {
+        let available = written.iter().any(|index| slots.get(index.0).is_some());
+        if let (true, Updated::Known { any, .. }) = (available, &mut self.updated) {
             *any = true;
         }
     }
@@ -148,16 +151,16 @@ impl Machine {
         }
         if done.task.node == NodeIdx::START {
             for node in &plan.entry {
-                self.control.lead_to(plan, *node, next);
+                self.lead_to(plan, *node, next);
             }
             return;
         }
         let Some(node) = plan.nodes.get(done.task.node.0) else { return };
         for target in &node.edges {
-            self.control.lead_to(plan, *target, next);
+            self.lead_to(plan, *target, next);
         }
         for join in &node.joins {
-            self.control.arrive(plan, done.task.node, *join, next);
+            self.arrive(plan, done.task.node, *join, next);
         }
     }
 
@@ -174,7 +177,7 @@ impl Machine {
                 Goto::End => {}
                 Goto::Node(name) => {
                     if let Some(node) = plan.target(name, from)? {
-                        self.control.lead_to(plan, node, next);
+                        self.lead_to(plan, node, next);
                     }
                 }
                 Goto::Send { node, arg } => {
@@ -194,26 +197,31 @@ impl Machine {
 
     /// What was sent replaces what was sent before, what lasts one superstep is cleared, and when
     /// nothing is due what was deferred is.
-    fn end(&mut self, plan: &Plan, written: &[ChannelIdx], sends: Vec<Sent>, next: u32) {
-        if let (false, Updated::Known { any, .. }) = (sends.is_empty(), &mut self.control.updated) {
+    fn end(
+        &mut self,
+        (plan, slots): (&Plan, &mut Slots),
+        written: &[ChannelIdx],
+        sends: Vec<Sent>,
+        next: u32,
+    ) {
+        if let (false, Updated::Known { any, .. }) = (sends.is_empty(), &mut self.updated) {
             *any = true;
         }
-        let control = &mut self.control;
-        let mut changed = !written.is_empty() || !sends.is_empty() || !control.sends.is_empty();
-        control.sends = sends;
-        control.clear_unwritten(plan, next);
+        let mut changed = !written.is_empty() || !sends.is_empty() || !self.sends.is_empty();
+        self.sends = sends;
+        self.clear_unwritten(plan, next);
         for index in &plan.lapsing {
-            let lapses = !written.contains(&ChannelIdx(*index)) && self.slots.get(*index).is_some();
+            let lapses = !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some();
             if lapses && !planted::has(Bug::EphemeralStays) {
-                self.slots.set(*index, None);
+                slots.set(*index, None);
                 changed = true;
             }
         }
-        if !control.leads_on() || planted::has(Bug::DeferredEarly) {
-            control.release_deferred(plan, next);
+        if !self.leads_on() || planted::has(Bug::DeferredEarly) {
+            self.release_deferred(plan, next);
         }
         if changed {
-            control.version = next;
+            self.version = next;
         }
     }
 }

@@ -45,6 +45,30 @@ pub(crate) struct Trigger {
     pub(crate) finished: bool,
 }
 
+/// One for each of the graph. Cloned with every checkpoint, so at once.
+#[derive(Debug, Default)]
+pub(crate) struct Triggers(SmallVec<[Trigger; 12]>);
+
+impl Clone for Triggers {
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
+
+impl std::ops::Deref for Triggers {
+    type Target = [Trigger];
+
+    fn deref(&self) -> &[Trigger] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Triggers {
+    fn deref_mut(&mut self) -> &mut [Trigger] {
+        &mut self.0
+    }
+}
+
 /// What the last superstep made available.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Updated {
@@ -65,7 +89,7 @@ pub(crate) enum Updated {
 /// The triggers of a graph at one checkpoint, its input, and what was sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Control {
-    pub(crate) triggers: SmallVec<[Trigger; 12]>,
+    pub(crate) triggers: Triggers,
     /// The sources that arrived at joins.
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
     /// The triggers of nodes that hold something.
@@ -86,7 +110,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let triggers = SmallVec::from_elem(Trigger::default(), plan.triggers.len());
+        let triggers = Triggers(SmallVec::from_elem(Trigger::default(), plan.triggers.len()));
         Self { triggers, ..Self::default() }
     }
 

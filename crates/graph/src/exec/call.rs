@@ -289,7 +289,8 @@ impl Call<'_> {
                 self.record(Rest { returned: value, resume, ..Rest::default() }).await?;
                 Ok(returned)
             }
-            What::Failed { fault, .. } => {
+            What::Failed(failed) => {
+                let fault = failed.fault;
                 self.tell_end(None, Some(fault.clone()));
                 let error = Some(fault.clone());
                 self.record(Rest { error, resume, ..Rest::default() }).await?;
@@ -301,9 +302,11 @@ impl Call<'_> {
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            What::Ends(Fail::Parent(output)) => Err(NodeError(Stop::Parent(output))),
-            What::Ends(Fail::Drained(reason)) => Err(NodeError(Stop::Drained(reason))),
-            What::Ends(Fail::Error(error)) => Err(NodeError(Stop::Failed(error.fault()))),
+            What::Ends(fail) => Err(NodeError(match *fail {
+                Fail::Parent(output) => Stop::Parent(output),
+                Fail::Drained(reason) => Stop::Drained(reason),
+                Fail::Error(error) => Stop::Failed(error.fault()),
+            })),
         }
     }
 

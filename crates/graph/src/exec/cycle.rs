@@ -2,10 +2,12 @@
 
 use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
 use super::event::{Metadata, Modes, Source, StreamEvent};
+use super::look::{key_of, name_of};
 use super::saver::{
     Checkpoint, Kept, Memo, Outside, Put, Puts, Records, Saved, SaverError, TaskKey, TaskRecord,
 };
 use super::scope::{Scope, lock};
+use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -34,7 +36,7 @@ pub(crate) struct Cycle {
     /// What the saver wants to be reminded of.
     memo: Memo,
     /// A checkpoint that is kept together with the next one.
-    held: Option<Put>,
+    held: Option<Box<Put>>,
     /// The one before it.
     pub(super) prev: Option<CheckpointId>,
     pub(super) meta: Metadata,
@@ -67,7 +69,6 @@ pub(crate) struct Cycle {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) task: Task,
-    pub(super) key: TaskKey,
     id: OnceLock<TaskId>,
     at: (CheckpointId, i64),
     pub(super) record: TaskRecord,
@@ -95,10 +96,9 @@ pub(super) enum SlotState {
 }
 
 impl Slot {
-    pub(super) fn new(task: Task, key: TaskKey, at: (CheckpointId, i64)) -> Self {
+    pub(super) fn new(task: Task, at: (CheckpointId, i64)) -> Self {
         Self {
             task,
-            key,
             id: OnceLock::new(),
             at,
             record: TaskRecord::default(),
@@ -109,8 +109,22 @@ impl Slot {
         }
     }
 
-    pub(super) fn id(&self, ns: &str) -> TaskId {
-        *self.id.get_or_init(|| self.key.id(ns, self.at.0, self.at.1))
+    pub(super) fn name<'a>(&self, graph: &'a CompiledGraph) -> &'a Arc<str> {
+        name_of(graph, &self.task)
+    }
+
+    pub(super) fn key(&self, graph: &CompiledGraph) -> TaskKey {
+        key_of(graph, &self.task)
+    }
+
+    /// Whether the key is that of the task.
+    pub(super) fn is(&self, other: &TaskKey, graph: &CompiledGraph) -> bool {
+        let TaskKey::Node { node, path } = other else { return false };
+        *path == self.task.path && node == self.name(graph)
+    }
+
+    pub(super) fn id(&self, ns: &str, graph: &CompiledGraph) -> TaskId {
+        *self.id.get_or_init(|| self.key(graph).id(ns, self.at.0, self.at.1))
     }
 }
 
@@ -234,7 +248,7 @@ impl Cycle {
     }
 
     /// The graph and the state at the end.
-    pub(super) fn into_state(self) -> (crate::CompiledGraph, Slots) {
+    pub(super) fn into_state(self) -> (CompiledGraph, Slots) {
         let slots = self.machine.slots().clone();
         (self.scope.graph.clone(), slots)
     }
@@ -269,34 +283,41 @@ impl Cycle {
         let ran = self.ran(source);
         let tasks = self.unkept(Still::Closed);
         self.advance(source, true);
-        let put = Put { ran, ..self.to_keep(of, tasks) };
+        let mut put = self.to_keep(of, tasks);
+        put.ran = ran;
         self.keep(put).await
     }
 
     /// The state as it stands, to be kept as a checkpoint.
-    fn to_keep(&self, of: CheckpointId, tasks: Records) -> Put {
-        let mut checkpoint = Box::new(Checkpoint {
-            id: self.id,
-            parent: self.saved,
-            metadata: self.meta.clone(),
-            machine: self.machine.stored(),
+    fn to_keep(&self, of: CheckpointId, tasks: Records) -> Box<Put> {
+        let mut put = Box::new(Put {
+            checkpoint: Checkpoint {
+                id: self.id,
+                parent: self.saved,
+                metadata: self.meta.clone(),
+                machine: self.machine.stored(),
+            },
+            of,
+            tasks,
+            ran: None,
         });
         if self.meta.source == Source::Fork {
-            checkpoint.machine.forget_updated();
+            put.checkpoint.machine.forget_updated();
         }
-        Put { checkpoint, of, tasks, ran: None }
+        put
     }
 
     /// The nodes that ran, where somebody is told.
     fn ran(&self, source: Source) -> Option<Vec<String>> {
         let told = source == Source::Loop && !self.scope.is_nested();
         self.scope.shared.host.hosting().filter(|_| told)?;
-        let of = |slot: &Slot| slot.key.name().to_string();
+        let graph = &self.scope.graph;
+        let of = |slot: &Slot| slot.name(graph).to_string();
         let ran = self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
         Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
     }
 
-    async fn keep(&mut self, put: Put) -> Going<()> {
+    async fn keep(&mut self, put: Box<Put>) -> Going<()> {
         let (id, held) = (put.checkpoint.id, self.held.take());
         // The hidden first superstep runs nobody's code: its checkpoint follows at once.
         let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
@@ -304,7 +325,11 @@ impl Cycle {
         if input && held.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
             self.held = Some(put);
         } else {
-            self.put(held.into_iter().chain([put]).collect()).await?;
+            let mut puts = Puts::from_buf([put]);
+            if let Some(held) = held {
+                puts.insert(0, held);
+            }
+            self.put(puts).await?;
         }
         self.prev = self.saved;
         self.saved = Some(id);
@@ -341,7 +366,7 @@ impl Cycle {
     /// Keeps a checkpoint that waits for the next one.
     async fn release_held(&mut self) -> Going<()> {
         match self.held.take() {
-            Some(put) => self.put(Puts::from_iter([put])).await,
+            Some(put) => self.put(Puts::from_buf([put])).await,
             None => Ok(()),
         }
     }
@@ -352,7 +377,7 @@ impl Cycle {
         self.id = self.scope.shared.next_id();
         let branches = std::mem::take(&mut self.branches);
         let branch = if branches { Some(self.id) } else { self.meta.branch };
-        if !self.scope.is_nested() {
+        if branches && !self.scope.is_nested() {
             self.scope.shared.set_branch(branch);
         }
         self.meta = Metadata { source, step: self.step, parents, branch, delta };
@@ -404,7 +429,7 @@ impl Cycle {
             if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
-            records.push((slot.key.clone(), record));
+            records.push((slot.key(&self.scope.graph), record));
         }
         records
     }
@@ -513,15 +538,15 @@ impl Cycle {
         }
         if open && self.saved.is_none() {
             let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
-            let checkpoint = Box::new(Checkpoint {
+            let checkpoint = Checkpoint {
                 id: self.loaded,
                 parent: None,
                 metadata: stub,
                 machine: Machine::new(plan),
-            });
+            };
             let of = CheckpointId(0);
             let put = Put { checkpoint, of, tasks: Records::new(), ran: None };
-            self.put(Puts::from_iter([put])).await?;
+            self.put(Puts::from_buf([Box::new(put)])).await?;
             self.saved = Some(self.loaded);
         }
         Ok(())

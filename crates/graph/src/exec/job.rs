@@ -39,13 +39,23 @@ pub(super) enum What {
     Done(Arc<TaskOutput>),
     /// Questions are open; none: a graph within stopped before or after a node.
     Waiting(Vec<Interrupt>),
-    Failed {
-        fault: Fault,
-        /// What it wrote before it failed.
-        partial: Option<TaskOutput>,
-    },
+    Failed(Box<Failed>),
     /// It ends the loop.
-    Ends(Fail),
+    Ends(Box<Fail>),
+}
+
+/// How a task failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) fault: Fault,
+    /// What it wrote before it failed.
+    pub(super) partial: Option<TaskOutput>,
+}
+
+impl What {
+    pub(super) fn failed(fault: Fault) -> Self {
+        Self::Failed(Box::new(Failed { fault, partial: None }))
+    }
 }
 
 /// The result of a node's future, or its panic.
@@ -116,9 +126,10 @@ impl Job {
             let ctx = self.ctx(attempt);
             let end = match self.once(&ctx).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
-                Err(cut) => self.end(What::Failed { fault: cut, partial: None }),
+                Err(cut) => self.end(What::failed(cut)),
             };
-            let What::Failed { fault, .. } = &end.what else { return end };
+            let What::Failed(failed) = &end.what else { return end };
+            let fault = &failed.fault;
             let clock = Arc::clone(self.at.scope.shared.host.clock());
             let retry = self.node.options.retry.as_ref();
             let random = clock.unique();
@@ -181,18 +192,18 @@ impl Job {
         let what = match polled {
             Ok(Ok(output)) => self.routed(output),
             Ok(Err(NodeError(Stop::Own(output)))) => self.routed(*output),
-            Ok(Err(NodeError(Stop::Failed(fault)))) => What::Failed { fault, partial: None },
+            Ok(Err(NodeError(Stop::Failed(fault)))) => What::failed(fault),
             Ok(Err(NodeError(Stop::Interrupted))) => {
                 // The reference stops at the first of several questions that were asked side by side.
                 let all = self.graph().semantics().unanswered == Unanswered::Wait;
                 let open = if all { Ctx::take_open } else { Ctx::take_first_open };
                 What::Waiting(ctx.map(open).unwrap_or_default())
             }
-            Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Fail::Parent(output)),
-            Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Fail::Drained(reason)),
-            Err(panic) => {
-                What::Failed { fault: node_panicked(name, panic.as_ref()), partial: None }
+            Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Box::new(Fail::Parent(output))),
+            Ok(Err(NodeError(Stop::Drained(reason)))) => {
+                What::Ends(Box::new(Fail::Drained(reason)))
             }
+            Err(panic) => What::failed(node_panicked(name, panic.as_ref())),
         };
         self.end(what)
     }
@@ -209,7 +220,7 @@ impl Job {
         if self.follows == Follows::Nothing {
             return match found(self.graph(), self.index, output) {
                 Ok(output) => led(self.graph(), self.index, output),
-                Err(fault) => What::Failed { fault, partial: None },
+                Err(fault) => What::failed(fault),
             };
         }
         routed(self.graph(), self.index, &self.at.slots, output)
@@ -237,14 +248,14 @@ fn finished(name: &str, output: TaskOutput) -> What {
     let text = format!(
         "`{name}` returned an update, where a flow or a task of one returns a `Finish`; return `Finish::value(..)`"
     );
-    What::Failed { fault: Fault::new(NODE_FAILED, text), partial: None }
+    What::failed(Fault::new(NODE_FAILED, text))
 }
 
 /// The output, unless it leads to nodes the graph does not have.
 fn led(graph: &CompiledGraph, node: NodeIdx, output: TaskOutput) -> What {
     match graph.plan().check_targets(node, &output) {
         Ok(()) => What::Done(Arc::new(output)),
-        Err(error) => What::Failed { fault: error.fault(), partial: None },
+        Err(error) => What::failed(error.fault()),
     }
 }
 
@@ -271,7 +282,7 @@ pub(super) fn routed_after(
     let routes = graph.routes(node);
     let mut output = match found(graph, node, output) {
         Ok(output) => output,
-        Err(fault) => return What::Failed { fault, partial: None },
+        Err(fault) => return What::failed(fault),
     };
     if routes.is_empty() {
         return led(graph, node, output);
@@ -289,7 +300,10 @@ pub(super) fn routed_after(
         };
         match chosen {
             Ok(goto) => output.goto.extend(goto),
-            Err(fault) => return What::Failed { fault, partial: wrote.then_some(output) },
+            Err(fault) => {
+                let partial = wrote.then_some(output);
+                return What::Failed(Box::new(Failed { fault, partial }));
+            }
         }
     }
     led(graph, node, output)

@@ -2,7 +2,7 @@
 
 use super::api::{Resuming, Unanswered};
 use super::cycle::{Cycle, Slot, SlotState};
-use super::look::{handler_of, key_of};
+use super::look::handler_of;
 use super::saver::{TaskKey, TaskRecord};
 use super::scope::{Called, Scope, lock};
 use weftwork_engine::planted::{self, Bug};
@@ -11,8 +11,9 @@ use weftwork_engine::pregel::Task;
 impl Cycle {
     /// Gives tasks the answers they had got, though they run again.
     pub(super) fn take_answers(&mut self) {
+        let graph = &self.scope.graph;
         for (key, record) in &self.known {
-            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) {
+            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.is(key, graph)) {
                 slot.record.resume.clone_from(&record.resume);
             }
         }
@@ -24,10 +25,11 @@ impl Cycle {
         if self.known.is_empty() {
             return;
         }
+        let graph = &self.scope.graph;
         let mut handlers = Vec::new();
         for (key, record) in &self.known {
             self.scope.shared.know(&record.interrupts);
-            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.key == *key) else {
+            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
                 let counts = record.is_finished() || record.resume.is_some();
                 if let (TaskKey::Call { .. }, true) = (key, counts) {
                     let (key, record) = (key.clone(), record.clone());
@@ -50,8 +52,9 @@ impl Cycle {
         }
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
         if exact && !planted::has(Bug::HandlersRerun) {
+            let graph = &self.scope.graph;
             for slot in self.tasks.iter_mut().skip(first) {
-                if let Some((_, record)) = self.known.iter().find(|(key, _)| *key == slot.key) {
+                if let Some((_, record)) = self.known.iter().find(|(key, _)| slot.is(key, graph)) {
                     slot.take_known(record, &self.scope);
                 }
             }
@@ -61,8 +64,7 @@ impl Cycle {
     /// Starts the error handler of a failed task.
     pub(super) fn add_handler(&mut self, failed: &Task) {
         let task = handler_of(failed);
-        let key = key_of(&self.scope.graph, &task);
-        self.tasks.push(Slot::new(task, key, (self.id, self.step)));
+        self.tasks.push(Slot::new(task, (self.id, self.step)));
     }
 }
 

@@ -364,9 +364,16 @@ impl Look<'_> {
 
 /// A task's key.
 pub(super) fn key_of(graph: &CompiledGraph, task: &Task) -> TaskKey {
-    let handler = graph.handler_name(task.node).filter(|_| matches!(task.path, Path::Handler(_)));
-    let node = handler.cloned().unwrap_or_else(|| graph.plan().shared_name(task.node));
-    TaskKey::Node { node, path: task.path }
+    TaskKey::Node { node: Arc::clone(name_of(graph, task)), path: task.path }
+}
+
+/// A task's name: its node's, or that of the error handler.
+pub(super) fn name_of<'a>(graph: &'a CompiledGraph, task: &Task) -> &'a Arc<str> {
+    let handler = match task.path {
+        Path::Handler(_) => graph.handler_name(task.node),
+        _ => None,
+    };
+    handler.unwrap_or_else(|| graph.plan().shared_name(task.node))
 }
 
 /// The task that handles another one's failure.

@@ -1,8 +1,6 @@
 //! Checkpoints in memory.
 
-use super::saver::{
-    Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError,
-};
+use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::Plan;
@@ -39,19 +37,19 @@ impl Threads {
         self.graphs.get_mut(index)
     }
 
-    fn put(&mut self, at: &Place, put: Put) {
-        let entry = Entry { checkpoint: put.checkpoint, tasks: Records::new(), outside: None };
+    fn put(&mut self, at: &Place, mut put: Box<Put>) {
+        let tasks = std::mem::take(&mut put.tasks);
         match self.get(at) {
             Some(graph) => {
                 if let Some(entry) = graph.get_mut(put.of) {
-                    entry.add(put.tasks);
+                    entry.add(tasks);
                 }
                 if let (true, Some(last)) = (planted::has(Bug::Aliased), graph.0.last_mut()) {
-                    last.checkpoint.machine = entry.checkpoint.machine.clone();
+                    last.put.checkpoint.machine = put.checkpoint.machine.clone();
                 }
-                graph.insert(entry);
+                graph.insert(Entry { put, outside: None });
             }
-            None => self.make(at, Graph(vec![entry])),
+            None => self.make(at, Graph(vec![Entry { put, outside: None }])),
         }
     }
 
@@ -92,9 +90,9 @@ struct Graph(Vec<Entry>);
 impl Graph {
     fn find(&self, id: CheckpointId) -> Result<usize, usize> {
         match self.0.last() {
-            Some(last) if last.checkpoint.id < id => Err(self.0.len()),
-            Some(last) if last.checkpoint.id == id => Ok(self.0.len() - 1),
-            _ => self.0.binary_search_by_key(&id, |entry| entry.checkpoint.id),
+            Some(last) if last.id() < id => Err(self.0.len()),
+            Some(last) if last.id() == id => Ok(self.0.len() - 1),
+            _ => self.0.binary_search_by_key(&id, Entry::id),
         }
     }
 
@@ -109,14 +107,14 @@ impl Graph {
     fn copied(&self) -> Self {
         let entries = self.0.iter().map(|entry| {
             let Saved { checkpoint, tasks, outside, .. } = entry.saved();
-            let (checkpoint, outside) = (Box::new(checkpoint), Some(Box::new(outside)));
-            Entry { checkpoint, tasks, outside }
+            let put = Put { checkpoint, of: CheckpointId(0), tasks, ran: None };
+            Entry { put: Box::new(put), outside: Some(Box::new(outside)) }
         });
         Self(entries.collect())
     }
 
     fn insert(&mut self, entry: Entry) {
-        match self.find(entry.checkpoint.id) {
+        match self.find(entry.id()) {
             Ok(index) => {
                 if let Some(known) = self.0.get_mut(index) {
                     *known = entry;
@@ -129,8 +127,8 @@ impl Graph {
 
 #[derive(Debug)]
 struct Entry {
-    checkpoint: Box<Checkpoint>,
-    tasks: Records,
+    /// As it came, but for its tasks: here they are those that were due at the checkpoint itself.
+    put: Box<Put>,
     outside: Option<Box<Outside>>,
 }
 
@@ -166,23 +164,28 @@ impl MemorySaver {
 }
 
 impl Entry {
+    fn id(&self) -> CheckpointId {
+        self.put.checkpoint.id
+    }
+
     fn add(&mut self, tasks: Records) {
-        if self.tasks.is_empty() {
-            self.tasks = tasks;
+        let all = &mut self.put.tasks;
+        if all.is_empty() {
+            *all = tasks;
             return;
         }
         for (key, record) in tasks {
-            match self.tasks.iter_mut().find(|(known, _)| *known == key) {
+            match all.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => known.merge(record),
-                None => self.tasks.push((key, record)),
+                None => all.push((key, record)),
             }
         }
     }
 
     fn saved(&self) -> Saved {
         Saved {
-            checkpoint: Checkpoint::clone(&self.checkpoint),
-            tasks: self.tasks.clone(),
+            checkpoint: self.put.checkpoint.clone(),
+            tasks: self.put.tasks.clone(),
             outside: self.outside.as_deref().cloned().unwrap_or_default(),
             memo: Memo::default(),
         }
@@ -214,7 +217,7 @@ impl Saver for MemorySaver {
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
         let mut threads = self.lock();
         let newest = threads.get(at).and_then(|graph| graph.0.last());
-        ready(newest.map(|entry| entry.checkpoint.id))
+        ready(newest.map(Entry::id))
     }
 
     fn list<'a>(
@@ -226,7 +229,7 @@ impl Saver for MemorySaver {
     ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
         let mut threads = self.lock();
         let all = threads.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
-        let older = all.filter(|e| before.is_none_or(|before| e.checkpoint.id < before));
+        let older = all.filter(|e| before.is_none_or(|before| e.id() < before));
         ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 

@@ -381,13 +381,13 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
 }
 
 /// Checkpoints to keep: mostly one.
-pub type Puts = SmallVec<[Put; 1]>;
+pub type Puts = SmallVec<[Box<Put>; 1]>;
 
 /// A checkpoint to keep.
 #[derive(Debug)]
 pub struct Put {
     /// The checkpoint.
-    pub checkpoint: Box<Checkpoint>,
+    pub checkpoint: Checkpoint,
     /// The checkpoint that the tasks were due at.
     pub of: CheckpointId,
     /// What became of them, as far as it was not kept before.

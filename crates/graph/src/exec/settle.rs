@@ -2,7 +2,7 @@
 
 use super::api::{Fail, Going};
 use super::cycle::{Cycle, SlotState};
-use super::job::{End, What};
+use super::job::{End, Failed, What};
 use super::saver::TaskRecord;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use weftwork_types::interrupt::Interrupt;
 impl Cycle {
     pub(super) fn settle(&mut self, index: usize, end: End, ends: &mut Option<Fail>) {
         let handles = self.has_handler(index);
+        let graph = &self.scope.graph;
         let Some(slot) = self.tasks.get_mut(index) else { return };
         slot.state = SlotState::Ended;
         planted::ended(index);
@@ -36,7 +37,7 @@ impl Cycle {
                 if slot.record.interrupts.is_empty() {
                     // Worth keeping when it went on past a question that is on record.
                     let asked = |(key, record): &(_, TaskRecord)| {
-                        *key == slot.key && !record.open_questions().is_empty()
+                        slot.is(key, graph) && !record.open_questions().is_empty()
                     };
                     let kept = !self.known.iter().any(asked);
                     slot.kept = kept || planted::has(Bug::StaleQuestions);
@@ -44,9 +45,10 @@ impl Cycle {
                     return;
                 }
             }
-            What::Failed { fault, partial } => {
+            What::Failed(how) => {
+                let Failed { fault, partial } = *how;
                 if answered && partial.is_none() {
-                    self.scope.tell_nothing(&slot.key);
+                    self.scope.tell_nothing(slot.name(graph));
                 }
                 slot.record.edges = partial.is_some();
                 slot.record.output = partial.map(Arc::new);
@@ -59,7 +61,7 @@ impl Cycle {
             What::Ends(fail) => {
                 slot.kept = true;
                 slot.record.stopped = true;
-                *ends = ends.take().or(Some(fail));
+                *ends = ends.take().or(Some(*fail));
                 return;
             }
         }
@@ -91,8 +93,9 @@ impl Cycle {
     /// questions, in this order.
     pub(super) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
         if let Some(fault) = self.fault().cloned() {
+            let graph = &self.scope.graph;
             for slot in self.tasks.iter_mut().filter(|s| s.state == SlotState::Running) {
-                let text = format!("node `{}` was cut off: another task failed", slot.key.name());
+                let text = format!("node `{}` was cut off: another task failed", slot.name(graph));
                 slot.record.error =
                     Some(Fault::new(NODE_CANCELLED, text).of_kind("CancelledError"));
                 slot.state = SlotState::Ended;

@@ -130,7 +130,7 @@ impl Cycle {
                     routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
                 }
             }
-            Err(error) => What::Failed { fault: error.fault(), partial: None },
+            Err(error) => What::failed(error.fault()),
         };
         End { what, answers: None }
     }
@@ -140,14 +140,14 @@ impl Cycle {
         let slot = self.tasks.get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
-        let id = slot.id(&self.scope.place.ns);
+        let id = slot.id(&self.scope.place.ns, graph);
         let mut resume = slot.record.resume.clone().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
         let at = TaskAt {
             scope: Arc::clone(&self.scope),
             scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
-            key: slot.key.clone(),
+            key: slot.key(graph),
             id,
             from: self.started_by(slot),
             checkpoint: self.id,
@@ -180,7 +180,10 @@ impl Cycle {
             other.task.node == slot.task.node && other.task.path == failed_path(slot.task.path)
         });
         match failed {
-            Some(failed) => task_ns(ns, failed.key.name(), failed.id(ns)).into(),
+            Some(failed) => {
+                let graph = &self.scope.graph;
+                task_ns(ns, failed.name(graph), failed.id(ns, graph)).into()
+            }
             None => Arc::clone(ns),
         }
     }

@@ -4,7 +4,7 @@ use super::cycle::{Cycle, Slot};
 use super::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
 };
-use super::saver::{TaskKey, TaskRecord};
+use super::saver::TaskRecord;
 use super::scope::{Scope, task_ns};
 use serde_json::Value as Json;
 use weftwork_engine::pregel::Path;
@@ -140,7 +140,7 @@ impl Scope {
             let writes = written(plan, output, |index| self.tells(index));
             let returned = returned(plan, output);
             let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
-            let node = slot.key.name().to_string();
+            let node = slot.name(&self.graph).to_string();
             self.tell(StreamEvent::Updates { node, updates, returned, cached });
         }
         if !cached && self.shared.wants(Modes::TASKS | Modes::DEBUG) {
@@ -148,8 +148,8 @@ impl Scope {
                 written(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
             });
             let ended = TaskEnded {
-                id: slot.id(&self.place.ns),
-                name: slot.key.name().to_string(),
+                id: slot.id(&self.place.ns, &self.graph),
+                name: slot.name(&self.graph).to_string(),
                 result: result.unwrap_or_default(),
                 error: record.error.clone(),
                 interrupts: if record.output.is_some() {
@@ -163,9 +163,9 @@ impl Scope {
     }
 
     /// Tells that a task left nothing behind: it got an answer, and failed after it.
-    pub(super) fn tell_nothing(&self, key: &TaskKey) {
+    pub(super) fn tell_nothing(&self, node: &str) {
         if self.shared.wants(Modes::UPDATES) {
-            let node = key.name().to_string();
+            let node = node.to_owned();
             let (updates, returned) = (Vec::new(), None);
             self.tell(StreamEvent::Updates { node, updates, returned, cached: false });
         }
@@ -203,8 +203,8 @@ impl Cycle {
             let single = vec![weftwork_engine::plan::START_NAME];
             let triggers = if plan.is_single() { single } else { triggers };
             let started = TaskStarted {
-                id: slot.id(&self.scope.place.ns),
-                name: slot.key.name().to_string(),
+                id: slot.id(&self.scope.place.ns, &self.scope.graph),
+                name: slot.name(&self.scope.graph).to_string(),
                 input: self.input_json(slot),
                 triggers: triggers.into_iter().map(str::to_owned).collect(),
                 call: false,
@@ -233,12 +233,12 @@ impl Cycle {
             let within =
                 graph.node(slot.task.node).is_some_and(|n| n.options.kept_graph().is_some());
             let state = within.then(|| {
-                let ns = task_ns(ns, slot.key.name(), slot.id(ns));
+                let ns = task_ns(ns, slot.name(graph), slot.id(ns, graph));
                 SubState::Config(Config { ns, ..Config::default() })
             });
             TaskSnapshot {
-                id: slot.id(ns),
-                name: slot.key.name().to_string(),
+                id: slot.id(ns, graph),
+                name: slot.name(graph).to_string(),
                 path: slot.task.path,
                 error: None,
                 interrupts: Vec::new(),
@@ -249,7 +249,7 @@ impl Cycle {
         let config = |id| Config::of(ns, Some(id), &self.meta);
         let snapshot = Snapshot {
             values: state_json(graph.plan(), self.machine.slots()),
-            next: self.tasks.iter().map(|slot| slot.key.name().to_string()).collect(),
+            next: self.tasks.iter().map(|slot| slot.name(graph).to_string()).collect(),
             config: Some(config(self.id)),
             parent: self.prev.map(config),
             metadata: Some(self.meta.clone()),

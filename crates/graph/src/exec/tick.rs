@@ -5,14 +5,12 @@ use super::cycle::{Cycle, Slot, SlotState};
 use super::event::{Modes, Source};
 use super::job::End;
 use super::saver::SaverError;
-use super::saver::TaskKey;
 use super::scope::{lock, turn};
 use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::TaskOutput;
 use weftwork_engine::planted;
@@ -71,8 +69,9 @@ impl Cycle {
         } else {
             self.take_known();
         }
+        let graph = &self.scope.graph;
         let stops = !self.before.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| self.before.holds(slot.key.name())) {
+        if stops && self.tasks.iter().any(|slot| self.before.holds(slot.name(graph))) {
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
         Ok(self.scope.shared.drained().map(Ended::Drained))
@@ -81,12 +80,12 @@ impl Cycle {
     fn make_tasks(&mut self) {
         self.machine.set_managed(self.step, self.stop);
         let at = (self.id, self.step);
-        let plan = self.scope.graph.plan();
         let single = self.single_arg();
         let slot = |mut task: Task| {
-            task.arg = task.arg.or_else(|| single.clone());
-            let key = TaskKey::Node { node: plan.shared_name(task.node), path: task.path };
-            Slot::new(task, key, at)
+            if single.is_some() && task.arg.is_none() {
+                task.arg.clone_from(&single);
+            }
+            Slot::new(task, at)
         };
         self.tasks.clear();
         self.tasks.extend(self.machine.due_iter().map(slot));
@@ -109,8 +108,8 @@ impl Cycle {
                 continue;
             };
             let input = self.input_json(slot);
-            let host = &self.scope.shared.host;
-            let key = host.cache_key(self.scope.graph.name(), slot.key.name(), &input, cache);
+            let (host, graph) = (&self.scope.shared.host, &self.scope.graph);
+            let key = host.cache_key(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
             let Some(slot) = self.tasks.get_mut(index) else { continue };
             slot.cache = Some(Box::new(key));
@@ -209,9 +208,8 @@ impl Cycle {
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
     async fn close(&mut self) -> Going<Option<Ended>> {
-        let plan = Arc::clone(self.scope.graph.plan());
         let nothing = TaskOutput::default();
-        if plan.counted().next().is_some() {
+        if self.scope.graph.plan().counted().next().is_some() {
             self.recount_overwritten();
         }
         let mut written = std::mem::take(&mut self.written);
@@ -245,11 +243,13 @@ impl Cycle {
         }
         self.replaying = false;
         self.checkpoint(Source::Loop).await?;
-        if self.scope.called.swap(false, Ordering::Relaxed) || open {
+        if self.scope.called.load(Ordering::Relaxed) || open {
+            self.scope.called.store(false, Ordering::Relaxed);
             lock(&self.scope.calls).clear();
         }
+        let graph = &self.scope.graph;
         let stops = !self.after.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| self.after.holds(slot.key.name())) {
+        if stops && self.tasks.iter().any(|slot| self.after.holds(slot.name(graph))) {
             self.make_tasks();
             self.tell_checkpoint();
             self.tasks.clear();

@@ -314,7 +314,7 @@ impl Change<'_> {
         }
         match routed_after(self.graph, node, from.machine.slots(), output, returned) {
             What::Done(output) => Ok(Arc::unwrap_or_clone(output)),
-            What::Failed { fault, .. } => Err(RuntimeError::Node(fault)),
+            What::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
             What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),
         }
     }
@@ -355,8 +355,7 @@ impl Change<'_> {
         (before, memo): (&Metadata, &Memo),
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
-        let checkpoint = Box::new(checkpoint);
-        let puts = Puts::from_iter([Put { checkpoint, of, tasks, ran: None }]);
+        let puts = Puts::from_iter([Box::new(Put { checkpoint, of, tasks, ran: None })]);
         self.saver.put(self.place, memo, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }
@@ -390,7 +389,7 @@ impl super::cycle::Cycle {
         }
         let used = |key: &TaskKey| {
             let called = lock(&self.scope.calls).iter().any(|called| called.key == *key);
-            called || self.tasks.iter().any(|slot| slot.cached && slot.key == *key)
+            called || self.tasks.iter().any(|slot| slot.cached && slot.is(key, &self.scope.graph))
         };
         let unused = self.known.iter().filter(|(key, _)| !used(key));
         let unused = unused.filter_map(|(_, record)| record.output.as_deref());

@@ -71,7 +71,7 @@ impl StoreSaver {
         let mut bundle =
             Bundle { keep: Keep::default(), memo: memo.clone(), told: Told::default() };
         for put in puts {
-            self.add(at, put, &mut bundle)?;
+            self.add(at, *put, &mut bundle)?;
         }
         Ok(bundle)
     }
@@ -344,7 +344,7 @@ impl StoreSaver {
             Bundle { keep: Keep::default(), memo: Memo::default(), told: Told::default() };
         for saved in kept {
             let Saved { checkpoint, tasks, outside, .. } = saved;
-            let (of, checkpoint) = (checkpoint.id, Box::new(checkpoint));
+            let of = checkpoint.id;
             self.add(at, Put { checkpoint, of, tasks: Records::new(), ran: None }, &mut rows)?;
             // What is open at the newest one stays in the store as it is.
             if of == newest {

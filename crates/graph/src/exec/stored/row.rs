@@ -234,7 +234,7 @@ impl Reader<'_> {
             tag::NUMBERED => {
                 let index: usize = read.number()?;
                 let found = self.mapped.node_of(self.plan, index, read)?;
-                found.map(|index: NodeIdx| self.plan.shared_name(index))
+                found.map(|index: NodeIdx| Arc::clone(self.plan.shared_name(index)))
             }
             tag::NAMED => Some(read.text()?.into()),
             _ => return Err(read.damaged("a node or a call")),
