@@ -16,11 +16,14 @@ use process::{Plan, Watch};
 use provider::Provider;
 use random::Random;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 use story::{Act, Journal, Measure, Story};
 
 /// Draws another series of kills.
 const SEED: &str = "WEFT_TEST_SEED";
+/// Asks for another number of kills.
+const KILLS: &str = "WEFT_CHAOS_KILLS";
 /// The most kills of one story; then it may come to its end.
 const KILLS_PER_STORY: u64 = 8;
 /// The most kills until a story without a journal must have shown what that costs.
@@ -100,13 +103,23 @@ impl Killer {
     }
 }
 
-fn full() -> bool {
-    std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
+/// How many kills: few, thousands when the full figures are asked for, or as many as are named.
+fn kills_wanted() -> usize {
+    let named = std::env::var(KILLS).map(|kills| kills.parse().expect("a number"));
+    let full = std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full");
+    named.unwrap_or(if full { 10_000 } else { 50 })
+}
+
+/// Says the figures and keeps them in `target/tmp`.
+fn report(figures: &str) {
+    print!("{figures}");
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kill-calls.log");
+    std::fs::write(log, figures).expect("the log can be written");
 }
 
 #[test]
 fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
-    let kills = if full() { 500 } else { 50 };
+    let kills = kills_wanted();
     let mut killer = Killer::new(1);
     let began = killer.watch.elapsed();
     let (mut repeats, mut violations) = (0, Vec::new());
@@ -119,12 +132,16 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
     let seconds = (killer.watch.elapsed() - began).as_secs_f64();
     let Tally { sent, landed, possibly_paid, places } = &killer.tally;
     let share = *landed as f64 * 100.0 / *sent as f64;
-    println!("kills: {landed}, {share:.1} % of those sent landed while the process ran");
-    println!("repeated although recorded: {repeats}, possibly paid: {possibly_paid}");
-    println!("stories: {}, seconds: {seconds:.1}", killer.stories);
+    let mut figures = format!(
+        "kills: {landed}, {share:.1} % of those sent landed while the process ran\n\
+         repeated although recorded: {repeats}, possibly paid: {possibly_paid}\n\
+         stories: {}, seconds: {seconds:.1}\n",
+        killer.stories
+    );
     for ((act, phase), times) in places {
-        println!("  {:<10} {phase:<13} {times}", act.name());
+        writeln!(figures, "  {:<10} {phase:<13} {times}", act.name()).expect("a string takes all");
     }
+    report(&figures);
     assert!(violations.is_empty(), "seed {}: {violations:#?}", killer.seed);
     assert!(share >= 95.0, "seed {}: {places:?}", killer.seed);
 }

@@ -137,7 +137,7 @@ impl RuntimeBuilder {
         });
         let inner = Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() });
         if self.orphans == Orphans::TakeOver {
-            tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace.look_every));
+            tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace));
         }
         Ok(Runtime(inner))
     }

@@ -2,12 +2,13 @@
 
 use super::{Inner, Runtime};
 use crate::error::RuntimeError;
+use crate::worker::Pace;
 use std::sync::Weak;
 use std::time::Duration;
 use weftwork_store::StoreError;
-use weftwork_types::Principal;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::RunRef;
+use weftwork_types::{Principal, Timestamp};
 
 impl Runtime {
     /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
@@ -55,7 +56,11 @@ impl Runtime {
     /// # Errors
     /// What the store said. Runs that another worker took first are left out.
     pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
-        let orphans = self.store().orphans(self.0.host.clock.now(), 1_000).await?;
+        self.recover_at(self.0.host.clock.now()).await
+    }
+
+    async fn recover_at(&self, now: Timestamp) -> Result<Vec<RunHandle>, RuntimeError> {
+        let orphans = self.store().orphans(now, 1_000).await?;
         let mut handles = Vec::new();
         for (who, row) in orphans {
             // A store that was out of reach lets our own lease run out too.
@@ -79,16 +84,28 @@ impl Runtime {
 }
 
 /// Takes over what nobody has, as long as the runtime is there.
-pub(super) async fn look(runtime: Weak<Inner>, every: Duration) {
+pub(super) async fn look(runtime: Weak<Inner>, pace: Pace) {
+    let mut last: Option<(Timestamp, Duration)> = None;
     while let Some(inner) = runtime.upgrade() {
         if inner.host.closing.drains() {
             return;
         }
-        if let Err(error) = Runtime(inner).recover().await {
+        let (now, elapsed) = (inner.host.clock.now(), inner.host.clock.elapsed());
+        let jumped = last.is_some_and(|(then, before)| {
+            let passed = elapsed.saturating_sub(before);
+            now > then.plus(passed).plus(pace.look_every)
+        });
+        last = Some((now, elapsed));
+        let mut wait = pace.look_every;
+        if jumped {
+            // Somebody put the clock forward, or the machine slept: all leases look as if they had
+            // run out. Workers that are alive renew theirs first.
+            wait = wait.max(2 * pace.renew_every);
+        } else if let Err(error) = Runtime(inner).recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
         }
         // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
         // of the machine's time.
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(wait).await;
     }
 }

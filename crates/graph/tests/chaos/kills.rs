@@ -1,24 +1,27 @@
 //! `kill -9` of workers at random moments: nothing is lost, doubled or out of order, and what they
 //! had is taken over in time.
 
+use crate::check::check;
 use crate::place::Place;
-use crate::worker::{CHAIN, STEPS, Site, Worker, accept, state};
+use crate::worker::{CHAIN, STEPS, Site, Worker, accept};
 use crate::{full, report};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weftwork_store::{RunRow, Store};
-use weftwork_types::event::AiEvent;
-use weftwork_types::port::CallState;
+use weftwork_testkit::fuzz::Random;
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::{Principal, ThreadId, WorkerId};
+use weftwork_types::{Principal, WorkerId};
 
-const THREADS: usize = 12;
+const THREADS: usize = 24;
+/// Long enough for each worker to have runs nearly always.
+const STEP_MS: u64 = 40;
+/// How long it may take until some worker has a run.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What a takeover may take at the default pace: a lease, the look for it, and some work.
 const TAKEOVER_MAX: Duration = Duration::from_secs(12);
 
-/// Kills workers while runs go on.
+/// Kills workers while they have runs.
 struct Killer {
     site: Site,
     store: Arc<dyn Store>,
@@ -31,7 +34,7 @@ struct Killer {
     /// Runs whose worker was killed, which it was, and when.
     left: BTreeMap<String, (WorkerId, Instant)>,
     takeovers: Vec<Duration>,
-    /// How many kills struck a worker that had a run.
+    /// How many runs were under way where a kill struck.
     struck: usize,
 }
 
@@ -49,7 +52,7 @@ impl Killer {
         for thread in 0..THREADS {
             threads.push(vec![accept(&store, CHAIN, &format!("t{thread}"), "0").await]);
         }
-        let random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+        let random = Random::new(0x9e37_79b9_7f4a_7c15 ^ seed);
         let (left, takeovers) = (BTreeMap::new(), Vec::new());
         Self { site, store, workers, random, kills, killed: 0, threads, left, takeovers, struck: 0 }
     }
@@ -88,24 +91,53 @@ impl Killer {
         open
     }
 
-    async fn kill_one(&mut self) {
-        let victim = self.random.below(self.workers.len());
-        let dead = self.workers.swap_remove(victim).kill();
-        let at = now();
-        self.killed += 1;
-        let before = self.left.len();
+    /// The runs of each of our workers.
+    async fn held(&self) -> BTreeMap<WorkerId, Vec<RunRef>> {
+        let mut held: BTreeMap<WorkerId, Vec<RunRef>> = BTreeMap::new();
         for row in self.open_runs().await {
-            if row.status == RunStatus::Running && row.worker.as_ref() == Some(&dead) {
-                self.left.insert(row.new.at.run.to_string(), (dead.clone(), at));
+            if let (RunStatus::Running, Some(worker)) = (row.status, row.worker) {
+                held.entry(worker).or_default().push(row.new.at);
             }
         }
-        self.struck += usize::from(self.left.len() > before);
+        held
+    }
+
+    /// Kills one of the workers that have runs; only those kills count.
+    async fn kill_one(&mut self) {
+        let began = now();
+        let victim = loop {
+            let held = self.held().await;
+            let busy: Vec<_> = (0..self.workers.len())
+                .filter(|n| held.contains_key(&self.workers[*n].id))
+                .collect();
+            if !busy.is_empty() {
+                break busy[self.random.below(busy.len())];
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody has a run: {:?}", self.left);
+            self.look().await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        let dead = self.workers.swap_remove(victim).kill();
+        let at = now();
+        // What it has now it had when it died.
+        let left = self.held().await.remove(&dead).unwrap_or_default();
         self.workers.push(Worker::start(&self.site));
+        if left.is_empty() {
+            return;
+        }
+        self.killed += 1;
+        self.struck += left.len();
+        for run in left {
+            self.left.insert(run.run.to_string(), (dead.clone(), at));
+        }
+        if self.killed.is_multiple_of(100) {
+            println!("{} kills", self.killed);
+        }
     }
 
     async fn run(&mut self) {
         while self.killed < self.kills {
-            let longest = if full() { 1_950 } else { 350 };
+            let longest = if full() { 950 } else { 350 };
             let until = now() + Duration::from_millis(50 + self.random.below(longest) as u64);
             while now() < until {
                 self.look().await;
@@ -119,71 +151,18 @@ impl Killer {
             assert!(last.elapsed() < Duration::from_secs(60), "runs do not end: {:?}", self.left);
         }
     }
-
-    /// Looks at everything that is left, and says how many runs there were and how many calls
-    /// were made twice because nobody knew what came of them.
-    async fn check(&self) -> (usize, usize) {
-        let mut made = BTreeMap::<String, usize>::new();
-        for line in self.site.effects() {
-            if let Some(("made", rest)) = line.split_once(' ') {
-                let name = rest.split_once(' ').expect("name and process").0;
-                *made.entry(name.to_owned()).or_default() += 1;
-            }
-        }
-        let (mut runs, mut again) = (0, 0);
-        for (thread, refs) in self.threads.iter().enumerate() {
-            let name = format!("t{thread}");
-            let expected: Vec<_> = (0..refs.len())
-                .flat_map(|run| (1..=STEPS).map(move |n| (run, n)))
-                .map(|(run, n)| format!("{name}.{run}:{n}"))
-                .collect();
-            let values = state(&self.site, CHAIN, &name).await;
-            assert_eq!(values["log"], json!(expected), "nothing lost, doubled or out of order");
-            for at in refs {
-                self.check_log(at).await;
-            }
-            runs += refs.len();
-            let id = ThreadId::new(&name).expect("valid id");
-            let calls = self.store.calls(&Principal::local(), &id).await.expect("reads");
-            assert_eq!(calls.len(), expected.len(), "one record for each call");
-            for call in calls {
-                assert_eq!(call.state, CallState::Settled);
-                let made = made.get(&call.name).copied().unwrap_or(0);
-                let most = 1 + call.possibly_paid as usize;
-                assert!((1..=most).contains(&made), "{}: {made} of {most}", call.name);
-                again += made - 1;
-            }
-        }
-        (runs, again)
-    }
-
-    async fn check_log(&self, at: &RunRef) {
-        let events =
-            self.store.events(&Principal::local(), at, 0, usize::MAX).await.expect("reads");
-        let numbers: Vec<_> = events.iter().map(|event| event.seq).collect();
-        assert_eq!(numbers, Vec::from_iter(1..=events.len() as u64), "gapless");
-        let steps: Vec<_> = events
-            .iter()
-            .filter_map(|told| match told.event {
-                AiEvent::Step { step, .. } => Some(step),
-                _ => None,
-            })
-            .collect();
-        let first = steps.first().copied().expect("steps");
-        let expected: Vec<_> = (first..first + i64::from(STEPS)).collect();
-        assert_eq!(steps, expected, "{at:?}: each superstep was committed once, in order");
-    }
 }
 
 async fn kills(name: &str, place: Place, processes: usize, folder: &std::path::Path) {
     let asked = std::env::var("WEFT_CHAOS_KILLS").map(|n| n.parse().expect("a number"));
     let kills = asked.unwrap_or(if full() { 1_000 } else { 12 });
     let pace_ms = if full() { 2_000 } else { 250 };
-    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 5, attempts_max: 50 };
+    let site =
+        Site { place, folder: folder.to_owned(), pace_ms, step_ms: STEP_MS, attempts_max: 50 };
     let started = now();
     let mut killer = Killer::new(site, processes, kills).await;
     killer.run().await;
-    let (runs, again) = killer.check().await;
+    let (runs, again) = check(&killer.site, CHAIN, &killer.threads).await;
     killer.takeovers.sort();
     let taken = killer.takeovers.len();
     let p99 = killer.takeovers.get(taken.saturating_sub(1 + taken / 100)).copied();
@@ -191,8 +170,8 @@ async fn kills(name: &str, place: Place, processes: usize, folder: &std::path::P
     report(
         name,
         &format!(
-            "{} kills ({} of workers with runs), {processes} processes, {runs} runs of {STEPS} \
-             steps: 0 lost, 0 doubled, 0 out of order, 0 recorded calls made again, {again} \
+            "{} kills of workers with runs ({} runs struck), {processes} processes, {runs} runs of \
+             {STEPS} steps: 0 lost, 0 doubled, 0 out of order, 0 recorded calls made again, {again} \
              unknown ones; {taken} takeovers, p99 {} ms, most {} ms; {} s",
             killer.killed,
             killer.struck,
@@ -216,16 +195,4 @@ async fn kills_on_postgres() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(place) = Place::postgres("kills") else { return };
     kills("kills-postgres", place, 3, folder.path()).await;
-}
-
-/// xorshift64: the same moments in every run of the test, as far as the machine allows.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % end as u64).expect("below a usize")
-    }
 }

@@ -1,19 +1,27 @@
 //! Real processes that die, stall and run into limits, on files and databases they share.
 //!
-//! The test binary starts itself as its workers. Small doses by default, full ones in the full
-//! tier; `WEFT_CHAOS_KILLS` asks for another number of kills, `WEFT_TEST_SEED` for other moments.
+//! The test binary starts itself as its workers. Small doses by default, full ones with
+//! `WEFT_FAULTS=full`; `WEFT_CHAOS_KILLS` asks for another number of kills, `WEFT_TEST_SEED` for
+//! other moments.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 #![expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
 
+mod cancel;
+mod check;
+mod clocks;
+mod disk;
+#[path = "../it/faulty.rs"]
+mod faulty;
 mod kills;
 mod place;
+mod points;
 mod poison;
 mod stall;
 mod worker;
 
 /// Whether the full doses are asked for.
 fn full() -> bool {
-    std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
+    std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full")
 }
 
 /// Says the figures and keeps them in `target/tmp`.

@@ -6,6 +6,7 @@ use weftwork_graph::SystemClock;
 use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Durability, SqliteStore};
 use weftwork_store::Store;
+use weftwork_types::port::Clock;
 
 /// A store that several processes open.
 #[derive(Debug, Clone)]
@@ -45,6 +46,11 @@ impl Place {
     }
 
     pub(crate) fn open(&self) -> Arc<dyn Store> {
+        self.open_by(Arc::new(SystemClock::new()))
+    }
+
+    /// Opens it with a clock of the test's.
+    pub(crate) fn open_by(&self, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(path) => {
                 let durability = Durability::Normal;
@@ -53,7 +59,6 @@ impl Place {
             }
             Self::Postgres(schema) => {
                 let address = std::env::var("WEFT_TEST_POSTGRES").expect("a database");
-                let clock = Arc::new(SystemClock::new());
                 let options = weftwork_postgres::Options {
                     schema: schema.clone(),
                     ..weftwork_postgres::Options::new(clock)

@@ -1,6 +1,8 @@
 //! The processes that work, and what their graphs do.
 
+use crate::clocks::Skewed;
 use crate::place::Place;
+use crate::points;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +24,8 @@ use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
 /// How many supersteps each run makes.
 pub(crate) const STEPS: u32 = 10;
 pub(crate) const CHAIN: &str = "chaos:chain";
+/// As the chain, with another node beside each step.
+pub(crate) const PAIR: &str = "chaos:pair";
 pub(crate) const POISON: &str = "chaos:poison";
 
 const PLACE: &str = "WEFT_CHAOS_PLACE";
@@ -29,6 +33,10 @@ const FOLDER: &str = "WEFT_CHAOS_FOLDER";
 const PACE_MS: &str = "WEFT_CHAOS_PACE_MS";
 const ATTEMPTS_MAX: &str = "WEFT_CHAOS_ATTEMPTS_MAX";
 const STEP_MS: &str = "WEFT_CHAOS_STEP_MS";
+/// Where the worker is to end its process.
+pub(crate) const POINT: &str = "WEFT_CHAOS_POINT";
+/// The file that says what time it is for the worker.
+pub(crate) const CLOCK: &str = "WEFT_CHAOS_CLOCK";
 
 /// What worker processes of a test share.
 #[derive(Debug, Clone)]
@@ -118,6 +126,21 @@ fn chain(outside: &Outside) -> CompiledGraph {
         .expect("sound")
 }
 
+fn pair(outside: &Outside) -> CompiledGraph {
+    Graph::<Work>::new("pair")
+        .with(outside.clone())
+        .node("step", step)
+        .node("beside", async |_: State<Work>| WorkUpdate::new())
+        .edge(START, "step")
+        .edge(START, "beside")
+        .route_to("step", ["step", "beside"], |state: State<Work>| {
+            let goes_on = state.n().is_some_and(|n| *n < STEPS);
+            if goes_on { vec![Next::node("step"), Next::node("beside")] } else { vec![Next::End] }
+        })
+        .build()
+        .expect("sound")
+}
+
 /// A graph whose second node ends the process, unless it is cured.
 fn poison(outside: &Outside) -> CompiledGraph {
     Graph::<Work>::new("poison")
@@ -148,8 +171,12 @@ fn worker_process() {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     tokio.expect("a runtime").block_on(async {
         let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
-        let runtime = Runtime::builder(site.place.open())
+        let clock = Skewed::of_this_worker();
+        let store = points::planted(site.place.open_by(clock.clone()));
+        let runtime = Runtime::builder(store)
+            .clock(clock)
             .graph(CHAIN, chain(&outside))
+            .graph(PAIR, pair(&outside))
             .graph(POISON, poison(&outside))
             .orphans(Orphans::TakeOver)
             .attempts_max(site.attempts_max)
@@ -165,6 +192,9 @@ fn worker_process() {
     std::process::exit(0);
 }
 
+/// What makes a worker of this program.
+pub(crate) const ARGS: [&str; 3] = ["--exact", "worker::worker_process", "--nocapture"];
+
 /// A worker process. Dies with the test.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -176,7 +206,12 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn start(site: &Site) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "worker::worker_process", "--nocapture"]);
+        command.args(ARGS);
+        Self::start_by(command, site)
+    }
+
+    /// Starts it by a command of the test's, which passes [`ARGS`] to this program.
+    pub(crate) fn start_by(mut command: Command, site: &Site) -> Self {
         command.env(PLACE, site.place.word()).env(FOLDER, &site.folder);
         command.env(PACE_MS, site.pace_ms.to_string()).env(STEP_MS, site.step_ms.to_string());
         command.env(ATTEMPTS_MAX, site.attempts_max.to_string());
@@ -238,10 +273,21 @@ pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, ta
     at
 }
 
+/// A runtime in this process that hosts the chain.
+pub(crate) async fn runtime(site: &Site) -> Runtime {
+    let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
+    let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    runtime.pace(site.pace()).open().await.expect("opens")
+}
+
 /// The state of a thread, read by a runtime that does nothing else.
 pub(crate) async fn state(site: &Site, graph: &str, thread: &str) -> Value {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
-    let built = if graph == CHAIN { chain(&outside) } else { poison(&outside) };
+    let built = match graph {
+        CHAIN => chain(&outside),
+        PAIR => pair(&outside),
+        _ => poison(&outside),
+    };
     let runtime = Runtime::builder(site.place.open()).graph(graph, built).open().await;
     let thread = ThreadId::new(thread).expect("valid id");
     runtime.expect("opens").state(&Principal::local(), &thread).await.expect("reads").values

@@ -1,6 +1,6 @@
 //! How runs end, whatever fails: one `done`, a free thread, and nothing told that is not so.
 
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, Moment};
 use crate::support::{Bench, check_stream, completed, failed, interrupted, on_each_store, thread};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Failure, Graph, List, Next, NodeError, NodeResult, START, State,
 };
-use weftwork_store::{Commit, NewRun, Store};
+use weftwork_store::{Commit, NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
@@ -54,6 +54,17 @@ fn asking() -> CompiledGraph {
 
 fn start() -> RunInput {
     RunInput::Start { input: json!({}) }
+}
+
+/// Lets a store refuse commits as a full disk does.
+fn refuse(store: &Faulty, refuses: impl Fn(&Commit) -> bool + Send + Sync + 'static) {
+    store.interfere(move |_, moment, commit| {
+        if moment == Moment::Before && commit.is_some_and(&refuses) {
+            let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
+            return Err(StoreError::Full { place, reason });
+        }
+        Ok(Duration::ZERO)
+    });
 }
 
 #[tokio::test]
@@ -135,7 +146,7 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         let store = Faulty::new(crate::support::store());
         let clock = Arc::new(ManualClock::new());
         let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
-        store.refuse(refused);
+        refuse(&store, refused);
         let mut handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
         asked_to_wait(&clock, 1).await;
         clock.advance(Duration::from_secs(1));
@@ -151,7 +162,7 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         assert_eq!(steps(&events), 0, "the last superstep is committed with the end");
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
         assert_eq!(row.status, RunStatus::Running);
-        store.refuse(|_| false);
+        refuse(&store, |_| false);
         clock.advance(Duration::from_secs(2));
         assert_eq!(completed(handle.outcome.await)["log"], json!(["a"]));
         events.extend(handle.events.collect::<Vec<_>>().await);
@@ -167,7 +178,7 @@ async fn a_store_that_is_full_for_long_is_asked_again_once_a_minute() {
     let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
     let refused = Count::default();
     let count = Arc::clone(&refused);
-    store.refuse(move |_| count.fetch_add(1, Ordering::SeqCst) < 8);
+    refuse(&store, move |_| count.fetch_add(1, Ordering::SeqCst) < 8);
     let (events, outcome) = bench.run(Bench::request(start())).await;
     check_stream(&events);
     assert_eq!(completed(outcome)["log"], json!(["a"]));
@@ -179,7 +190,7 @@ async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recor
     let store = Faulty::new(crate::support::store());
     let clock = Arc::new(ManualClock::new());
     let bench = Bench::with_clock(store.clone(), chain(), clock.clone()).await;
-    store.refuse(|_| true);
+    refuse(&store, |_| true);
     let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
     asked_to_wait(&clock, 1).await;
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
@@ -192,7 +203,7 @@ async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recor
     };
     assert_eq!(status().await, RunStatus::Running, "nobody can know yet");
     asked_to_wait(&clock, 2).await;
-    store.refuse(|_| false);
+    refuse(&store, |_| false);
     while status().await != RunStatus::Cancelled {
         clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;

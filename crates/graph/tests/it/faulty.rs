@@ -1,7 +1,9 @@
-//! A store that refuses commits when it is told to, and that has one connection.
+//! A store that lets a test interfere before and after each write for runs, and that has one
+//! connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weftwork_store::table::Result;
 use weftwork_store::*;
 use weftwork_types::canonical::Hash;
@@ -12,12 +14,23 @@ use weftwork_types::{
     BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-type Refuses = dyn Fn(&Commit) -> bool + Send + Sync;
+/// When a test interferes with a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Nothing has happened yet; the write may be refused.
+    Before,
+    After,
+}
 
-/// Passes everything on, except the commits it refuses as a full disk does.
+/// What is said of a write, by its name: how long it is to wait, or why it is refused.
+pub(crate) type Say = std::result::Result<Duration, StoreError>;
+
+type Interferes = dyn Fn(&'static str, Moment, Option<&Commit>) -> Say + Send + Sync;
+
+/// Passes everything on, as far as the test lets it.
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
-    refuses: Mutex<Arc<Refuses>>,
+    interferes: Mutex<Arc<Interferes>>,
     connection: tokio::sync::Mutex<()>,
 }
 
@@ -29,12 +42,35 @@ impl std::fmt::Debug for Faulty {
 
 impl Faulty {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        let refuses: Arc<Refuses> = Arc::new(|_| false);
-        Arc::new(Self { inner, refuses: Mutex::new(refuses), connection: Default::default() })
+        let interferes: Arc<Interferes> = Arc::new(|_, _, _| Ok(Duration::ZERO));
+        Arc::new(Self { inner, interferes: Mutex::new(interferes), connection: Default::default() })
     }
 
-    pub(crate) fn refuse(&self, refuses: impl Fn(&Commit) -> bool + Send + Sync + 'static) {
-        *self.refuses.lock().expect("not poisoned") = Arc::new(refuses);
+    pub(crate) fn interfere(
+        &self,
+        interferes: impl Fn(&'static str, Moment, Option<&Commit>) -> Say + Send + Sync + 'static,
+    ) {
+        *self.interferes.lock().expect("not poisoned") = Arc::new(interferes);
+    }
+
+    /// Makes a write, with what the test says before and after it.
+    async fn at<'a, T>(
+        &'a self,
+        (point, commit): (&'static str, Option<&Commit>),
+        write: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send,
+    ) -> Result<T> {
+        let interferes = Arc::clone(&self.interferes.lock().expect("not poisoned"));
+        let wait = async |said: Say| -> Result<()> {
+            let wait = said?;
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            Ok(())
+        };
+        wait(interferes(point, Moment::Before, commit)).await?;
+        let written = write().await;
+        wait(interferes(point, Moment::After, commit)).await?;
+        written
     }
 
     /// Waits for the connection and keeps it while the others get their turn.
@@ -110,7 +146,7 @@ impl WriteRuns for Faulty {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        self.inner.claim(w, at, worker, now)
+        Box::pin(self.at(("claim", None), move || self.inner.claim(w, at, worker, now)))
     }
     fn commit<'a>(
         &'a self,
@@ -120,12 +156,8 @@ impl WriteRuns for Faulty {
     ) -> BoxFuture<'a, Result<Committed>> {
         Box::pin(async move {
             let _connection = self.connected().await;
-            let refuses = Arc::clone(&self.refuses.lock().expect("not poisoned"));
-            if refuses(&commit) {
-                let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
-                return Err(StoreError::Full { place, reason });
-            }
-            self.inner.commit(w, claim, commit).await
+            let told = commit.clone();
+            self.at(("commit", Some(&told)), || self.inner.commit(w, claim, commit)).await
         })
     }
     fn release<'a>(
@@ -190,7 +222,7 @@ impl JournalWrite for Faulty {
     ) -> BoxFuture<'a, Result<OpenedCall>> {
         Box::pin(async move {
             let _connection = self.connected().await;
-            self.inner.open_call(w, claim, call).await
+            self.at(("open_call", None), || self.inner.open_call(w, claim, call)).await
         })
     }
     fn settle_call<'a>(
@@ -201,7 +233,8 @@ impl JournalWrite for Faulty {
         result: CallResult,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        self.inner.settle_call(w, claim, key, result, at)
+        let write = move || self.inner.settle_call(w, claim, key, result, at);
+        Box::pin(self.at(("settle_call", None), write))
     }
 }
 
@@ -246,7 +279,7 @@ impl WriteUsage for Faulty {
 
 impl Workers for Faulty {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
-        self.inner.keep_alive(worker)
+        Box::pin(self.at(("keep_alive", None), move || self.inner.keep_alive(worker)))
     }
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
         self.inner.retire(worker)

@@ -13,6 +13,7 @@ mod local;
 mod orphans;
 mod pause;
 mod peers;
+mod points;
 mod requeue;
 mod retire;
 mod sim;

@@ -1,0 +1,80 @@
+//! What must be true of threads whatever became of the workers that had them.
+
+use crate::worker::{STEPS, Site, state};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_store::Store;
+use weftwork_types::event::AiEvent;
+use weftwork_types::port::CallState;
+use weftwork_types::run::RunRef;
+use weftwork_types::{Principal, ThreadId};
+
+/// Looks at everything that is left of threads whose runs are these, and says how many runs there
+/// were and how many calls were made twice because nobody knew what came of them.
+pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> (usize, usize) {
+    let store = site.place.open();
+    let mut made = BTreeMap::<String, usize>::new();
+    for line in site.effects() {
+        if let Some(("made", rest)) = line.split_once(' ') {
+            let name = rest.split_once(' ').expect("name and process").0;
+            *made.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    let (mut runs, mut again) = (0, 0);
+    for refs in threads {
+        let id = refs.first().expect("each has one").thread.clone();
+        let expected: Vec<_> = refs
+            .iter()
+            .flat_map(|at| (1..=STEPS).map(move |n| format!("{}:{n}", tag(at))))
+            .collect();
+        let values = state(site, graph, id.as_str()).await;
+        assert_eq!(values["log"], json!(expected), "nothing lost, doubled or out of order");
+        for at in refs {
+            check_log(&store, at).await;
+        }
+        runs += refs.len();
+        again += check_calls(&store, &id, &made, expected.len()).await;
+    }
+    (runs, again)
+}
+
+/// What a run's lines begin with.
+fn tag(at: &RunRef) -> String {
+    at.run.as_str().replacen('-', ".", 1)
+}
+
+async fn check_calls(
+    store: &Arc<dyn Store>,
+    id: &ThreadId,
+    made: &BTreeMap<String, usize>,
+    expected: usize,
+) -> usize {
+    let calls = store.calls(&Principal::local(), id).await.expect("reads");
+    assert_eq!(calls.len(), expected, "one record for each call");
+    let mut again = 0;
+    for call in calls {
+        assert_eq!(call.state, CallState::Settled);
+        let made = made.get(&call.name).copied().unwrap_or(0);
+        let most = 1 + call.possibly_paid as usize;
+        assert!((1..=most).contains(&made), "{}: {made} of {most}", call.name);
+        again += made - 1;
+    }
+    again
+}
+
+async fn check_log(store: &Arc<dyn Store>, at: &RunRef) {
+    let events = store.events(&Principal::local(), at, 0, usize::MAX).await.expect("reads");
+    let numbers: Vec<_> = events.iter().map(|event| event.seq).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=events.len() as u64), "gapless");
+    let steps: Vec<_> = events
+        .iter()
+        .filter_map(|told| match told.event {
+            AiEvent::Step { step, .. } => Some(step),
+            _ => None,
+        })
+        .collect();
+    let first = steps.first().copied().expect("steps");
+    let expected: Vec<_> = (first..first + i64::from(STEPS)).collect();
+    assert_eq!(steps, expected, "{at:?}: each superstep was committed once, in order");
+}

@@ -1,0 +1,116 @@
+//! Processes that end right before and right after each kind of write.
+
+use crate::check::check;
+use crate::faulty::{Faulty, Moment};
+use crate::place::Place;
+use crate::worker::{ARGS, PAIR, POINT, Site, Worker, accept};
+use crate::{full, report};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use weftwork_store::{Commit, Store};
+use weftwork_types::Principal;
+use weftwork_types::run::RunStatus;
+
+/// The writes, and at which time of each a process may end.
+const POINTS: [(&str, u64); 7] = [
+    ("claim", 1),
+    ("open_call", 10),
+    ("settle_call", 10),
+    ("commit of tasks", 5),
+    ("commit of a step", 9),
+    ("commit of the end", 1),
+    ("keep_alive", 4),
+];
+
+fn name(point: &'static str, commit: Option<&Commit>) -> &'static str {
+    match commit {
+        None => point,
+        Some(commit) if commit.finish.is_some() => "commit of the end",
+        Some(commit) if !commit.keep.checkpoints.is_empty() => "commit of a step",
+        Some(commit) if !commit.keep.pending.is_empty() => "commit of tasks",
+        Some(_) => "commit of events",
+    }
+}
+
+/// A store that ends this process where the environment says, if it says so.
+pub(crate) fn planted(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let Ok(said) = std::env::var(POINT) else { return store };
+    let words: Vec<String> = said.split(':').map(str::to_owned).collect();
+    let times: u64 = words[2].parse().expect("a number");
+    let faulty = Faulty::new(store);
+    let count = AtomicU64::new(0);
+    faulty.interfere(move |point, moment, commit| {
+        if name(point, commit) == words[0]
+            && format!("{moment:?}") == words[1]
+            && count.fetch_add(1, Ordering::SeqCst) + 1 == times
+        {
+            std::process::abort();
+        }
+        Ok(Duration::ZERO)
+    });
+    faulty
+}
+
+/// Waits for something that must come.
+async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
+    for _ in 0..6_000 {
+        if is().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what} does not come");
+}
+
+async fn crash(name: &str, place: Place, folder: &Path) {
+    let rounds = if full() { 20 } else { 1 };
+    let site = Site { place, folder: folder.to_owned(), pace_ms: 25, step_ms: 2, attempts_max: 50 };
+    let store = site.place.open();
+    let (mut threads, mut hits) = (Vec::new(), Vec::new());
+    for (point, most) in POINTS {
+        for moment in [Moment::Before, Moment::After] {
+            for round in 0..rounds {
+                let times = 1 + round % most + u64::from(point == "keep_alive");
+                let mut command = Command::new(std::env::current_exe().expect("this program"));
+                command.args(ARGS).env(POINT, format!("{point}:{moment:?}:{times}"));
+                let mut dies = Worker::start_by(command, &site);
+                let at = accept(&store, PAIR, &format!("t{}", threads.len()), "0").await;
+                let what = format!("the end {moment:?} {point}, time {times}");
+                until(&what, async || dies.is_dead()).await;
+                let goes_on = Worker::start(&site);
+                until("the end of a run", async || {
+                    let row = store.run(&Principal::local(), &at).await.expect("reads");
+                    assert!(!row.status.is_final() || row.status == RunStatus::Completed);
+                    row.status.is_final()
+                })
+                .await;
+                drop(goes_on);
+                threads.push(vec![at]);
+            }
+            hits.push(format!("{rounds} {moment:?} {point}"));
+        }
+    }
+    let (runs, again) = check(&site, PAIR, &threads).await;
+    let figures = format!(
+        "{runs} processes ended at writes ({}): 0 lost, 0 doubled, 0 out of order, {again} unknown \
+         calls made again",
+        hits.join(", ")
+    );
+    report(name, &figures);
+}
+
+#[tokio::test]
+async fn a_process_may_end_at_any_write_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    crash("points-sqlite", Place::sqlite(folder.path()), folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_process_may_end_at_any_write_on_postgres() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(place) = Place::postgres("points") else { return };
+    crash("points-postgres", place, folder.path()).await;
+}

@@ -1,0 +1,102 @@
+//! Writes that are refused for a while, or slow: the run waits, and comes out as it would have.
+
+use crate::faulty::{Faulty, Moment};
+use crate::support::{Bench, check_stream, completed, on_each_store};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State};
+use weftwork_store::StoreError;
+use weftwork_testkit::ManualClock;
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
+use weftwork_types::run::RunInput;
+use weftwork_types::tool::Effect;
+
+#[derive(State)]
+struct Log {
+    #[channel(append)]
+    log: List<String>,
+}
+
+type Count = Arc<AtomicU32>;
+
+/// Makes a call for each run of a node, and counts those that were made.
+async fn calls(state: State<Log>, ctx: Ctx, made: Deps<Count>) -> NodeResult<LogUpdate> {
+    let name = format!("call {}", state.log().len());
+    let intent = Intent {
+        kind: CallKind::Once,
+        name: name.clone(),
+        input: hash(&json!(name)),
+        call_id: None,
+        effect: Effect::ExternalSideEffect,
+        attempts: Attempts::Shared,
+    };
+    if let Opened::New { key } = ctx.calls().journal.open(intent).await? {
+        made.fetch_add(1, Ordering::SeqCst);
+        ctx.calls().journal.settle(key, CallResult { value: json!(1) }).await?;
+    }
+    Ok(LogUpdate::new().log([name]))
+}
+
+fn chain(made: &Count) -> CompiledGraph {
+    let graph = Graph::<Log>::new("chain").with(Arc::clone(made));
+    let graph = graph.node("a", calls).node("b", calls).node("c", calls);
+    graph.edge(START, "a").edge("a", "b").edge("b", "c").build().expect("sound")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// The store is full at every third of these writes.
+    Refused,
+    Slow,
+}
+
+/// Plays runs with a fault at a write until it was met often enough.
+async fn play(point: &'static str, fault: Fault, moment: Moment) {
+    let (store, met) = (Faulty::new(crate::support::store()), Count::default());
+    let (made, times) = (Count::default(), Count::default());
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    let bench = Bench::with_clock(store.clone(), chain(&made), clock).await;
+    let count = Arc::clone(&met);
+    store.interfere(move |at, when, _| {
+        if at != point || when != moment {
+            return Ok(Duration::ZERO);
+        }
+        if fault == Fault::Slow {
+            count.fetch_add(1, Ordering::SeqCst);
+            return Ok(Duration::from_millis(1));
+        }
+        if times.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
+            count.fetch_add(1, Ordering::SeqCst);
+            let (place, reason) = ("faulty".to_owned(), "no room".to_owned());
+            return Err(StoreError::Full { place, reason });
+        }
+        Ok(Duration::ZERO)
+    });
+    let mut runs = 0;
+    while met.load(Ordering::SeqCst) < 20 {
+        let (events, outcome) =
+            bench.run(Bench::request(RunInput::Start { input: json!({}) })).await;
+        check_stream(&events);
+        let log = completed(outcome)["log"].as_array().map(Vec::len);
+        runs += 1;
+        assert_eq!(log, Some(3 * runs), "{point}, {fault:?} {moment:?}");
+        let made = made.load(Ordering::SeqCst);
+        assert_eq!(made as usize, 3 * runs, "{point}, {fault:?} {moment:?}: each call once");
+    }
+}
+
+#[tokio::test]
+async fn writes_that_are_refused_or_slow_change_nothing() {
+    for point in ["open_call", "settle_call", "commit"] {
+        play(point, Fault::Refused, Moment::Before).await;
+        play(point, Fault::Slow, Moment::Before).await;
+        play(point, Fault::Slow, Moment::After).await;
+    }
+    play("claim", Fault::Slow, Moment::Before).await;
+    play("claim", Fault::Slow, Moment::After).await;
+}
+
+on_each_store![writes_that_are_refused_or_slow_change_nothing];
