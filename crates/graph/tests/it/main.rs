@@ -9,6 +9,7 @@ mod drawings;
 mod ends;
 mod faults;
 mod faulty;
+mod golden;
 mod local;
 mod orphans;
 mod pause;
