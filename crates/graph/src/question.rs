@@ -84,7 +84,9 @@ impl Ctx {
     /// and no answer came with it or before. The time of the first asking counts: it is on record,
     /// and one that is computed anew when the node runs again does not move it.
     ///
-    /// A hosted run keeps the time and the default with the question, and does not take it yet.
+    /// The thread of a hosted run goes on by itself at that time, once a worker looks that stays
+    /// ([`Orphans::TakeOver`](crate::Orphans::TakeOver)) or when [`Runtime::wake`](crate::Runtime::wake)
+    /// is called.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -165,8 +167,9 @@ impl Ctx {
     ///
     /// The timer is an open question that nobody need answer: it outlives the process. The run
     /// ends with the outcome `interrupted`, and goes on when it is told to at or after that time;
-    /// [`Run::waiting`](crate::exec::Run::waiting) waits for it in place. Whoever answers it
-    /// earlier ends it earlier.
+    /// [`Run::waiting`](crate::exec::Run::waiting) waits for it in place, and workers wake threads
+    /// of hosted runs ([`Runtime::wake`](crate::Runtime::wake)). Whoever answers it earlier ends it
+    /// earlier.
     ///
     /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph
     /// that is kept [`Never`](crate::Keep::Never)), the node waits in place.

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("checkpoints.sql"),
     include_str!("without_steps.sql"),
+    include_str!("wakes.sql"),
 ];
 
 /// The newest format this program knows.

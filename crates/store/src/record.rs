@@ -25,6 +25,9 @@ pub struct ThreadRow {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// When it goes on by itself, because a question of it takes its default then; a timer is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes_at: Option<Timestamp>,
 }
 
 /// A run about to be made.
@@ -103,6 +106,8 @@ pub struct Commit {
     pub events: Vec<AiEvent>,
     /// How the run ended, in its last commit.
     pub finish: Option<RunFinal>,
+    /// With the end of the run: when the thread goes on by itself.
+    pub wakes_at: Option<Timestamp>,
     /// The time of the commit.
     pub at: Timestamp,
 }

@@ -83,6 +83,19 @@ pub trait ReadRuns: Send + Sync {
     /// [`StoreError::NotFound`] when there is none.
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
 
+    /// The last runs of threads of any organisation whose time to go on by itself has come at `now`,
+    /// by the clock of the caller, and that belong to one of these graphs. The one whose time came
+    /// first is first, at most `limit`, each with the principal that made it. For workers only.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn due(
+        &self,
+        now: Timestamp,
+        graphs: Vec<String>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+
     /// Runs of any organisation that are pending or running and that no living worker has: those
     /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`,
     /// each with the principal that made it. For workers only.
@@ -99,7 +112,7 @@ pub trait ReadRuns: Send + Sync {
 /// Makes runs and writes for them.
 pub trait WriteRuns: Send + Sync {
     /// Makes a run, and its thread when there is none, and gives the given answers to the open
-    /// questions: all in one transaction. A repeated idempotency key (within the organisation)
+    /// questions: all in one transaction. The thread goes on now and not by itself. A repeated idempotency key (within the organisation)
     /// returns the first request's run and changes nothing; so does a repeated run id. Requests
     /// are the same when thread, graph, input and options are.
     ///

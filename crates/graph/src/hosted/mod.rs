@@ -31,7 +31,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
 use weftwork_types::run::{RunFinal, RunInput};
-use weftwork_types::{InterruptId, Principal};
+use weftwork_types::{InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
 
@@ -269,6 +269,7 @@ impl Run {
         begun: bool,
     ) -> Result<Option<RunFinal>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
+        let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
         let local = self.local(writer, answers);
@@ -305,7 +306,8 @@ impl Run {
             }
             Some(Outcome::Interrupted { interrupts }) if !interrupts.is_empty() => {
                 let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
-                writer.stop(outcome, interrupts).await
+                let wakes_at = wakes_at(&interrupts, began);
+                writer.stop(outcome, interrupts, wakes_at).await
             }
             Some(Outcome::Interrupted { .. }) => {
                 let outcome = RunFinal::Interrupted { interrupts: Vec::new() };
@@ -445,6 +447,12 @@ impl Run {
 
 fn ids(interrupts: &[Interrupt]) -> Vec<InterruptId> {
     interrupts.iter().map(|interrupt| interrupt.id).collect()
+}
+
+/// When the first of the questions takes its default. One that had expired when the run began and
+/// is still open waits for another to be answered before it.
+fn wakes_at(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
+    open.iter().filter_map(Interrupt::lapses_at).filter(|at| *at > began).min()
 }
 
 fn answers(rows: Vec<InterruptRow>) -> BTreeMap<InterruptId, Answer> {

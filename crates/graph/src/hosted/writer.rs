@@ -13,7 +13,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{RunFinal, RunRef};
-use weftwork_types::{BoxFuture, Principal};
+use weftwork_types::{BoxFuture, Principal, Timestamp};
 
 /// The longest wait between two attempts at a write that the store does not take now.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
@@ -122,31 +122,28 @@ impl Writer {
         outcome: RunFinal,
         interrupts: Vec<Interrupt>,
     ) -> Result<RunFinal, RuntimeError> {
-        self.end(outcome, interrupts, Vec::new()).await
+        self.end(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
-    /// Ends the run within a superstep, with questions that are open.
+    /// Ends the run within a superstep, with questions that are open, and says when the thread goes
+    /// on by itself.
     pub(super) async fn stop(
         &self,
         outcome: RunFinal,
         interrupts: Vec<Interrupt>,
+        wakes_at: Option<Timestamp>,
     ) -> Result<RunFinal, RuntimeError> {
-        let asked = interrupts.iter().map(AiEvent::asked).collect();
-        self.end(outcome, interrupts, asked).await
+        let events = interrupts.iter().map(AiEvent::asked).collect();
+        self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
     }
 
-    async fn end(
-        &self,
-        outcome: RunFinal,
-        interrupts: Vec<Interrupt>,
-        told: Vec<AiEvent>,
-    ) -> Result<RunFinal, RuntimeError> {
+    async fn end(&self, outcome: RunFinal, told: Commit) -> Result<RunFinal, RuntimeError> {
         let mut state = self.state.lock().await;
         let (keep, mut events) = state.held.clone().unwrap_or_default();
-        events.extend(told);
+        events.extend(told.events);
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(stored(&outcome));
-        let commit = Commit { keep, interrupts, events, finish, ..Commit::default() };
+        let commit = Commit { keep, events, finish, ..told };
         self.commit(&mut state, commit).await?;
         state.held = None;
         Ok(outcome)

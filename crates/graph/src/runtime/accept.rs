@@ -1,18 +1,17 @@
 //! Requests for runs, and what stands against them.
 
-use super::Runtime;
+use super::{Goes, Runtime};
 use crate::error::RuntimeError;
 use crate::exec::Checker;
 use std::collections::BTreeMap;
 use weftwork_store::{NewRun, StoreError, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunRef, RunRequest};
 use weftwork_types::{InterruptId, Principal, RunId};
 
 impl Runtime {
-    pub(super) async fn accept(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+    pub(super) async fn accept(&self, request: RunRequest) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
         if self.0.host.closing.drains() {
             return Err(RuntimeError::Stopping);
@@ -40,7 +39,7 @@ impl Runtime {
             }
         };
         if row.new.at.run != run {
-            return Ok(self.follow(request.principal, row.new.at, graph));
+            return Ok(Goes::Elsewhere(self.follow(request.principal, row.new.at, graph)));
         }
         self.start_or_follow(request.principal, row, graph).await
     }

@@ -30,8 +30,8 @@ pub enum Orphans {
     /// processes that come for one thing and go.
     #[default]
     Leave,
-    /// It looks for them again and again and takes those to their ends whose graphs it hosts: for
-    /// processes that stay.
+    /// It looks for them again and again and takes those to their ends whose graphs it hosts, and
+    /// goes on with threads whose time has come ([`Runtime::wake`]): for processes that stay.
     TakeOver,
 }
 

@@ -38,6 +38,21 @@ struct Inner {
     running: Mutex<BTreeMap<RunId, watch::Sender<bool>>>,
 }
 
+/// A run that was accepted.
+enum Goes {
+    Here(RunHandle),
+    /// Another worker has it, or an earlier request made it.
+    Elsewhere(RunHandle),
+}
+
+impl Goes {
+    fn handle(self) -> RunHandle {
+        match self {
+            Self::Here(handle) | Self::Elsewhere(handle) => handle,
+        }
+    }
+}
+
 impl Runtime {
     /// Starts to put a runtime together.
     pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
@@ -190,14 +205,14 @@ impl Runtime {
         who: Principal,
         row: RunRow,
         graph: CompiledGraph,
-    ) -> Result<RunHandle, RuntimeError> {
+    ) -> Result<Goes, RuntimeError> {
         let at = row.new.at.clone();
         match self.start(who.clone(), row, graph.clone(), true).await {
             // Another worker looked for runs that nobody has, and took it: it comes to its end.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                Ok(self.follow(who, at, graph))
+                Ok(Goes::Elsewhere(self.follow(who, at, graph)))
             }
-            started => started,
+            started => started.map(Goes::Here),
         }
     }
 
@@ -234,7 +249,8 @@ fn final_of(outcome: oneshot::Receiver<RunFinal>) -> BoxFuture<'static, RunFinal
 impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
-            self.accept(request).await.map_err(|e| ExecuteError { fault: e.fault() })
+            let accepted = self.accept(request).await.map(Goes::handle);
+            accepted.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
 

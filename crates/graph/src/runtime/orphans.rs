@@ -1,14 +1,17 @@
 //! Runs that nobody has: taken over, put back, looked for.
 
-use super::{Inner, Runtime};
+use super::{Goes, Inner, Runtime};
 use crate::error::RuntimeError;
 use crate::worker::Pace;
 use std::sync::Weak;
 use std::time::Duration;
-use weftwork_store::StoreError;
+use weftwork_store::{NewRun, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::RunRef;
+use weftwork_types::run::{RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::{Principal, Timestamp};
+
+/// The most threads that go on by themselves at one look.
+const WOKEN_MAX: usize = 100;
 
 impl Runtime {
     /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
@@ -47,7 +50,41 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
-        self.start_or_follow(who.clone(), row, graph).await
+        self.start_or_follow(who.clone(), row, graph).await.map(Goes::handle)
+    }
+
+    /// Goes on with the threads whose time has come by this runtime's clock and whose graphs are
+    /// hosted here: a timer ended, or a question that nobody answered takes its default. Each goes
+    /// on with a new run, for the principal and the account of the last one, and only once,
+    /// however many workers look.
+    ///
+    /// A thread wakes when its last run ended at open questions; not after one that failed, was
+    /// cancelled or reached its limit.
+    ///
+    /// # Errors
+    /// What the store said. Threads that went on otherwise meanwhile are left out, those that
+    /// another worker woke first among them.
+    pub async fn wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        let graphs = self.0.graphs.keys().cloned().collect();
+        let due = self.store().due(self.0.host.clock.now(), graphs, WOKEN_MAX).await?;
+        let mut handles = Vec::new();
+        for (who, last) in due {
+            let NewRun { at, graph, caller, options, .. } = last.new;
+            let key = format!("wake:{}", at.run);
+            let options = RunOptions { at: None, idempotency_key: Some(key), ..options };
+            let (thread, input) = (at.thread, RunInput::Continue);
+            let request = RunRequest { principal: who, caller, graph, thread, input, options };
+            match self.accept(request).await {
+                Ok(Goes::Here(handle)) => handles.push(handle),
+                Ok(Goes::Elsewhere(_)) => {}
+                Err(RuntimeError::Stopping) => break,
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                }
+                Err(RuntimeError::Store(error)) => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, run = %at.run, "a thread cannot go on"),
+            }
+        }
+        Ok(handles)
     }
 
     /// Takes over all runs of this store that no living worker has and whose graphs are hosted
@@ -96,14 +133,19 @@ pub(super) async fn look(runtime: Weak<Inner>, pace: Pace) {
             now > then.plus(passed).plus(pace.look_every)
         });
         last = Some((now, elapsed));
+        let runtime = Runtime(inner);
         let mut wait = pace.look_every;
         if jumped {
             // Somebody put the clock forward, or the machine slept: all leases look as if they had
             // run out. Workers that are alive renew theirs first.
             wait = wait.max(2 * pace.renew_every);
-        } else if let Err(error) = Runtime(inner).recover_at(now).await {
+        } else if let Err(error) = runtime.recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
         }
+        if let Err(error) = runtime.wake().await {
+            tracing::warn!(%error, "cannot go on with threads whose time has come");
+        }
+        drop(runtime);
         // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
         // of the machine's time.
         tokio::time::sleep(wait).await;

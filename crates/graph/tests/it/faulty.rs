@@ -121,6 +121,14 @@ impl ReadRuns for Faulty {
     fn find_run<'a>(&'a self, w: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         self.inner.find_run(w, id)
     }
+    fn due(
+        &self,
+        now: Timestamp,
+        graphs: Vec<String>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.inner.due(now, graphs, limit)
+    }
     fn orphans(
         &self,
         now: Timestamp,

@@ -22,4 +22,5 @@ mod supersteps;
 mod support;
 mod travel;
 mod ui;
+mod wakes;
 mod wrong;

@@ -2,7 +2,7 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{interrupts, keep};
+use crate::table::{interrupts, keep, threads};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
@@ -112,6 +112,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let thread = &claim.at.thread;
     if let Some(new) = keep::alone(&commit.keep)
         && commit.interrupts.is_empty()
+        && commit.wakes_at.is_none()
     {
         return Ok(vec![usual(write, new)?]);
     }
@@ -121,6 +122,9 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
         every(write)?,
     )];
     asks.extend(keep::asks(org, thread, &commit.keep, mark));
+    if let (Some(wakes_at), true) = (commit.wakes_at, commit.finish.is_some()) {
+        asks.push(threads::wakes_at(org, thread, wakes_at));
+    }
     for interrupt in &commit.interrupts {
         asks.push(interrupts::open(org, &claim.at, interrupt)?);
     }

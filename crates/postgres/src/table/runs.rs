@@ -62,6 +62,27 @@ impl ReadRuns for PostgresStore {
         })
     }
 
+    fn due(
+        &self,
+        now: Timestamp,
+        graphs: Vec<String>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.run((now.0, graphs, int(limit)), |conn, (now, graphs, limit), _| {
+            Box::pin(async move {
+                let sql = whole!(
+                    "FROM threads t JOIN runs r ON r.org = t.org AND r.thread = t.id
+                         AND r.number = (SELECT max(l.number) FROM runs l
+                                         WHERE l.org = t.org AND l.thread = t.id)
+                     WHERE t.wakes_at <= $1 AND t.graph = ANY ($2)
+                     ORDER BY t.wakes_at, t.org, t.id LIMIT $3"
+                );
+                let rows = conn.rows(ask!(sql, *now, graphs.clone(), *limit)).await?;
+                rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
+            })
+        })
+    }
+
     fn orphans(
         &self,
         now: Timestamp,
@@ -299,7 +320,8 @@ fn inserts(who: &Principal, new: &NewRun) -> Result<[Ask; 2]> {
     let follows = "INSERT INTO threads AS t (org, id, graph, status, seq, created_at, updated_at)
                    VALUES ($1, $2, $3, $4, 0, $5, $5)
                    ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
-                       status = excluded.status, seq = 0, updated_at = excluded.updated_at";
+                       status = excluded.status, seq = 0, updated_at = excluded.updated_at,
+                       wakes_at = NULL";
     let made = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
                     idempotency_key, created_at, status, fence, cancel_requested)
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, false)";

@@ -32,7 +32,8 @@ impl ReadThreads for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         self.run((who.org.clone(), int(offset), int(limit)), |conn, (org, offset, limit), _| {
             Box::pin(async move {
-                let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
+                let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at
+                           FROM threads
                            WHERE org = $1 ORDER BY updated_at DESC, id DESC LIMIT $2 OFFSET $3";
                 let rows = conn.rows(ask!(sql, text(org), *limit, *offset)).await?;
                 rows.iter().map(|row| Ok(read(row)?)).collect()
@@ -88,9 +89,15 @@ pub(crate) fn lock(org: &OrgId, id: &ThreadId) -> Ask {
     ask!(sql, text(org), text(id))
 }
 
+/// Says when a thread goes on by itself.
+pub(crate) fn wakes_at(org: &OrgId, id: &ThreadId, wakes_at: Timestamp) -> Ask {
+    let sql = "UPDATE threads SET wakes_at = $3 WHERE org = $1 AND id = $2";
+    ask!(sql, text(org), text(id), wakes_at.0)
+}
+
 /// Finds a thread; see [`read`].
 pub(crate) fn one(org: &OrgId, id: &ThreadId) -> Ask {
-    let sql = "SELECT id, graph, status, head, created_at, updated_at FROM threads
+    let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at FROM threads
                WHERE org = $1 AND id = $2";
     ask!(sql, text(org), text(id))
 }
@@ -126,5 +133,6 @@ pub(crate) fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
         head: at.maybe_bits(row, "head")?.map(CheckpointId),
         created_at: Timestamp(at.plain(row, "created_at")?),
         updated_at: Timestamp(at.plain(row, "updated_at")?),
+        wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
     })
 }

@@ -222,13 +222,14 @@ fn inserts(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Vec<Ask>> {
 fn thread(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Ask> {
     let row = &whole.thread;
     let sql = "INSERT INTO threads
-                   (org, id, graph, status, head, seq, mark, created_at, updated_at)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+                   (org, id, graph, status, head, seq, mark, created_at, updated_at, wakes_at)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     let head = row.head.map(|id| bytes(id.0));
     let (status, seq) = (word(&row.status)?, int(whole.last_seq()));
     let (created, updated) = (row.created_at.0, row.updated_at.0);
     let (id, graph) = (text(&row.id), row.graph.clone());
-    Ok(ask!(sql, text(org), id, graph, status, head, seq, mark.to_vec(), created, updated))
+    let (mark, wakes_at) = (mark.to_vec(), row.wakes_at.map(|at| at.0));
+    Ok(ask!(sql, text(org), id, graph, status, head, seq, mark, created, updated, wakes_at))
 }
 
 fn run(org: &OrgId, run: &WholeRun) -> Result<Ask> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, Store, StoreError};
-use weftwork_types::{CheckpointId, Principal};
+use weftwork_types::{CheckpointId, Principal, Timestamp};
 
 fn refused(address: &str, schema: &Schema) -> StoreError {
     PostgresStore::open(address, &schema.options()).expect_err("does not open")
@@ -27,12 +27,40 @@ fn many_may_open_at_once() {
 }
 
 #[test]
+fn threads_that_were_parked_before_wake_at_their_time() {
+    let schema = Schema::new("parked");
+    drop(schema.open());
+    let name = &schema.name;
+    schema.script(&format!(
+        r#"SET search_path TO {name};
+        DROP INDEX threads_due;
+        ALTER TABLE threads DROP COLUMN wakes_at;
+        UPDATE meta SET value = 1;
+        INSERT INTO threads (org, id, graph, status, seq, created_at, updated_at)
+        VALUES ('local', 't', 'g', 'interrupted', 0, 1, 1);
+        INSERT INTO runs (org, id, thread, subject, graph, caller, input, options, created_at,
+            status, fence, cancel_requested)
+        VALUES ('local', 'r', 't', 'local', 'g', '{{"billing_account":"local",
+            "virtual_key":"local","request":"request","trace":"request"}}',
+            '{{"kind":"continue"}}', '{{}}', 1, 'interrupted', 1, false);
+        INSERT INTO interrupts (org, thread, id, run, interrupt, closed) VALUES
+            ('local', 't', '\x01', 'r', '{{"expires_at": 5}}', false),
+            ('local', 't', '\x02', 'r', '{{"expires_at": 9, "default": null}}', false),
+            ('local', 't', '\x03', 'r', '{{"expires_at": 7, "default": 1}}', true)"#
+    ));
+    let store = schema.open();
+    let due = |now| block_on(store.due(Timestamp(now), vec!["g".to_owned()], 9));
+    assert_eq!(due(8), Ok(Vec::new()), "a question without a default does not expire");
+    assert_eq!(due(9).map(|due| due.len()), Ok(1));
+}
+
+#[test]
 fn a_newer_format_is_refused() {
     let schema = Schema::new("newer");
     drop(schema.open());
     schema.script("UPDATE meta SET value = 8");
     let error = refused(&address(), &schema);
-    assert!(matches!(error, StoreError::Newer { found: 7, known: 0, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 1, .. }), "{error}");
     schema.script("UPDATE meta SET value = 0");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");

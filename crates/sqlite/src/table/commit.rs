@@ -1,6 +1,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{events, interrupts, keep};
+use crate::table::{events, interrupts, keep, threads};
 use rusqlite::{Connection, params};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed};
@@ -57,6 +57,9 @@ pub(crate) fn commit(
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, end, commit.at)?;
+        if let Some(wakes_at) = commit.wakes_at {
+            threads::wakes_at(conn, org, thread, wakes_at)?;
+        }
     }
     let sql = "UPDATE threads SET head = ?3, status = ?4, updated_at = ?5
                WHERE org = ?1 AND id = ?2";

@@ -42,6 +42,23 @@ impl ReadRuns for SqliteStore {
         })
     }
 
+    fn due(
+        &self,
+        now: Timestamp,
+        graphs: Vec<String>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.read(move |conn| {
+            let sql = "SELECT runs.* FROM threads t CROSS JOIN runs
+                       ON runs.rowid = (SELECT max(r.rowid) FROM runs r
+                                        WHERE r.org = t.org AND r.thread = t.id)
+                       WHERE t.wakes_at <= ?1 AND t.graph IN (SELECT value FROM json_each(?2))
+                       ORDER BY t.wakes_at, t.org, t.id LIMIT ?3";
+            let asked = params![now.0, row::json(&graphs)?, row::int(limit)];
+            row::all(conn, sql, asked, |row| Ok((made_by(row)?, read(row)?)))
+        })
+    }
+
     fn orphans(
         &self,
         now: Timestamp,
@@ -209,7 +226,7 @@ fn create(
     let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?5)
                ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
-                   status = excluded.status, updated_at = excluded.updated_at";
+                   status = excluded.status, updated_at = excluded.updated_at, wakes_at = NULL";
     let (org, thread, created_at) = (who.org.as_str(), new.at.thread.as_str(), new.created_at.0);
     row::execute(conn, sql, params![org, thread, new.graph, status, created_at])?;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
@@ -267,8 +284,7 @@ fn orphans(
                 continue;
             }
         }
-        let who = Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? };
-        found.push((who, read(row)?));
+        found.push((made_by(row)?, read(row)?));
     }
     Ok(found)
 }
@@ -287,6 +303,12 @@ pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow
     let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
     Ok(row::one(conn, sql, key, read)?.ok_or_else(|| rule::missing("run", &at.run))?)
+}
+
+fn made_by(row: &Row<'_>) -> Done<Principal> {
+    let name = Named::of(row)?;
+    let at = name.at();
+    Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
 }
 
 /// A row's name for messages.

@@ -59,6 +59,18 @@ fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     row::give_back(conn)
 }
 
+/// Says when a thread goes on by itself.
+pub(crate) fn wakes_at(
+    conn: &Connection,
+    org: &OrgId,
+    id: &ThreadId,
+    wakes_at: Timestamp,
+) -> Done<()> {
+    let sql = "UPDATE threads SET wakes_at = ?3 WHERE org = ?1 AND id = ?2";
+    row::execute(conn, sql, params![org.as_str(), id.as_str(), wakes_at.0])?;
+    Ok(())
+}
+
 /// Fails when there is no such thread.
 pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2";
@@ -77,5 +89,6 @@ pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
         head: at.maybe_bits(row, "head")?.map(CheckpointId),
         created_at: Timestamp(at.plain(row, "created_at")?),
         updated_at: Timestamp(at.plain(row, "updated_at")?),
+        wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
     })
 }

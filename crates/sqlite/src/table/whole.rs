@@ -144,12 +144,14 @@ fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
 }
 
 fn put_thread(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done<()> {
-    let sql = "INSERT INTO threads (org, id, graph, status, head, created_at, updated_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql = "INSERT INTO threads (org, id, graph, status, head, created_at, updated_at,
+                   wakes_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let head = thread.head.map(|id| id.0.to_be_bytes());
     let (id, status) = (thread.id.as_str(), row::word(&thread.status)?);
     let (created, updated) = (thread.created_at.0, thread.updated_at.0);
-    let values = params![org.as_str(), id, thread.graph, status, head, created, updated];
+    let wakes_at = thread.wakes_at.map(|at| at.0);
+    let values = params![org.as_str(), id, thread.graph, status, head, created, updated, wakes_at];
     row::execute(conn, sql, values)?;
     Ok(())
 }

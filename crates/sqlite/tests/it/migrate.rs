@@ -9,13 +9,17 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::conformance::{dump, dump_checkpoints};
-use weftwork_store::{Store, WriteRuns};
-use weftwork_types::{OrgId, Principal, ThreadId};
+use weftwork_store::{ReadRuns, Store, WriteRuns};
+use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Files as the program of each format left them, with something in every table. What a format
 /// gave is never changed: a new one adds a file here.
-pub(crate) const FORMATS: [&str; 3] =
-    [include_str!("formats/0.sql"), include_str!("formats/1.sql"), include_str!("formats/2.sql")];
+pub(crate) const FORMATS: [&str; 4] = [
+    include_str!("formats/0.sql"),
+    include_str!("formats/1.sql"),
+    include_str!("formats/2.sql"),
+    include_str!("formats/3.sql"),
+];
 
 /// Names the file that a process is to open before it is killed.
 const FILE: &str = "WEFT_TEST_MIGRATE_FILE";
@@ -109,6 +113,16 @@ fn what_older_programs_left_is_read() {
         drop(store);
         assert_eq!(schema(&path), newest(), "format {format}");
     }
+}
+
+#[test]
+fn threads_that_were_parked_before_wake_at_their_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sql = FORMATS[2].replace(r#""expires_at":9000,"#, r#""expires_at":9000,"default":null,"#);
+    let store = SqliteStore::open(made(&folder, Some(&sql)), &Options::default()).expect("opens");
+    let due = block_on(store.due(Timestamp(9_000), vec!["test:graph".to_owned()], 9));
+    let due = due.expect("reads");
+    assert_eq!(due.iter().map(|(_, row)| row.new.at.run.as_str()).collect::<Vec<_>>(), ["r1"]);
 }
 
 fn is_full() -> bool {

@@ -31,6 +31,7 @@ mod journal;
 mod runs;
 mod tenancy;
 mod usage;
+mod wakes;
 mod whole;
 
 pub use dump::{dump, dump_checkpoints};
@@ -137,6 +138,8 @@ cases! { $
     journal::calls_outlive_their_run,
     tenancy::another_organisation_sees_nothing,
     tenancy::organisations_may_use_the_same_ids,
+    wakes::a_thread_is_due_at_its_time_and_no_more_once_it_goes_on,
+    wakes::due_are_the_last_runs_of_these_graphs_by_their_time,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     usage::the_ledger_writes_into_the_store,

@@ -31,6 +31,7 @@ impl Thread {
             run.row.outcome = Some(end);
             run.row.ended_at = Some(commit.at);
             self.row.status = run.row.status;
+            self.row.wakes_at = commit.wakes_at;
         }
         Committed { first_seq, cancel_requested: run.row.cancel_requested }
     }

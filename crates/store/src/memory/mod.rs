@@ -118,6 +118,7 @@ impl Thread {
                 head: None,
                 created_at: run.created_at,
                 updated_at: run.created_at,
+                wakes_at: None,
             },
             runs: Vec::new(),
             interrupts: Vec::new(),

@@ -57,6 +57,30 @@ impl ReadRuns for MemoryStore {
         })
     }
 
+    fn due(
+        &self,
+        now: Timestamp,
+        graphs: Vec<String>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
+        self.with(move |tables| {
+            let mut due = Vec::new();
+            for ((org, id), thread) in &tables.threads {
+                let wakes_at = thread.row.wakes_at.filter(|at| *at <= now);
+                if let Some((at, run)) = wakes_at.zip(thread.runs.last())
+                    && graphs.contains(&thread.row.graph)
+                {
+                    due.push(((at, org, id), run));
+                }
+            }
+            due.sort_unstable_by_key(|(key, _)| *key);
+            let rows = due.into_iter().take(limit).map(|((_, org, _), run)| {
+                (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
+            });
+            Ok(rows.collect())
+        })
+    }
+
     fn orphans(
         &self,
         now: Timestamp,

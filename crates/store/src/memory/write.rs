@@ -178,6 +178,7 @@ fn create(
     thread.row.graph.clone_from(&new.graph);
     thread.row.status = RunStatus::Pending;
     thread.row.updated_at = new.created_at;
+    thread.row.wakes_at = None;
     for row in &mut thread.interrupts {
         if let Some(answer) = answers.get(&row.interrupt.id) {
             row.answer = Some(answer.clone());

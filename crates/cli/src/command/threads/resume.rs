@@ -6,7 +6,9 @@ use crate::exit::Exit;
 use crate::house::House;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use weftwork::graph::SystemClock;
 use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork::types::port::Clock;
 use weftwork::types::run::RunInput;
 use weftwork::types::{InterruptId, ThreadId};
 
@@ -19,7 +21,9 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let open = question::open(store.as_ref(), &id).await?;
     let finished = found.runs.last().is_none_or(|run| run.status.is_final());
     let answers = if finished { answers(args, &id, &open)? } else { BTreeMap::new() };
-    if finished && answers.is_empty() && !open.is_empty() {
+    let now = SystemClock::new().now();
+    let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
+    if finished && answers.is_empty() && !open.is_empty() && !wakes {
         question::tell_open(&open, &id, &house.screen);
         return Ok(Exit::Waiting);
     }
@@ -28,7 +32,10 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
         if !finished {
             house.screen.note("the last run was not finished; it goes on");
         }
-        app.go_on(&id).await?
+        match wakes {
+            true => app.start(agent.id(), id.clone(), RunInput::Continue).await?,
+            false => app.go_on(&id).await?,
+        }
     } else {
         app.start(agent.id(), id.clone(), RunInput::Resume { answers }).await?
     };

@@ -91,7 +91,8 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![1 => Just(Keep::default()), 2 => keep::keep()],
     )
         .prop_map(|(interrupts, events, finish, keep)| {
-            Box::new(Commit { keep, interrupts, events, finish, at: Timestamp(0) })
+            let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
+            Box::new(Commit { keep, interrupts, events, finish, wakes_at, at: Timestamp(0) })
         })
 }
 
@@ -202,7 +203,10 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         }
         Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
         Op::Keep(op) => keep::apply(store, *op).await,
-        Op::Orphans { limit } => format!("{:?}", store.orphans(now, limit).await),
+        Op::Orphans { limit } => {
+            let due = store.due(now, vec!["test:graph".to_owned()], limit).await;
+            format!("{:?} {due:?}", store.orphans(now, limit).await)
+        }
         Op::Commit { claim, .. }
         | Op::Release { claim }
         | Op::Open { claim, .. }

@@ -1,0 +1,12 @@
+-- Format 1: threads say when they go on by themselves: when the first of their open questions takes
+-- its default. Runs that ended at their questions before have theirs there.
+
+ALTER TABLE threads ADD COLUMN wakes_at bigint;
+
+UPDATE threads t SET wakes_at = (
+    SELECT min((i.interrupt::json ->> 'expires_at')::bigint) FROM interrupts i
+    WHERE i.org = t.org AND i.thread = t.id AND i.answer IS NULL AND NOT i.closed
+        AND i.interrupt::json -> 'default' IS NOT NULL)
+WHERE t.status = 'interrupted';
+
+CREATE INDEX threads_due ON threads (wakes_at) WHERE wakes_at IS NOT NULL;
