@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use weftwork_graph::Saver;
 use weftwork_graph::exec::{
-    Kept, Memo, Outside, Path, Place, Plan, Put, Puts, Records, Saved, SaverError, TaskKey,
+    Kept, Memo, Outside, Path, Place, Plan, Puts, Records, Saved, SaverError, TaskKey,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -234,7 +234,7 @@ impl Saver for Watched {
 
     fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
         let mut what = What { closes: at.ns.is_empty(), ..What::default() };
-        puts.iter().for_each(|Put { of, tasks, .. }| what.add(at, *of, tasks));
+        puts.iter().for_each(|put| what.add(at, put.of, &put.tasks));
         let memo = memo.clone();
         Kept::Later(Box::pin(async move {
             self.write(what, async { self.saver.put(at, &memo, puts).done().await }).await
