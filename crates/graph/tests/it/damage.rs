@@ -4,9 +4,13 @@ use crate::support::{Bench, completed, interrupted, on_each_store, thread};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, RuntimeError, START, State};
+use weftwork_graph::exec::HistoryFilter;
+use weftwork_graph::{
+    CompiledGraph, Ctx, Graph, List, NodeResult, Runtime, RuntimeError, START, State,
+};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Shelf, Store};
+use weftwork_testkit::fuzz::Random;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunFinal, RunInput};
 use weftwork_types::{CheckpointId, Principal};
@@ -110,6 +114,97 @@ async fn a_flipped_bit_never_gives_another_state() {
     }
     println!("{seeds} flipped bits: {detected} detected, {harmless} harmless, 0 wrong states");
     assert!(detected > 0);
+}
+
+/// What becomes of a file that was damaged anywhere, or whose end is missing.
+#[derive(Debug, Default)]
+struct Came {
+    told: usize,
+    unharmed: usize,
+    /// How often a log that was cut off gave the state of an earlier commit.
+    earlier: usize,
+}
+
+impl Came {
+    /// Reads a damaged store. It is refused, or the thread says that it is damaged, or it is one
+    /// of the states it had: the last one unless the log lost its end.
+    async fn look(&mut self, path: &Path, states: &[Value], log_is_harmed: bool, what: &str) {
+        let Ok(store) = SqliteStore::open(path, &Options::default()) else {
+            self.told += 1;
+            return;
+        };
+        let store: Arc<dyn Store> = Arc::new(store);
+        let runtime = Runtime::builder(Arc::clone(&store)).graph("test:graph", pair()).open().await;
+        let Ok(runtime) = runtime else {
+            self.told += 1;
+            return;
+        };
+        match runtime.state(&Principal::local(), &thread()).await {
+            Err(error) => {
+                assert!(error.code().0.starts_with("W02"), "{what}: {error}");
+                self.told += 1;
+            }
+            Ok(found) if states.last() == Some(&found.values) => self.unharmed += 1,
+            Ok(found) => {
+                // At first there was a run and nothing else.
+                let was = states.contains(&found.values) || found.values == json!({});
+                assert!(was && log_is_harmed, "{what}: {}", found.values);
+                self.earlier += 1;
+            }
+        }
+    }
+}
+
+/// Bits that flip anywhere in the file or in its log, and files whose end is missing.
+#[tokio::test]
+async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
+    let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+    let seeds = if full { 1_000 } else { 60 };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sound, log) = (folder.path().join("sound.db"), folder.path().join("sound.db-wal"));
+    let copy = folder.path().join("copy.db");
+    let (states, file, log) = {
+        let bench = Bench::on(opened(&sound), pair()).await;
+        for _ in 0..6 {
+            completed(bench.start(json!({})).await);
+        }
+        let (who, thread, filter) = (Principal::local(), thread(), HistoryFilter::default());
+        let history = bench.runtime.history(&who, &thread, &filter).await.expect("sound");
+        let states: Vec<_> = history.into_iter().rev().map(|state| state.values).collect();
+        let store = SqliteStore::open(&sound, &Options::default()).expect("opens");
+        store.backup(&copy).expect("copies");
+        // While the store is open, what was committed is in the log.
+        let read = |path| std::fs::read(path).expect("reads");
+        (states, read(&sound), read(&log))
+    };
+    let whole = std::fs::read(&copy).expect("reads");
+    assert!(log.len() > whole.len() / 2, "it is in the log");
+    let mut random = Random::new(3);
+    let (mut of_file, mut of_log) = (Came::default(), Came::default());
+    for seed in 0..seeds {
+        let path = folder.path().join(format!("{seed}.db"));
+        let mut bytes = if seed % 2 == 0 { whole.clone() } else { log.clone() };
+        let what = if random.below(4) == 0 {
+            let end = random.below(bytes.len());
+            bytes.truncate(end);
+            format!("seed {seed}: cut off after {end} bytes")
+        } else {
+            let (at, bit) = (random.below(bytes.len()), random.below(8));
+            bytes[at] ^= 1 << bit;
+            format!("seed {seed}: bit {bit} of byte {at}")
+        };
+        if seed % 2 == 0 {
+            std::fs::write(&path, bytes).expect("writes");
+            of_file.look(&path, &states, false, &what).await;
+        } else {
+            std::fs::write(&path, &file).expect("writes");
+            std::fs::write(path.with_extension("db-wal"), bytes).expect("writes");
+            of_log.look(&path, &states, true, &what).await;
+        }
+        std::fs::remove_file(&path).expect("removes");
+    }
+    println!("{seeds} damages: of the file {of_file:?}, of its log {of_log:?}");
+    assert!(of_file.told > 0 && of_log.earlier > 0);
 }
 
 fn asking() -> CompiledGraph {
