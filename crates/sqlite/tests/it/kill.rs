@@ -172,10 +172,10 @@ fn acknowledged_commits_outlive_kills() {
 }
 
 /// xorshift64: the same moments in every run of the test, as far as the machine allows.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -8,6 +8,7 @@ mod files;
 mod kill;
 mod locks;
 mod migrate;
+mod power;
 mod support;
 mod upkeep;
 
