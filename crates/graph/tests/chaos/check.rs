@@ -14,11 +14,11 @@ use weftwork_types::{Principal, ThreadId};
 /// were and how many calls were made twice because nobody knew what came of them.
 pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> (usize, usize) {
     let store = site.place.open();
-    let mut made = BTreeMap::<String, usize>::new();
+    let mut made = BTreeMap::<String, Vec<String>>::new();
     for line in site.effects() {
-        if let Some(("made", rest)) = line.split_once(' ') {
-            let name = rest.split_once(' ').expect("name and process").0;
-            *made.entry(name.to_owned()).or_default() += 1;
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["made", name, key, _] = words.as_slice() {
+            made.entry((*name).to_owned()).or_default().push((*key).to_owned());
         }
     }
     let (mut runs, mut again) = (0, 0);
@@ -47,7 +47,7 @@ fn tag(at: &RunRef) -> String {
 async fn check_calls(
     store: &Arc<dyn Store>,
     id: &ThreadId,
-    made: &BTreeMap<String, usize>,
+    made: &BTreeMap<String, Vec<String>>,
     expected: usize,
 ) -> usize {
     let calls = store.calls(&Principal::local(), id).await.expect("reads");
@@ -55,10 +55,12 @@ async fn check_calls(
     let mut again = 0;
     for call in calls {
         assert_eq!(call.state, CallState::Settled);
-        let made = made.get(&call.name).copied().unwrap_or(0);
+        let keys = made.get(&call.name).map(Vec::as_slice).unwrap_or_default();
         let most = 1 + call.possibly_paid as usize;
-        assert!((1..=most).contains(&made), "{}: {made} of {most}", call.name);
-        again += made - 1;
+        assert!((1..=most).contains(&keys.len()), "{}: {} of {most}", call.name, keys.len());
+        let key = call.key.0.to_string();
+        assert!(keys.iter().all(|made| *made == key), "{}: {keys:?}, not {key}", call.name);
+        again += keys.len() - 1;
     }
     again
 }

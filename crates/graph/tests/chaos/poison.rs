@@ -2,19 +2,19 @@
 
 use crate::place::Place;
 use crate::report;
-use crate::worker::{CHAIN, POISON, STEPS, Site, Worker, accept, state};
+use crate::worker::{CHAIN, HUNGRY, OVERFLOW, POISON, STEPS, Site, Worker, accept, state};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 use weftwork_types::Principal;
 use weftwork_types::run::{RunFinal, RunStatus};
 
-async fn poison(name: &str, place: Place, folder: &Path) {
+async fn poison(name: &str, graph: &str, place: Place, folder: &Path) {
     let who = Principal::local();
     let site = Site { place, folder: folder.to_owned(), pace_ms: 100, step_ms: 5, attempts_max: 3 };
     let store = site.place.open();
     let mut workers = vec![Worker::start(&site), Worker::start(&site)];
-    let bad = accept(&store, POISON, "bad", "0").await;
+    let bad = accept(&store, graph, "bad", "0").await;
     let mut good = Vec::new();
     for n in 0..4 {
         good.push(accept(&store, CHAIN, &format!("good{n}"), "0").await);
@@ -48,18 +48,30 @@ async fn poison(name: &str, place: Place, folder: &Path) {
         assert_eq!(row.status, RunStatus::Completed);
     }
     report(name, &format!("ended {deaths} processes, then failed with W0130; 4 others completed"));
-    assert_eq!(state(&site, POISON, "bad").await["log"], json!(["well"]));
+    assert_eq!(state(&site, graph, "bad").await["log"], json!(["well"]));
 }
 
 #[tokio::test]
 async fn a_poison_run_on_sqlite_ends_as_failed_and_others_go_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    poison("poison-sqlite", Place::sqlite(folder.path()), folder.path()).await;
+    poison("poison-sqlite", POISON, Place::sqlite(folder.path()), folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_poison_run_on_postgres_ends_as_failed_and_others_go_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(place) = Place::postgres("poison") else { return };
-    poison("poison-postgres", place, folder.path()).await;
+    poison("poison-postgres", POISON, place, folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_run_that_fills_the_stack_ends_as_failed_and_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    poison("poison-stack", OVERFLOW, Place::sqlite(folder.path()), folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_run_that_wants_all_memory_ends_as_failed_and_others_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    poison("poison-memory", HUNGRY, Place::sqlite(folder.path()), folder.path()).await;
 }

@@ -27,6 +27,10 @@ pub(crate) const CHAIN: &str = "chaos:chain";
 /// As the chain, with another node beside each step.
 pub(crate) const PAIR: &str = "chaos:pair";
 pub(crate) const POISON: &str = "chaos:poison";
+/// As the poison, by a stack that is full.
+pub(crate) const OVERFLOW: &str = "chaos:overflow";
+/// As the poison, by memory that is not there.
+pub(crate) const HUNGRY: &str = "chaos:hungry";
 
 const PLACE: &str = "WEFT_CHAOS_PLACE";
 const FOLDER: &str = "WEFT_CHAOS_FOLDER";
@@ -107,7 +111,8 @@ async fn step(state: State<Work>, ctx: Ctx, outside: Deps<Outside>) -> NodeResul
         Opened::Settled { .. } => {}
         // The outside takes a call again whose outcome nobody knows.
         Opened::New { key } | Opened::Unknown { key } => {
-            outside.note(&format!("made {name}"));
+            // The key tells the outside that it is the same call.
+            outside.note(&format!("made {name} {}", key.0));
             ctx.calls().journal.settle(key, CallResult { value: json!(n) }).await?;
         }
     }
@@ -141,15 +146,33 @@ fn pair(outside: &Outside) -> CompiledGraph {
         .expect("sound")
 }
 
+/// Ends the process in the way of a graph.
+fn ends(graph: &str) {
+    fn deeper(levels: u64) -> u64 {
+        let room = std::hint::black_box([levels; 512]);
+        if levels == u64::MAX { 0 } else { deeper(levels + 1) + room[usize::from(levels == 7)] }
+    }
+    match graph {
+        OVERFLOW => {
+            std::hint::black_box(deeper(0));
+        }
+        HUNGRY => {
+            std::hint::black_box(Vec::<u8>::with_capacity(1 << 46));
+        }
+        _ => {}
+    }
+    std::process::abort();
+}
+
 /// A graph whose second node ends the process, unless it is cured.
-fn poison(outside: &Outside) -> CompiledGraph {
+fn poison(outside: &Outside, graph: &'static str) -> CompiledGraph {
     Graph::<Work>::new("poison")
         .with(outside.clone())
         .node("well", async |_: State<Work>| WorkUpdate::new().log(["well".to_owned()]))
-        .node("abort", async |outside: Deps<Outside>| {
+        .node("abort", move |outside: Deps<Outside>| async move {
             if !outside.folder.join("cured").exists() {
                 outside.note("aborts");
-                std::process::abort();
+                ends(graph);
             }
             WorkUpdate::new().log(["cured".to_owned()])
         })
@@ -177,7 +200,9 @@ fn worker_process() {
             .clock(clock)
             .graph(CHAIN, chain(&outside))
             .graph(PAIR, pair(&outside))
-            .graph(POISON, poison(&outside))
+            .graph(POISON, poison(&outside, POISON))
+            .graph(OVERFLOW, poison(&outside, OVERFLOW))
+            .graph(HUNGRY, poison(&outside, HUNGRY))
             .orphans(Orphans::TakeOver)
             .attempts_max(site.attempts_max)
             .pace(site.pace());
@@ -286,7 +311,9 @@ pub(crate) async fn state(site: &Site, graph: &str, thread: &str) -> Value {
     let built = match graph {
         CHAIN => chain(&outside),
         PAIR => pair(&outside),
-        _ => poison(&outside),
+        OVERFLOW => poison(&outside, OVERFLOW),
+        HUNGRY => poison(&outside, HUNGRY),
+        _ => poison(&outside, POISON),
     };
     let runtime = Runtime::builder(site.place.open()).graph(graph, built).open().await;
     let thread = ThreadId::new(thread).expect("valid id");
