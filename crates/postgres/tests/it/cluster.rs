@@ -26,7 +26,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::on(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// Makes it in a folder of the test's.
+    pub(crate) fn on(folder: TempDir) -> Self {
         // The server's user needs the way to what is below.
         let way = std::os::unix::fs::PermissionsExt::from_mode(0o711);
         std::fs::set_permissions(folder.path(), way).expect("opens the way");
@@ -36,6 +40,22 @@ impl Cluster {
         let mut cluster = Self { folder, port, server: None };
         cluster.start();
         cluster
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts it again if it has ended by itself.
+    pub(crate) fn revive(&mut self) {
+        let ended = self
+            .server
+            .as_mut()
+            .is_some_and(|server| server.try_wait().expect("it is ours").is_some());
+        if ended {
+            self.server = None;
+            self.start();
+        }
     }
 
     fn data(&self) -> std::path::PathBuf {

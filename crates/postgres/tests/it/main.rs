@@ -4,6 +4,7 @@
 
 mod cluster;
 mod differential;
+mod disk;
 mod doubt;
 mod leases;
 mod open;
