@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
@@ -132,6 +133,8 @@ pub(crate) enum Threads {
     },
     /// Go on with a thread: answer what it asks, or finish a run whose process died
     Resume(Resume),
+    /// Delete threads that nothing has changed for long, or only what is old of them
+    Prune(Prune),
     /// Delete a thread with everything it holds; what was paid for stays on record
     Delete {
         /// The thread
@@ -140,6 +143,48 @@ pub(crate) enum Threads {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// How long nothing has changed them, such as `30d`, `12h`, `90m` or `45s`
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) older_than: Duration,
+    /// Leave the threads, those that wait too, and keep their newest checkpoints only
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<usize>,
+    /// Leave the threads, and drop the events of their runs that ended that long ago; outcomes,
+    /// messages and checkpoints stay
+    #[arg(long, conflicts_with_all = ["keep", "waiting", "dry_run"])]
+    pub(crate) events: bool,
+    /// Threads that wait for an answer or a time, too
+    #[arg(long)]
+    pub(crate) waiting: bool,
+    /// Only list them
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Reads a length of time: a whole number and its unit.
+fn age(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is no length of time; write a number and w, d, h, m or s");
+    let (unit, number) = text
+        .char_indices()
+        .next_back()
+        .map_or((' ', ""), |(at, unit)| (unit, text.get(..at).unwrap_or_default()));
+    let seconds: u64 = match unit {
+        'w' => 7 * 86_400,
+        'd' => 86_400,
+        'h' => 3_600,
+        'm' => 60,
+        's' => 1,
+        _ => return Err(bad()),
+    };
+    let count: u64 = number.parse().map_err(|_| bad())?;
+    count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)
 }
 
 #[derive(Debug, Subcommand)]

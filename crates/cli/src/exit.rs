@@ -62,7 +62,7 @@ impl Exit {
     #[must_use]
     pub fn of_code(code: &str) -> Self {
         match code {
-            "W0201" | "W0204" | "W0205" | "W0217" => Self::Usage,
+            "W0201" | "W0204" | "W0205" | "W0217" | "W0218" => Self::Usage,
             _ if code.starts_with("W02") => Self::Store,
             "W0301" | "W0316" => Self::Usage,
             "W0302" | "W0303" => Self::NotConfigured,

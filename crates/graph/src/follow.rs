@@ -7,6 +7,7 @@ use crate::hosted::Host;
 use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_store::StoreError;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunFinal, RunRef, RunStatus};
@@ -69,7 +70,15 @@ impl Follow {
     /// The next events; waits until there are some.
     async fn batch(&self, after: u64) -> Result<Vec<RunEvent>, RuntimeError> {
         loop {
-            let events = self.host.store.events(&self.who, &self.at, after, EVENTS_MAX).await?;
+            let events = match self.host.store.events(&self.who, &self.at, after, EVENTS_MAX).await
+            {
+                // Those that are kept.
+                Err(StoreError::Dropped { oldest, .. }) => {
+                    let kept = oldest.saturating_sub(1);
+                    self.host.store.events(&self.who, &self.at, kept, EVENTS_MAX).await?
+                }
+                read => read?,
+            };
             if !events.is_empty() {
                 let events = events.into_iter();
                 return Ok(events.map(|e| RunEvent { seq: Some(e.seq), event: e.event }).collect());

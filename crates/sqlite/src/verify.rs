@@ -62,9 +62,9 @@ const MISSING: &[(&str, &str, &str)] = &[
         "events",
         "the events before it are missing",
         "SELECT org || ', run `' || run || '`, first_seq ' || first_seq FROM (
-             SELECT org, run, first_seq, last_seq,
-                 lag(last_seq, 1, 0) OVER (PARTITION BY org, run ORDER BY last_seq) AS before
-             FROM events)
+             SELECT e.org, e.run, e.first_seq, lag(e.last_seq, 1, coalesce(r.events_from, 1) - 1)
+                 OVER (PARTITION BY e.org, e.run ORDER BY e.last_seq) AS before
+             FROM events e LEFT JOIN runs r ON r.org = e.org AND r.id = e.run)
          WHERE first_seq <> before + 1",
     ),
     (

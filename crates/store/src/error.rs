@@ -49,6 +49,18 @@ pub enum StoreError {
         /// What stands against it.
         why: &'static str,
     },
+    /// Events that were asked for are not kept any more.
+    #[error(
+        "events of run `{run}` after {after} were dropped: the oldest that is kept is {oldest}; read on after {}", oldest - 1
+    )]
+    Dropped {
+        /// The run.
+        run: String,
+        /// After which event it was read.
+        after: u64,
+        /// The oldest that is kept.
+        oldest: u64,
+    },
     /// The question was answered before; the first answer counts.
     #[error("interrupt `{interrupt}` was already answered by {}", first.answered_by)]
     Answered {
@@ -193,6 +205,7 @@ impl StoreError {
             Self::BadValue { .. } => "W0215",
             Self::BadFilter { .. } => "W0216",
             Self::NotRequeued { .. } => "W0217",
+            Self::Dropped { .. } => "W0218",
         })
     }
 

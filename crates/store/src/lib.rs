@@ -17,6 +17,7 @@ pub mod items;
 pub mod ledger;
 pub mod memory;
 pub mod record;
+pub mod retention;
 pub mod rule;
 pub mod table;
 pub mod whole;
@@ -36,6 +37,7 @@ pub use record::{
     Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
     ThreadRow, UsageRow, WorkerRow,
 };
+pub use retention::{Retention, Untouched, Waiting};
 pub use table::{
     JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage,
     Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,

@@ -7,7 +7,7 @@ use crate::table::Result;
 use weftwork_types::port::{CallRecord, CallResult, CallState};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::tool::Effect;
-use weftwork_types::{CheckpointId, InterruptId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, Timestamp, WorkerId};
 
 /// Whether two requests for a run ask for the same.
 #[must_use]
@@ -40,6 +40,20 @@ pub fn check_claim(claim: &Claim, holder: Holder<'_>) -> Result<()> {
         newest: holder.fence,
         ours: claim.fence,
     })
+}
+
+/// Lets events be read after a place when the first of them follows it, as it does unless some were
+/// dropped.
+///
+/// # Errors
+/// [`StoreError::Dropped`].
+pub fn check_kept(run: &RunId, after: u64, first: Option<u64>) -> Result<()> {
+    match first {
+        Some(oldest) if oldest > after.saturating_add(1) => {
+            Err(StoreError::Dropped { run: run.to_string(), after, oldest })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Lets a run be requeued that failed and is the last of its thread; another run that has not ended

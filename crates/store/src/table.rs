@@ -10,6 +10,7 @@ use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
     ThreadRow, UsageRow, WorkerRow,
 };
+use crate::retention::Retention;
 use crate::whole::{ReadWhole, WriteWhole};
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
@@ -196,7 +197,8 @@ pub trait ReadEvents: Send + Sync {
     /// Events of a run with a sequence above `after`, in order, at most `limit`.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such run.
+    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Dropped`] when some of
+    /// these are not kept any more.
     fn events<'a>(
         &'a self,
         who: &'a Principal,
@@ -327,6 +329,7 @@ pub trait Store:
     + CheckpointStore
     + ReadWhole
     + WriteWhole
+    + Retention
     + std::fmt::Debug
 {
     /// Where the store is, for messages: a file, a URL without secrets, or `memory`.

@@ -35,7 +35,7 @@ pub struct WholeRun {
     pub subject: String,
     /// The run.
     pub row: RunRow,
-    /// Its events, in order.
+    /// Its events, in order; those that are kept.
     pub events: Vec<StoredEvent>,
 }
 
@@ -108,7 +108,9 @@ impl WholeThread {
                     self.corrupt(format!("run `{}` has not ended, but is not the last", at.run))
                 );
             }
-            let gap = run.events.iter().zip(1..).find(|(event, seq)| event.seq != *seq);
+            // Those before the first may have been dropped.
+            let first = run.events.first().map_or(1, |event| event.seq.max(1));
+            let gap = run.events.iter().zip(first..).find(|(event, seq)| event.seq != *seq);
             if let Some((_, seq)) = gap {
                 return Err(self.corrupt(format!("event {seq} of run `{}` is missing", at.run)));
             }
@@ -136,10 +138,10 @@ impl WholeThread {
         checkpoints.chain(self.kept.pending.iter().flat_map(|part| &part.blobs)).copied()
     }
 
-    /// The events of the run that is counted by the thread: the last one.
+    /// The number of the last event of the last run.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
-        self.runs.last().map_or(0, |run| run.events.len() as u64)
+        self.runs.last().and_then(|run| run.events.last()).map_or(0, |event| event.seq)
     }
 
     fn corrupt(&self, what: String) -> StoreError {

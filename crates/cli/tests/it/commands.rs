@@ -15,6 +15,7 @@ fn help_says_what_there_is() {
         &["threads"],
         &["threads", "resume"],
         &["threads", "check"],
+        &["threads", "prune"],
         &["runs", "requeue"],
         &["store"],
         &["store", "export"],

@@ -6,6 +6,7 @@ mod commands;
 mod database;
 mod documents;
 mod home;
+mod prune;
 mod runs;
 mod stores;
 mod trial;

@@ -4,6 +4,7 @@ mod accept;
 mod builder;
 mod close;
 mod orphans;
+mod retention;
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;

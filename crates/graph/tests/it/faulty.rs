@@ -189,6 +189,31 @@ impl WriteRuns for Faulty {
     }
 }
 
+impl Retention for Faulty {
+    fn untouched<'a>(
+        &'a self,
+        w: &'a Principal,
+        which: Untouched,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
+        self.inner.untouched(w, which)
+    }
+    fn forget_untouched<'a>(
+        &'a self,
+        w: &'a Principal,
+        which: Untouched,
+    ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
+        self.inner.forget_untouched(w, which)
+    }
+    fn drop_events<'a>(
+        &'a self,
+        w: &'a Principal,
+        before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.inner.drop_events(w, before, limit)
+    }
+}
+
 impl ReadEvents for Faulty {
     fn events<'a>(
         &'a self,

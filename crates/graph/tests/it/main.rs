@@ -16,6 +16,7 @@ mod pause;
 mod peers;
 mod points;
 mod requeue;
+mod retention;
 mod retire;
 mod sim;
 mod supersteps;

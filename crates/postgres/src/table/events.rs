@@ -47,6 +47,7 @@ fn some(rows: &[Row], run: &RunId, after: u64, limit: usize) -> Done<Vec<StoredE
         let batch = batch(row, run)?.into_iter().filter(|event| event.seq > after);
         found.extend(batch.take(limit - found.len()));
     }
+    rule::check_kept(run, after, found.first().map(|event| event.seq))?;
     Ok(found)
 }
 

@@ -76,11 +76,16 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
     if let Some(open) = open.first() {
         return Err(rule::busy(&runs::named(open, id)?).into());
     }
+    conn.commit(removes(org, id)).await?;
+    Ok(())
+}
+
+/// Removes a thread that is locked, with all that is its own.
+pub(crate) fn removes(org: &OrgId, id: &ThreadId) -> Vec<Ask> {
     let mut asks = vec![keep::lock_thread(org, id)];
     asks.extend(keep::deletes(org, id));
     asks.extend(DELETES.iter().map(|sql| ask!(sql, text(org), text(id))));
-    conn.commit(asks).await?;
-    Ok(())
+    asks
 }
 
 /// Locks the thread's row against all others who write for the thread.

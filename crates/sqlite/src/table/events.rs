@@ -41,6 +41,7 @@ fn events(
         let batch = batch(row, &at.run)?.into_iter().filter(|event| event.seq > after);
         found.extend(batch.take(limit - found.len()));
     }
+    rule::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
     Ok(found)
 }
 
@@ -73,6 +74,18 @@ pub(crate) fn append(
     let key = params![org.as_str(), run.as_str()];
     let last: Option<u64> = row::one(conn, sql, key, |row| Ok(row.get(0)?))?;
     let first = last.unwrap_or(0) + 1;
+    put(conn, org, run, (first, events), at)?;
+    Ok(first)
+}
+
+/// Adds the events of one commit, the first of which has this number.
+pub(crate) fn put(
+    conn: &Connection,
+    org: &OrgId,
+    run: &RunId,
+    (first, events): (u64, &[AiEvent]),
+    at: Timestamp,
+) -> Done<()> {
     if !events.is_empty() {
         let last = first + events.len() as u64 - 1;
         let sql = "INSERT INTO events (org, run, last_seq, first_seq, at, events)
@@ -81,5 +94,5 @@ pub(crate) fn append(
         let values = params![org, run, row::int(last), row::int(first), at.0, events];
         row::execute(conn, sql, values)?;
     }
-    Ok(first)
+    Ok(())
 }

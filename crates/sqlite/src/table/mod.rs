@@ -8,6 +8,7 @@ pub(crate) mod commit;
 pub(crate) mod events;
 pub(crate) mod interrupts;
 pub(crate) mod keep;
+mod retention;
 pub(crate) mod runs;
 pub(crate) mod threads;
 pub(crate) mod usage;

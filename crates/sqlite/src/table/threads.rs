@@ -52,11 +52,16 @@ fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     if let Some(open) = runs::open_run(conn, org, id)? {
         return Err(rule::busy(&open).into());
     }
+    remove(conn, org, id)?;
+    row::give_back(conn)
+}
+
+/// Removes a thread with all that is its own.
+pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     // Everything else of the thread goes with it, by foreign keys, but for its checkpoints.
     let sql = "DELETE FROM threads WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), id.as_str()])?;
-    keep::delete(conn, org, id)?;
-    row::give_back(conn)
+    keep::delete(conn, org, id)
 }
 
 /// Says when a thread goes on by itself.

@@ -162,8 +162,9 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
     runs::check_new(conn, org, new)?;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
                    idempotency_key, created_at, status, worker, fence, outcome, ended_at,
-                   cancel_requested)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+                   cancel_requested, events_from)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+                   ?17)";
     let values = params![
         org.as_str(),
         new.at.run.as_str(),
@@ -181,13 +182,14 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
         row.outcome.as_ref().map(row::json).transpose()?,
         row.ended_at.map(|at| at.0),
         row.cancel_requested,
+        row::int(events.first().map_or(1, |event| event.seq)),
     ];
     row::execute(conn, sql, values)?;
     // Events of one commit have one time, and are one row as before.
     for batch in events.chunk_by(|a, b| a.at == b.at) {
         let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();
         let Some(first) = batch.first() else { continue };
-        events::append(conn, org, &new.at.run, &events, first.at)?;
+        events::put(conn, org, &new.at.run, (first.seq, &events), first.at)?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 use crate::checkpoint::ReadCheckpoints;
+use crate::error::StoreError;
 use crate::table::{Result, Store};
 use weftwork_types::{Principal, ThreadId};
 
@@ -22,7 +23,12 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
             lines.extend(usage.iter().map(|row| format!("usage {row:?}")));
             for run in store.runs(who, &id).await? {
                 lines.push(format!("run {run:?}"));
-                let events = store.events(who, &run.new.at, 0, usize::MAX).await?;
+                let events = match store.events(who, &run.new.at, 0, usize::MAX).await {
+                    Err(StoreError::Dropped { oldest, .. }) => {
+                        store.events(who, &run.new.at, oldest - 1, usize::MAX).await?
+                    }
+                    read => read?,
+                };
                 lines.extend(events.iter().map(|row| format!("event {row:?}")));
             }
         }

@@ -28,6 +28,7 @@ mod dump;
 mod fixture;
 mod interrupts;
 mod journal;
+mod retention;
 mod runs;
 mod tenancy;
 mod usage;
@@ -138,6 +139,11 @@ cases! { $
     journal::calls_outlive_their_run,
     tenancy::another_organisation_sees_nothing,
     tenancy::organisations_may_use_the_same_ids,
+    retention::threads_that_nothing_changed_for_long_are_forgotten,
+    retention::threads_that_go_or_wait_are_kept,
+    retention::events_of_runs_that_ended_are_dropped_but_for_the_last,
+    retention::a_failed_run_that_can_be_requeued_keeps_its_events,
+    retention::a_thread_without_its_events_goes_to_another_store,
     wakes::a_thread_is_due_at_its_time_and_no_more_once_it_goes_on,
     wakes::due_are_the_last_runs_of_these_graphs_by_their_time,
     usage::a_fact_is_recorded_once,

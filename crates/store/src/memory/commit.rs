@@ -67,7 +67,7 @@ impl Thread {
 impl Run {
     /// Adds events to the log and returns the number of the first.
     pub(super) fn append(&mut self, events: Vec<AiEvent>, at: Timestamp) -> u64 {
-        let first = self.events.len() as u64 + 1;
+        let first = self.events.last().map_or(1, |event| event.seq + 1);
         let numbered = (first..).zip(events);
         self.events.extend(numbered.map(|(seq, event)| StoredEvent { seq, at, event }));
         first

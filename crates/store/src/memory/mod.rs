@@ -3,6 +3,7 @@
 mod checkpoints;
 mod commit;
 mod read;
+mod retention;
 mod whole;
 mod write;
 

@@ -22,10 +22,7 @@ impl WriteThreads for MemoryStore {
             if let Some(run) = tables.thread(who, id)?.open_run() {
                 return Err(rule::busy(&run.row.new.at));
             }
-            tables.threads.remove(&(who.org.clone(), id.clone()));
-            tables.checkpoints.delete(&who.org, id);
-            tables.runs.retain(|(org, _), thread| *org != who.org || thread != id);
-            tables.keys.retain(|(org, _), at| *org != who.org || at.thread != *id);
+            tables.delete(&who.org, id);
             Ok(())
         })
     }

@@ -33,6 +33,8 @@ fn all() -> Vec<StoreError> {
             expected: text("a new checkpoint id"),
             found: text("a checkpoint of this id"),
         },
+        StoreError::NotRequeued { run: text("r-1"), thread: text("t-1"), why: "completed" },
+        StoreError::Dropped { run: text("r-1"), after: 3, oldest: 9 },
         StoreError::BadNamespace {
             found: text(r#"["langgraph", "x"]"#),
             problem: NamespaceProblem::Reserved { label: text("langgraph") },

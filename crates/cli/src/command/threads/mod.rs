@@ -4,6 +4,7 @@ mod check;
 mod delete;
 pub(crate) mod journal;
 mod list;
+mod prune;
 mod resume;
 mod show;
 
@@ -23,6 +24,7 @@ pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, Cli
             check::check(against.as_deref(), all, json, house).await
         }
         Threads::Resume(args) => Box::pin(resume::resume(&args, house)).await,
+        Threads::Prune(args) => Box::pin(prune::prune(&args, house)).await,
         Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, house).await,
     }
 }

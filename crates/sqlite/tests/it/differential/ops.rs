@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::{Claim, Commit, Keep, NewCall, NewRun, Store, WorkerRow};
+use weftwork_store::{Claim, Commit, Keep, NewCall, NewRun, Store, Untouched, Waiting, WorkerRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
@@ -33,6 +33,8 @@ pub(crate) enum Op {
     KeepAlive { worker: u8, lease: i64 },
     Retire { worker: u8 },
     Orphans { limit: usize },
+    Forget { org: u8, age: i64, limit: usize },
+    DropEvents { org: u8, age: i64, limit: usize },
     Events { run: Index, after: u64, limit: usize },
     Keep(Box<keep::KeepOp>),
 }
@@ -120,6 +122,10 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => (worker(), 1..200i64).prop_map(|(worker, lease)| Op::KeepAlive { worker, lease }),
         1 => worker().prop_map(|worker| Op::Retire { worker }),
         1 => (0..4usize).prop_map(|limit| Op::Orphans { limit }),
+        1 => (org(), 0..300i64, 0..3usize)
+            .prop_map(|(org, age, limit)| Op::Forget { org, age, limit }),
+        2 => (org(), 0..100i64, 0..3usize)
+            .prop_map(|(org, age, limit)| Op::DropEvents { org, age, limit }),
         1 => (any_of(), 0..6u64, 0..5usize)
             .prop_map(|(run, after, limit)| Op::Events { run, after, limit }),
         14 => keep::op().prop_map(|op| Op::Keep(Box::new(op))),
@@ -200,6 +206,16 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             let expires_at = Timestamp(now.0 + lease);
             let row = WorkerRow { id: worker(n), started_at: now, expires_at };
             format!("{:?}", store.keep_alive(row).await)
+        }
+        Op::Forget { org, age, limit } => {
+            let waiting = if age % 2 == 0 { Waiting::Spared } else { Waiting::Included };
+            let which = Untouched { before: Timestamp(now.0 - age), waiting, limit };
+            let found = store.untouched(&principal(org), which).await;
+            format!("{found:?} {:?}", store.forget_untouched(&principal(org), which).await)
+        }
+        Op::DropEvents { org, age, limit } => {
+            let before = Timestamp(now.0 - age);
+            format!("{:?}", store.drop_events(&principal(org), before, limit).await)
         }
         Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
         Op::Keep(op) => keep::apply(store, *op).await,

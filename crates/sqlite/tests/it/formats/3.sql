@@ -125,14 +125,14 @@ CREATE TABLE runs (
     fence INTEGER NOT NULL,
     outcome TEXT,
     ended_at INTEGER,
-    cancel_requested INTEGER NOT NULL,
+    cancel_requested INTEGER NOT NULL, events_from INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (org, id),
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "runs" VALUES('local','r1','asked','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'interrupted','w',1,'{"outcome":"interrupted","interrupts":["00000000000000000000000000000005"]}',2,0);
-INSERT INTO "runs" VALUES('local','r2','keyed','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"start","input":{"text":"hello ü"}}','{"idempotency_key":"once"}','once',0,'pending',NULL,0,NULL,NULL,0);
-INSERT INTO "runs" VALUES('other','r3','asked','grace','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'running','w2',1,NULL,NULL,0);
-INSERT INTO "runs" VALUES('local','r9','kept','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'running','w',1,NULL,NULL,0);
+INSERT INTO "runs" VALUES('local','r1','asked','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'interrupted','w',1,'{"outcome":"interrupted","interrupts":["00000000000000000000000000000005"]}',2,0,1);
+INSERT INTO "runs" VALUES('local','r2','keyed','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"start","input":{"text":"hello ü"}}','{"idempotency_key":"once"}','once',0,'pending',NULL,0,NULL,NULL,0,1);
+INSERT INTO "runs" VALUES('other','r3','asked','grace','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'running','w2',1,NULL,NULL,0,1);
+INSERT INTO "runs" VALUES('local','r9','kept','local','test:graph','{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"}','{"kind":"continue"}','{}',NULL,0,'running','w',1,NULL,NULL,0,1);
 CREATE TABLE threads (
     org TEXT NOT NULL,
     id TEXT NOT NULL,

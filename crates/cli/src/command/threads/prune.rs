@@ -1,0 +1,147 @@
+//! `weft threads prune`: what is old goes.
+
+use super::list::word;
+use crate::CliError;
+use crate::args::Prune;
+use crate::exit::Exit;
+use crate::house::House;
+use crate::input::one_line;
+use crate::screen::{Table, moment};
+use std::sync::Arc;
+use weftwork::graph::{Host, RuntimeError, StoreSaver, SystemClock};
+use weftwork::store::{Store, StoreError, ThreadRow, Untouched, Waiting};
+use weftwork::types::port::Clock;
+use weftwork::types::{Principal, ThreadId, Timestamp};
+
+/// How many threads are forgotten, and the events of how many runs are dropped, at once.
+const AT_ONCE: usize = 100;
+
+pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError> {
+    let age_ms = i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX);
+    let before = Timestamp(SystemClock::new().now().0.saturating_sub(age_ms));
+    let store = house.store_there()?;
+    if args.events {
+        return drop_events(store.as_ref(), before, args, house).await;
+    }
+    let included = args.waiting || args.keep.is_some();
+    let waiting = if included { Waiting::Included } else { Waiting::Spared };
+    let which = Untouched { before, waiting, limit: usize::MAX };
+    let old = store.untouched(&Principal::local(), which).await?;
+    if args.dry_run || old.is_empty() {
+        list(&old, house)?;
+        house.screen.note(format_args!("{} threads; nothing was changed", old.len()));
+        return Ok(Exit::Done);
+    }
+    match args.keep {
+        Some(keep) => thin(&store, &old, keep.max(1), house).await,
+        None => forget(store.as_ref(), which, old.len(), args, house).await,
+    }
+}
+
+fn list(threads: &[ThreadRow], house: &House) -> Result<(), CliError> {
+    if threads.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
+    for row in threads {
+        let status = word(row.status).to_owned();
+        table.row([row.id.to_string(), row.graph.clone(), status, moment(row.updated_at)]);
+    }
+    table.write(&house.screen)
+}
+
+/// Whether somebody confirms what cannot be undone.
+fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError> {
+    let screen = &house.screen;
+    if args.yes {
+        return Ok(true);
+    }
+    if !screen.typed {
+        return Err(CliError::NotConfirmed { what });
+    }
+    screen.piece(format_args!("{what} cannot be undone. Go on? [y/n] "))?;
+    let yes = matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes");
+    if !yes {
+        screen.note("nothing was changed");
+    }
+    Ok(yes)
+}
+
+async fn forget(
+    store: &dyn Store,
+    which: Untouched,
+    count: usize,
+    args: &Prune,
+    house: &House,
+) -> Result<Exit, CliError> {
+    let what = format!("deleting {count} threads with their runs, journal and questions");
+    if !confirmed(what, args, house)? {
+        return Ok(Exit::Cancelled);
+    }
+    let who = Principal::local();
+    let mut forgotten = 0;
+    loop {
+        let gone = store.forget_untouched(&who, Untouched { limit: AT_ONCE, ..which }).await?;
+        if gone.is_empty() {
+            break;
+        }
+        forgotten += gone.len();
+    }
+    // Long texts lie apart from their threads, since several may speak of one.
+    store.collect_blobs(&who).await?;
+    house.screen.note(format_args!("deleted {forgotten} threads"));
+    Ok(Exit::Done)
+}
+
+/// Lets threads keep their newest checkpoints only. Nothing that a thread goes on from is lost.
+async fn thin(
+    store: &Arc<dyn Store>,
+    old: &[ThreadRow],
+    keep: usize,
+    house: &House,
+) -> Result<Exit, CliError> {
+    let who = Principal::local();
+    let saver = StoreSaver::new(Arc::clone(store) as _, who.clone());
+    let host = Host::new().with_saver(saver);
+    let (mut thinned, mut left) = (0, Vec::<&ThreadId>::new());
+    for row in old {
+        let Ok(graph) = house.graph_of(&row.graph) else {
+            left.push(&row.id);
+            continue;
+        };
+        match graph.prune(&host, row.id.as_str(), keep).await {
+            Ok(()) => thinned += 1,
+            // It went on meanwhile.
+            Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    store.collect_blobs(&who).await?;
+    house.screen.note(format_args!("{thinned} threads keep their newest {keep} checkpoints"));
+    for id in left {
+        house.screen.note(format_args!("thread {id} is left: its agent is not here"));
+    }
+    Ok(Exit::Done)
+}
+
+async fn drop_events(
+    store: &dyn Store,
+    before: Timestamp,
+    args: &Prune,
+    house: &House,
+) -> Result<Exit, CliError> {
+    let what = "dropping the events of runs that ended, but for the last of each,".to_owned();
+    if !confirmed(what, args, house)? {
+        return Ok(Exit::Cancelled);
+    }
+    let mut runs = 0;
+    loop {
+        let dropped = store.drop_events(&Principal::local(), before, AT_ONCE).await?;
+        if dropped == 0 {
+            break;
+        }
+        runs += dropped;
+    }
+    house.screen.note(format_args!("dropped the events of {runs} runs"));
+    Ok(Exit::Done)
+}

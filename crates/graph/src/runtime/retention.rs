@@ -1,0 +1,102 @@
+//! How long things are kept.
+
+use super::Runtime;
+use crate::error::RuntimeError;
+use std::time::Duration;
+use weftwork_store::{StoreError, Untouched, Waiting};
+use weftwork_types::{Principal, ThreadId, Timestamp};
+
+/// How many threads are forgotten in one transaction.
+const THREADS_AT_ONCE: usize = 100;
+/// The events of how many runs are dropped in one transaction.
+const RUNS_AT_ONCE: usize = 1_000;
+
+impl Runtime {
+    /// Forgets the threads of an organisation that nothing has changed for this long, with their
+    /// runs, checkpoints, events, questions and journal; says which. Threads with a run that has
+    /// not ended are kept, and so are those that wait unless they are included. What was paid for
+    /// stays on record.
+    ///
+    /// # Errors
+    /// What the store said. Threads that were forgotten before stay so.
+    pub async fn forget_threads(
+        &self,
+        who: &Principal,
+        untouched_for: Duration,
+        waiting: Waiting,
+    ) -> Result<Vec<ThreadId>, RuntimeError> {
+        let which = Untouched { before: self.ago(untouched_for), waiting, limit: THREADS_AT_ONCE };
+        let mut forgotten = Vec::new();
+        loop {
+            let gone = self.store().forget_untouched(who, which).await?;
+            let more = !gone.is_empty();
+            forgotten.extend(gone);
+            if !more {
+                break;
+            }
+        }
+        if !forgotten.is_empty() {
+            self.store().collect_blobs(who).await?;
+        }
+        Ok(forgotten)
+    }
+
+    /// Forgets all checkpoints but the newest `keep` of the threads of an organisation that nothing
+    /// has changed for this long and whose graphs are hosted here; says which threads these are.
+    /// They go on from their newest checkpoint as before, those that wait too.
+    ///
+    /// # Errors
+    /// What the store said, or that a checkpoint does not fit its graph.
+    pub async fn thin_threads(
+        &self,
+        who: &Principal,
+        untouched_for: Duration,
+        keep: usize,
+    ) -> Result<Vec<ThreadId>, RuntimeError> {
+        let (before, waiting) = (self.ago(untouched_for), Waiting::Included);
+        let which = Untouched { before, waiting, limit: usize::MAX };
+        let host = self.0.host.looking(who);
+        let mut thinned = Vec::new();
+        for row in self.store().untouched(who, which).await? {
+            let Ok(graph) = self.graph(&row.graph) else { continue };
+            match graph.prune(&host, row.id.as_str(), keep.max(1)).await {
+                Ok(()) => thinned.push(row.id),
+                // It went on meanwhile.
+                Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !thinned.is_empty() {
+            self.store().collect_blobs(who).await?;
+        }
+        Ok(thinned)
+    }
+
+    /// Drops the events of an organisation's runs that ended this long ago, but for the last of
+    /// each; says of how many runs. Outcomes, checkpoints with their messages, calls and usage
+    /// stay, and so do the events of a failed run that can be requeued. Whoever reads from before
+    /// what is kept is told where it begins (W0218).
+    ///
+    /// # Errors
+    /// What the store said. Events that were dropped before stay so.
+    pub async fn drop_events(
+        &self,
+        who: &Principal,
+        ended_for: Duration,
+    ) -> Result<u64, RuntimeError> {
+        let before = self.ago(ended_for);
+        let mut runs = 0;
+        loop {
+            let dropped = self.store().drop_events(who, before, RUNS_AT_ONCE).await?;
+            runs += dropped;
+            if dropped == 0 {
+                return Ok(runs);
+            }
+        }
+    }
+
+    fn ago(&self, duration: Duration) -> Timestamp {
+        let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(self.0.host.clock.now().0.saturating_sub(ms))
+    }
+}

@@ -1,0 +1,85 @@
+//! Forgetting what is old.
+
+use crate::error::Done;
+use crate::row;
+use crate::store::SqliteStore;
+use crate::table::threads;
+use rusqlite::{Connection, params};
+use weftwork_store::table::Result;
+use weftwork_store::{Retention, ThreadRow, Untouched, Waiting};
+use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
+
+impl Retention for SqliteStore {
+    fn untouched<'a>(
+        &'a self,
+        who: &'a Principal,
+        which: Untouched,
+    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
+        let org = who.org.clone();
+        self.read(move |conn| untouched(conn, &org, which))
+    }
+
+    fn forget_untouched<'a>(
+        &'a self,
+        who: &'a Principal,
+        which: Untouched,
+    ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
+        let org = who.org.clone();
+        self.write(move |conn| {
+            let found = untouched(conn, &org, which)?;
+            let ids: Vec<_> = found.into_iter().map(|row| row.id).collect();
+            ids.iter().try_for_each(|id| threads::remove(conn, &org, id))?;
+            row::give_back(conn)?;
+            Ok(ids)
+        })
+    }
+
+    fn drop_events<'a>(
+        &'a self,
+        who: &'a Principal,
+        ended_before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let org = who.org.clone();
+        self.write(move |conn| drop_events(conn, &org, ended_before, limit))
+    }
+}
+
+fn untouched(conn: &Connection, org: &OrgId, which: Untouched) -> Done<Vec<ThreadRow>> {
+    let sql = "SELECT * FROM threads
+               WHERE org = ?1 AND updated_at < ?2 AND status NOT IN ('pending', 'running')
+                   AND (?3 OR status <> 'interrupted')
+               ORDER BY updated_at, id LIMIT ?4";
+    let waiting = which.waiting == Waiting::Included;
+    let asked = params![org.as_str(), which.before.0, waiting, row::int(which.limit)];
+    row::all(conn, sql, asked, threads::read)
+}
+
+fn drop_events(conn: &Connection, org: &OrgId, before: Timestamp, limit: usize) -> Done<u64> {
+    let sql = "SELECT id FROM runs r
+               WHERE org = ?1 AND ended_at < ?2
+                   AND (status <> 'failed' OR EXISTS (
+                       SELECT 1 FROM runs l
+                       WHERE l.org = r.org AND l.thread = r.thread AND l.rowid > r.rowid))
+                   AND (SELECT min(first_seq) < max(last_seq) FROM events e
+                        WHERE e.org = r.org AND e.run = r.id)
+               ORDER BY ended_at, id LIMIT ?3";
+    let asked = params![org.as_str(), before.0, row::int(limit)];
+    let old = row::all(conn, sql, asked, |row| Ok(row.get::<_, String>(0)?))?;
+    for run in &old {
+        let sql = "DELETE FROM events WHERE org = ?1 AND run = ?2 AND last_seq < (
+                       SELECT max(last_seq) FROM events WHERE org = ?1 AND run = ?2)";
+        row::execute(conn, sql, params![org.as_str(), run])?;
+        // Of the last commit its last event.
+        let sql = "UPDATE events SET first_seq = last_seq,
+                       events = '[' || json_extract(events, '$[#-1]') || ']'
+                   WHERE org = ?1 AND run = ?2 AND first_seq < last_seq";
+        row::execute(conn, sql, params![org.as_str(), run])?;
+        let sql = "UPDATE runs SET events_from = (
+                       SELECT min(first_seq) FROM events WHERE org = ?1 AND run = ?2)
+                   WHERE org = ?1 AND id = ?2";
+        row::execute(conn, sql, params![org.as_str(), run])?;
+    }
+    row::give_back(conn)?;
+    Ok(old.len() as u64)
+}
