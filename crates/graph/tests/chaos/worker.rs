@@ -5,9 +5,9 @@ use crate::place::Place;
 use crate::points;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
@@ -226,6 +226,8 @@ pub(crate) struct Worker {
     child: Child,
     pub(crate) id: WorkerId,
     _stdin: ChildStdin,
+    /// Open as long as it lives: after a minute the test harness says there that it is slow.
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Worker {
@@ -243,12 +245,12 @@ impl Worker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("starts");
         let stdin = child.stdin.take().expect("a pipe");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let id = lines.map_while(Result::ok).find_map(|line| {
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let id = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let at = line.find("worker ")?;
             WorkerId::new(line.get(at + "worker ".len()..)?.trim()).ok()
         });
-        Self { child, id: id.expect("it says who it is"), _stdin: stdin }
+        Self { child, id: id.expect("it says who it is"), _stdin: stdin, _lines: lines }
     }
 
     pub(crate) fn pid(&self) -> u32 {
