@@ -30,8 +30,8 @@ const FILED_TASKS: u32 = 2_000;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
-/// Where checkpoints go; those in memory, and runs without, are always measured.
-const SAVERS: [&str; 4] = ["memory", "sqlite", "sqlite-full", "hosted"];
+/// Where checkpoints go.
+const SAVERS: [&str; 5] = ["none", "memory", "sqlite", "sqlite-full", "hosted"];
 
 /// CPU time of all threads of this process, in nanoseconds.
 fn cpu_ns() -> f64 {
@@ -92,8 +92,7 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     let by_hand = Inline::new(case.work);
     let (mut none, mut memory, mut hand) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let cost_none =
-            cost(case.tasks, || case.input(), async |input| case.run(input).await).await;
+        let run = async |input| case.run(input).await;
         let cost_hand = cost(
             case.tasks,
             || by_hand.input(),
@@ -102,18 +101,25 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
             },
         )
         .await;
-        let keeps = async |host: &Host, input| case.run_kept(host, input).await;
-        let cost_memory =
-            cost_on(case.tasks, || cases::kept().0, || case.input_kept(), keeps).await;
         if round > 0 {
-            none.push(cost_none);
             hand.push(cost_hand);
-            memory.push(cost_memory);
+        }
+        if savers.contains(&"none") {
+            none.push(cost(case.tasks, || case.input(), run).await);
+        }
+        let keeps = async |host: &Host, input| case.run_kept(host, input).await;
+        if savers.contains(&"memory") {
+            let (shared, input) = (|| cases::kept().0, || case.input_kept());
+            memory.push(cost_on(case.tasks, shared, input, keeps).await);
         }
     }
     let hand = medians(&hand);
-    tell(case, ("none", medians(&none)), hand, None, rows);
-    tell(case, ("memory", medians(&memory)), hand, None, rows);
+    for (saver, costs) in [("none", none), ("memory", memory)] {
+        // The first round warms up.
+        if let Some(costs) = costs.get(1..) {
+            tell(case, (saver, medians(costs)), hand, None, rows);
+        }
+    }
     for (saver, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
         if savers.contains(&saver) {
             let (ours, bar) = filed(case, durability, hand).await;

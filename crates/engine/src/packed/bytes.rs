@@ -140,7 +140,10 @@ impl Out {
 
 /// Whether JSON text is nested more deeply than readers take it.
 fn is_too_deep(json: &[u8]) -> bool {
-    if json.len() <= DEPTH_MAX {
+    // As a rule there are too few brackets, which is quickly seen.
+    if json.len() <= DEPTH_MAX
+        || json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() <= DEPTH_MAX
+    {
         return false;
     }
     let (mut depth, mut in_text, mut escaped) = (0usize, false, false);

@@ -291,13 +291,32 @@ fn channels(
     mapped: &Mapped,
     id: CheckpointId,
 ) -> Result<Vec<(usize, Given)>, EngineError> {
-    let mut all = Vec::new();
-    for _ in 0..read.count()? {
-        let index = read.number()?;
+    let (mut all, mut next) = (Vec::new(), 0usize);
+    loop {
+        let number: usize = read.number()?;
+        if number == usize::from(tag::END) {
+            return Ok(all);
+        }
+        let index = number - 1;
+        // What is read is no more than there are channels.
+        if index < next {
+            return Err(read.damaged("channels in order"));
+        }
+        next = number;
         let channel = mapped.channel(plan, index, read)?;
         let given = match read.byte()? {
             tag::VALUE => Given::Whole(value(read)?),
-            tag::AT => Given::At(row(read, id)?),
+            tag::AT => {
+                let row = row(read, id)?;
+                all.extend(channel.map(|channel| (channel.0, Given::At(row))));
+                let more: usize = read.number()?;
+                for index in (next..).take(more) {
+                    let channel = mapped.channel(plan, index, read)?;
+                    all.extend(channel.map(|channel| (channel.0, Given::At(row))));
+                }
+                next = next.saturating_add(more);
+                continue;
+            }
             kind @ (tag::PATCH | tag::REPEAT) => {
                 let base = row(read, id)?;
                 let mut last = base;
@@ -313,7 +332,6 @@ fn channels(
         };
         all.extend(channel.map(|index| (index.0, given)));
     }
-    Ok(all)
 }
 
 fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {

@@ -42,9 +42,12 @@ pub const TAIL_MAX: usize = 16;
 /// Values of at most this many bytes are written again rather than named by their row.
 const REPEATED_MAX: usize = 24;
 
-/// How a channel's value is given.
+/// How a channel's value is given. Channels come in order, each as one more than its number.
 mod tag {
+    /// In place of a channel: there are no more.
+    pub(super) const END: u8 = 0;
     pub(super) const VALUE: u8 = 0;
+    /// This channel and a number after it are in one row.
     pub(super) const AT: u8 = 1;
     pub(super) const PATCH: u8 = 2;
     pub(super) const REPEAT: u8 = 3;
@@ -127,19 +130,25 @@ pub fn pack(
         machine.slots().get(index).filter(|_| channel.channel.managed().is_none())
     };
     let all = plan.channels.iter().enumerate();
-    out.count(all.clone().filter(|(index, channel)| stored(*index, channel).is_some()).count());
     let mut homes = Vec::with_capacity(plan.channels.len());
+    let mut same = Same::default();
     for (index, channel) in all {
-        let home = match stored(index, channel) {
-            Some(value) => {
-                let before = since.and_then(|mark| mark.before(index));
-                let one = One { id, index, channel, value, before };
-                one.write(&mut out)?
-            }
-            None => Home::Nowhere,
+        let Some(value) = stored(index, channel) else {
+            homes.push(Home::Nowhere);
+            continue;
         };
-        homes.push(home);
+        let before = since.and_then(|mark| mark.before(index));
+        let one = One { id, index, channel, value, before };
+        if let Some((row, home)) = one.unchanged() {
+            same.add(&mut out, id, (index, row));
+            homes.push(home.clone());
+        } else {
+            same.end(&mut out, id);
+            homes.push(one.write(&mut out)?);
+        }
     }
+    same.end(&mut out, id);
+    out.byte(tag::END);
     control::write(&mut out, machine)?;
     let (bytes, blobs) = out.finish();
     let mark = Mark { id, layout, slots: machine.slots().clone(), homes: homes.into() };
@@ -183,6 +192,31 @@ impl Mark {
     }
 }
 
+/// Channels one after the other that are in the same row as before.
+#[derive(Default)]
+struct Same(Option<(usize, usize, CheckpointId)>);
+
+impl Same {
+    fn add(&mut self, out: &mut Out, id: CheckpointId, (index, row): (usize, CheckpointId)) {
+        match &mut self.0 {
+            Some((first, more, of)) if *of == row && *first + *more + 1 == index => *more += 1,
+            _ => {
+                self.end(out, id);
+                self.0 = Some((index, 0, row));
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Out, id: CheckpointId) {
+        if let Some((first, more, row)) = self.0.take() {
+            out.count(first + 1);
+            out.byte(tag::AT);
+            out.number(id.0.wrapping_sub(row.0));
+            out.count(more);
+        }
+    }
+}
+
 /// One channel of a row that is being written.
 struct One<'a> {
     id: CheckpointId,
@@ -192,20 +226,19 @@ struct One<'a> {
     before: Option<(&'a Value, &'a Home)>,
 }
 
-impl One<'_> {
+impl<'a> One<'a> {
+    /// Where the value is, when it is the one from before.
+    fn unchanged(&self) -> Option<(CheckpointId, &'a Home)> {
+        let (_, home) = self.before.filter(|(before, _)| before.is(self.value))?;
+        Some((home.row()?, home))
+    }
+
     fn write(&self, out: &mut Out) -> Result<Home, EngineError> {
-        out.count(self.index);
-        if let Some((before, home)) = self.before {
-            if let (true, Some(row)) = (before.is(self.value), home.row()) {
-                out.byte(tag::AT);
-                self.row(out, row);
-                return Ok(home.clone());
-            }
-            if let Home::List(list) = home
-                && let Some(list) = self.write_change(out, before, list)?
-            {
-                return Ok(Home::List(list));
-            }
+        out.count(self.index + 1);
+        if let Some((before, Home::List(list))) = self.before
+            && let Some(list) = self.write_change(out, before, list)?
+        {
+            return Ok(Home::List(list));
         }
         out.byte(tag::VALUE);
         let mut len = 0;

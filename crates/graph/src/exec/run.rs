@@ -140,7 +140,7 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future drops the run; what is kept stays.
     pub async fn outcome(self) -> Result<Outcome, RuntimeError> {
-        told(self.finish().await?)
+        self.finish().await?.told()
     }
 
     /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
@@ -159,7 +159,7 @@ impl Run {
         let sink = Sink::new(self.modes);
         let queue = Arc::clone(&sink.queue);
         let ended = self.drive(Some(sink));
-        let run: BoxFuture<'static, _> = Box::pin(async move { told(ended.await?) });
+        let run: BoxFuture<'static, _> = Box::pin(async move { ended.await?.told() });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
@@ -237,12 +237,12 @@ impl Finished {
             Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
         }
     }
-}
 
-/// How a run ended; its output is made by types of users, which may panic.
-fn told(finished: Finished) -> Result<Outcome, RuntimeError> {
-    let told = catch_unwind(AssertUnwindSafe(|| finished.outcome()));
-    told.map_err(|panic| out_of_node(&*panic))
+    /// The same. The output is made by types of users, which may panic.
+    pub(crate) fn told(self) -> Result<Outcome, RuntimeError> {
+        let told = catch_unwind(AssertUnwindSafe(|| self.outcome()));
+        told.map_err(|panic| out_of_node(&*panic))
+    }
 }
 
 fn begin(start: Start) -> Begin {

@@ -120,6 +120,8 @@ pub struct TaskRecord {
     /// Whether its edges were followed: not when an error handler took over, nor when it failed
     /// before.
     pub edges: bool,
+    /// Whether the output is the input that waits at the checkpoint, and nothing else.
+    pub(super) is_input: bool,
     pub(super) rest: Option<Box<Rest>>,
 }
 
@@ -196,7 +198,7 @@ impl From<Rest> for TaskRecord {
 impl TaskRecord {
     /// A task that finished.
     pub(super) fn finished(output: Arc<TaskOutput>) -> Self {
-        Self { output: Some(output), edges: true, rest: None }
+        Self { output: Some(output), edges: true, ..Self::default() }
     }
 
     /// Whether the task finished.
@@ -234,6 +236,7 @@ impl TaskRecord {
         if self.output.is_none() && newer.output.is_some() {
             self.output = newer.output;
             self.edges = newer.edges;
+            self.is_input = newer.is_input;
         }
         let Some(newer) = newer.rest else { return };
         let rest: &mut Rest = self;

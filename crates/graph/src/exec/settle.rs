@@ -6,6 +6,7 @@ use super::job::{End, Failed, What};
 use super::saver::TaskRecord;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
+use weftwork_engine::NodeIdx;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
@@ -28,6 +29,8 @@ impl Cycle {
                 let handler = matches!(slot.task.path, Path::Handler(_));
                 slot.record.output = Some(output);
                 slot.record.edges = !handler;
+                let first = slot.task.node == NodeIdx::START && !handler;
+                slot.record.is_input = first && graph.routes(NodeIdx::START).is_empty();
                 if let (Some(key), Some(output)) = (slot.cache.take(), &slot.record.output) {
                     self.scope.shared.host.cache(*key, Arc::clone(output));
                 }

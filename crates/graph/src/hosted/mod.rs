@@ -12,7 +12,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::exec::caught::out_of_node;
 use crate::exec::{
-    AsNode, At, Host as Local, Outcome, Recent, Resume, Start, StartCommand, StateUpdate,
+    AsNode, At, Finished, Host as Local, Outcome, Recent, Resume, Start, StartCommand, StateUpdate,
     StoreSaver,
 };
 use crate::hub::Hub;
@@ -20,6 +20,7 @@ use calls::Calls;
 pub(crate) use closing::Closing;
 pub(crate) use closing::STOPS;
 use futures_util::FutureExt;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// How a run is begun.
 enum Begin {
     /// Its input is a change from outside, after which nothing runs.
-    Update(Vec<(String, serde_json::Value)>, AsNode),
+    Update(Vec<(String, Json)>, AsNode),
     Run(Start),
     /// A process before this one did all there was to do.
     Nothing,
@@ -163,7 +164,7 @@ impl Run {
             let went = AssertUnwindSafe(going).catch_unwind().await;
             fresh = false;
             let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
-                Ok(Some(outcome)) => return Ended::Told(outcome),
+                Ok(Some(end)) => return Ended::Told(end),
                 Ok(None) => return self.put_back(writer).await,
                 Err(error) => error,
             };
@@ -195,7 +196,9 @@ impl Run {
             tracing::warn!(%run, thread = %self.claim.at.thread, %error, "run failed");
             RunFinal::Failed { fault: error.fault() }
         };
-        let Err(error) = writer.failed(outcome.clone()).await else { return Ended::Told(outcome) };
+        let Err(error) = writer.failed(outcome.clone()).await else {
+            return Ended::Told(outcome.into());
+        };
         tracing::warn!(%error, %run, "cannot record the end of the run");
         if matches!(error, StoreError::Fenced { .. }) {
             return Ended::Lost;
@@ -205,7 +208,7 @@ impl Run {
             let writer = Arc::clone(writer);
             return Ended::Unrecorded(Unrecorded { writer, outcome });
         }
-        Ended::Told(outcome)
+        Ended::Told(outcome.into())
     }
 
     async fn enter_and_go(
@@ -213,7 +216,7 @@ impl Run {
         writer: &Arc<Writer>,
         fresh: bool,
         counted: &mut bool,
-    ) -> Result<Option<RunFinal>, RuntimeError> {
+    ) -> Result<Option<End>, RuntimeError> {
         let past = if fresh { Past::default() } else { self.past().await? };
         if !*counted {
             let attempts = past.attempts();
@@ -263,67 +266,64 @@ impl Run {
     }
 
     /// `None` when the process stops before the run's end.
-    async fn go(
-        &self,
-        writer: &Arc<Writer>,
-        begun: bool,
-    ) -> Result<Option<RunFinal>, RuntimeError> {
+    async fn go(&self, writer: &Arc<Writer>, begun: bool) -> Result<Option<End>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
         let local = self.local(writer, answers);
-        let outcome = match begin {
+        match begin {
             Begin::Update(values, as_node) => {
                 let at = self.at();
                 let update = StateUpdate { values: Some(values), as_node };
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
-                None
             }
-            Begin::Nothing => None,
+            Begin::Nothing => {}
             Begin::Run(start) => {
-                match self.run(&local, writer, start, begun).await {
-                    Ok(Some(outcome)) => Some(outcome),
-                    Ok(None) => {
-                        return self.stopped(&local, writer, RunFinal::Cancelled).await.map(Some);
+                let ended = match self.run(&local, writer, start, begun).await {
+                    Ok(Some(finished)) => {
+                        return self.finish(&local, writer, (finished, began)).await;
                     }
+                    Ok(None) => RunFinal::Cancelled,
                     // Its siblings may have asked something meanwhile.
-                    Err(RuntimeError::Node(fault)) => {
-                        let outcome = RunFinal::Failed { fault };
-                        return self.stopped(&local, writer, outcome).await.map(Some);
-                    }
+                    Err(RuntimeError::Node(fault)) => RunFinal::Failed { fault },
                     Err(error) => return Err(error),
-                }
+                };
+                return Ok(Some(self.stopped(&local, writer, ended).await?.into()));
             }
-        };
-        let ended = match outcome {
-            None => {
-                let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
-                writer.finish(RunFinal::Completed { output: state.values }, Vec::new()).await
-            }
-            Some(Outcome::Completed { output }) => {
-                writer.finish(RunFinal::Completed { output }, Vec::new()).await
-            }
-            Some(Outcome::Interrupted { interrupts }) if !interrupts.is_empty() => {
+        }
+        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let outcome = RunFinal::Completed { output: state.values };
+        Ok(Some(writer.finish(outcome, Vec::new()).await?.into()))
+    }
+
+    /// Records how the graph ended.
+    async fn finish(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        (finished, began): (Finished, Timestamp),
+    ) -> Result<Option<End>, RuntimeError> {
+        if finished.is_completed() {
+            writer.finish(RunFinal::Completed { output: Json::Null }, Vec::new()).await?;
+            return Ok(Some(End::Finished(Box::new(finished))));
+        }
+        let ended = match finished.outcome() {
+            Outcome::Interrupted { interrupts } if !interrupts.is_empty() => {
                 let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
                 let wakes_at = wakes_at(&interrupts, began);
-                writer.stop(outcome, interrupts, wakes_at).await
+                return Ok(Some(writer.stop(outcome, interrupts, wakes_at).await?.into()));
             }
-            Some(Outcome::Interrupted { .. }) => {
-                let outcome = RunFinal::Interrupted { interrupts: Vec::new() };
-                self.stopped(&local, writer, outcome).await
-            }
-            Some(Outcome::Drained { reason }) if reason == STOPS => return Ok(None),
-            Some(Outcome::Drained { reason }) => {
+            Outcome::Interrupted { .. } => RunFinal::Interrupted { interrupts: Vec::new() },
+            Outcome::Drained { reason } if reason == STOPS => return Ok(None),
+            Outcome::Drained { reason } => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
-                self.stopped(&local, writer, RunFinal::Cancelled).await
+                RunFinal::Cancelled
             }
-            Some(Outcome::LimitReached { step_limit }) => {
-                let outcome = RunFinal::LimitReached { step_limit };
-                self.stopped(&local, writer, outcome).await
-            }
+            Outcome::LimitReached { step_limit } => RunFinal::LimitReached { step_limit },
+            Outcome::Completed { output } => RunFinal::Completed { output },
         };
-        ended.map(Some)
+        Ok(Some(self.stopped(local, writer, ended).await?.into()))
     }
 
     /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
@@ -334,7 +334,7 @@ impl Run {
         writer: &Arc<Writer>,
         start: Start,
         begun: bool,
-    ) -> Result<Option<Outcome>, RuntimeError> {
+    ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
         if let Some(limit) = options.step_limit {
@@ -345,7 +345,7 @@ impl Run {
             run = run.at(at);
         }
         let mut cancelled = self.cancel.subscribe();
-        let mut run = std::pin::pin!(run.outcome());
+        let mut run = std::pin::pin!(run.finish());
         let mut log = std::pin::pin!(writer.keep_log());
         tokio::select! {
             biased;
@@ -400,7 +400,7 @@ impl Run {
         Ok(match self.row.new.input.clone() {
             RunInput::Update { .. } if begun => Begin::Nothing,
             RunInput::Update { writes, as_node } => {
-                let serde_json::Value::Object(members) = writes else {
+                let Json::Object(members) = writes else {
                     return Err(RuntimeError::Engine(weftwork_engine::EngineError::NotAnObject {
                         by: "the update".to_owned(),
                         found: writes.to_string().chars().take(120).collect(),
@@ -459,10 +459,37 @@ fn answers(rows: Vec<InterruptRow>) -> BTreeMap<InterruptId, Answer> {
     rows.into_iter().filter_map(|row| Some((row.interrupt.id, row.answer?))).collect()
 }
 
+/// How a run ended.
+pub(crate) enum End {
+    Told(RunFinal),
+    /// Its graph came to its end, with an output that nobody may want as JSON.
+    Finished(Box<Finished>),
+}
+
+impl From<RunFinal> for End {
+    fn from(told: RunFinal) -> Self {
+        Self::Told(told)
+    }
+}
+
+impl End {
+    /// The same with its output.
+    pub(crate) fn told(self) -> RunFinal {
+        match self {
+            Self::Told(told) => told,
+            Self::Finished(finished) => match finished.told() {
+                Ok(Outcome::Completed { output }) => RunFinal::Completed { output },
+                Ok(_) => RunFinal::Completed { output: Json::Null },
+                Err(error) => RunFinal::Failed { fault: error.fault() },
+            },
+        }
+    }
+}
+
 /// What became of a run that this process drove.
 pub(crate) enum Ended {
     /// Its end is on record, or never will be.
-    Told(RunFinal),
+    Told(End),
     /// It ended, and its store does not take that now.
     Unrecorded(Unrecorded),
     /// Another worker has it, or it was ended elsewhere.

@@ -10,7 +10,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::exec::{At, HistoryFilter, Snapshot};
 use crate::follow::Follow;
-use crate::hosted::{Ended, Host, Run};
+use crate::hosted::{End, Ended, Host, Run};
 use crate::hub::Hub;
 use crate::worker::Heartbeat;
 pub use builder::{JournalMode, Orphans, RuntimeBuilder};
@@ -181,11 +181,11 @@ impl Runtime {
             let became = run.drive().await;
             this.running().remove(&id);
             // Nobody may be left to hear it.
-            let tell = |outcome| ended.send(outcome).unwrap_or_default();
+            let tell = |end: End| drop(ended.send(end));
             match became {
-                Ended::Told(outcome) => tell(outcome),
+                Ended::Told(end) => tell(end),
                 Ended::Unrecorded(unrecorded) => {
-                    tell(unrecorded.outcome.clone());
+                    tell(unrecorded.outcome.clone().into());
                     unrecorded.record().await;
                 }
                 // Who still listens learns that the run goes on elsewhere.
@@ -193,7 +193,7 @@ impl Runtime {
                 Ended::Lost => {
                     let outcome = follow.end().await;
                     hub.give_up(AiEvent::Done { outcome: outcome.status() });
-                    tell(outcome);
+                    tell(outcome.into());
                 }
             }
         });
@@ -235,9 +235,10 @@ fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, R
     Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
 }
 
-fn final_of(outcome: oneshot::Receiver<RunFinal>) -> BoxFuture<'static, RunFinal> {
+/// How a run ended; its output is turned into JSON only when somebody wants to know.
+fn final_of(outcome: oneshot::Receiver<End>) -> BoxFuture<'static, RunFinal> {
     Box::pin(outcome.map(|ended| {
-        ended.unwrap_or_else(|_| RunFinal::Failed {
+        ended.map(End::told).unwrap_or_else(|_| RunFinal::Failed {
             fault: Fault::new(
                 crate::error::NODE_FAILED,
                 "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",

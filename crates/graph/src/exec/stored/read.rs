@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::packed::{In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
-use weftwork_engine::{EngineError, Plan};
+use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
@@ -48,6 +48,11 @@ impl Reading<'_> {
         let mut records = Records::new();
         for row in tasks {
             self.tasks(id, row, &mut records).await?;
+        }
+        for (_, record) in records.iter_mut().filter(|(_, record)| record.is_input) {
+            // Input that a new build does not take any more is for the next run to refuse.
+            record.output = machine.start_output().ok();
+            record.untrack(self.plan, NodeIdx::START);
         }
         let outside = match outside {
             Some(row) => self.outside(id, row).await?,

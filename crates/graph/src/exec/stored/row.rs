@@ -108,6 +108,8 @@ mod tag {
     pub(super) const OUTPUT: u8 = 1;
     pub(super) const EDGES: u8 = 2;
     pub(super) const REST: u8 = 4;
+    /// The output is the input of the checkpoint, where it is to be found.
+    pub(super) const INPUT: u8 = 8;
 }
 
 /// Bytes, and the values that are kept apart.
@@ -128,11 +130,12 @@ pub(super) fn write_tasks(plan: &Plan, tasks: &Records) -> Result<Written, Engin
         write_key(&mut out, plan, key);
         let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
         out.byte(
-            has(record.output.is_some(), tag::OUTPUT)
+            has(record.output.is_some() && !record.is_input, tag::OUTPUT)
+                | has(record.output.is_some() && record.is_input, tag::INPUT)
                 | has(record.edges, tag::EDGES)
                 | has(record.rest.is_some(), tag::REST),
         );
-        if let Some(output) = &record.output {
+        if let Some(output) = record.output.as_ref().filter(|_| !record.is_input) {
             write_output(&mut out, plan, output)?;
         }
         if let Some(rest) = &record.rest {
@@ -203,6 +206,7 @@ impl Reader<'_> {
                 record.output = Some(Arc::new(read_output(read, &self.output())?));
             }
             record.edges = flags & tag::EDGES != 0;
+            record.is_input = flags & tag::INPUT != 0;
             if flags & tag::REST != 0 {
                 record.rest = Some(Box::new(self.rest(read, key.as_ref())?));
             }

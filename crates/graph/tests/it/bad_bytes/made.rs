@@ -46,9 +46,9 @@ fn value(out: &mut Out, bytes: &[u8]) {
 /// A row with one channel.
 fn with(rows: &Rows, channel: usize, write: impl FnOnce(&mut Out)) -> Vec<u8> {
     let mut out = head(rows);
-    out.count(1);
-    out.count(channel);
+    out.count(channel + 1);
     write(&mut out);
+    out.byte(0);
     out.raw(&CONTROL);
     out.into_bytes()
 }
@@ -127,11 +127,20 @@ const CHECKPOINTS: &[(&str, Make)] = &[
             out.number(1u128 << 127);
         })
     }),
-    ("2^64 - 1 channels", |rows| {
-        let mut out = head(rows);
-        out.number(u64::MAX);
-        out.raw(&CONTROL);
-        out.into_bytes()
+    ("2^64 - 1 channels that did not change", |rows| {
+        with(rows, TEXT, |out| {
+            out.raw(&[1, 1]);
+            out.number(u64::MAX);
+        })
+    }),
+    ("a channel twice", |rows| {
+        with(rows, TEXT, |out| {
+            out.byte(0);
+            value(out, b"\"a\"");
+            out.count(TEXT + 1);
+            out.byte(0);
+            value(out, b"\"a\"");
+        })
     }),
     ("a channel that is not there", |rows| with_value(rows, 40, b"1")),
     ("a list whose changes are in 2^30 rows", |rows| {
@@ -150,8 +159,8 @@ const CHECKPOINTS: &[(&str, Make)] = &[
             value(out, b"[]");
         })
     }),
-    ("a value in the row itself", |rows| with(rows, TEXT, |out| out.raw(&[1, 0]))),
-    ("a value in a row that is missing", |rows| with(rows, TEXT, |out| out.raw(&[1, 1]))),
+    ("a value in the row itself", |rows| with(rows, TEXT, |out| out.raw(&[1, 0, 0]))),
+    ("a value in a row that is missing", |rows| with(rows, TEXT, |out| out.raw(&[1, 1, 0]))),
     ("100,000 levels in a text", |rows| with_value(rows, TEXT, &deep())),
     ("100,000 levels in any value", |rows| with_value(rows, ANY, &deep())),
     ("100,000 levels in a list", |rows| with_value(rows, LOG, &deep())),

@@ -49,7 +49,12 @@ fn records() -> Records {
         "error": {"code": "W0101", "message": "it broke"},
     }))
     .expect("what is known of a task");
-    let done = |rest| TaskRecord { output: Some(Arc::new(output())), edges: true, rest };
+    let done = |rest| TaskRecord {
+        output: Some(Arc::new(output())),
+        edges: true,
+        rest,
+        ..TaskRecord::default()
+    };
     Records::from_vec(vec![
         (node("a", Path::Pull), done(None)),
         (node("b", Path::Push(7)), done(Some(Box::new(rest.clone())))),
