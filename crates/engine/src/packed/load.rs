@@ -3,7 +3,7 @@
 use super::bytes::{In, Named, Stored};
 use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
-use super::{Home, ListHome, Mark, REPEATED_MAX, control, open_row, tag};
+use super::{Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, tag};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};
 use crate::pregel::Machine;
@@ -33,6 +33,8 @@ pub struct Loader {
 pub struct Wants {
     /// Rows of the same graph.
     pub rows: Vec<CheckpointId>,
+    /// Rows that it will want after them, as far as is known: best read at once.
+    pub soon: Vec<CheckpointId>,
     /// Values that are kept apart.
     pub blobs: Vec<Hash>,
 }
@@ -65,7 +67,17 @@ enum Bytes {
 enum Given {
     Whole(Bytes),
     At(CheckpointId),
-    Patch { base: CheckpointId, tail: Vec<CheckpointId>, patch: Bytes, repeats: bool },
+    Patch {
+        base: CheckpointId,
+        tail: Vec<CheckpointId>,
+        patch: Bytes,
+    },
+    /// The same for a row that repeats changes, and the rows like it that it leads to.
+    Repeat {
+        base: CheckpointId,
+        older: Vec<CheckpointId>,
+        patch: Bytes,
+    },
 }
 
 /// What is known of one channel.
@@ -81,6 +93,10 @@ struct Part {
     whole: Option<(CheckpointId, Bytes)>,
     /// For the list that it makes: the base, and the rows after it.
     home: Option<(CheckpointId, Vec<CheckpointId>)>,
+    /// What the base of that names.
+    older: Vec<CheckpointId>,
+    /// What will be wanted, the newest first.
+    soon: Vec<CheckpointId>,
 }
 
 impl Part {
@@ -102,22 +118,24 @@ impl Part {
                 self.next = None;
             }
             Given::At(row) if self.changes.is_empty() && row < id => self.next = Some(row),
-            Given::Patch { base, tail, patch, repeats } if !in_tail && base < id => {
-                if tail.iter().any(|row| *row <= base || *row >= id) {
+            Given::Patch { base, tail, patch } if !in_tail && base < id => {
+                if self.home.is_some() || tail.iter().any(|row| *row <= base || *row >= id) {
                     return Err(astray);
                 }
-                if self.home.is_none() {
-                    let after = tail.iter().copied().chain([id]);
-                    self.home = Some(match repeats {
-                        true => (id, Vec::new()),
-                        false => (base, after.collect()),
-                    });
-                } else if !repeats {
-                    return Err(astray);
-                }
+                self.home = Some((base, tail.iter().copied().chain([id]).collect()));
                 self.tail.extend(tail);
                 self.changes.insert(id, patch);
                 self.next = Some(base);
+            }
+            Given::Repeat { base, older, patch } if !in_tail && base < id => {
+                let (home, _) = self.home.get_or_insert_with(|| (id, Vec::new()));
+                if *home == id {
+                    self.older = std::iter::once(base).chain(older.iter().copied()).collect();
+                    self.older.truncate(OLDER_MAX);
+                }
+                self.changes.insert(id, patch);
+                self.next = Some(base);
+                self.soon = older;
             }
             _ => return Err(astray),
         }
@@ -170,8 +188,10 @@ impl Loader {
     #[must_use]
     pub fn wants(&self) -> Wants {
         let rows: BTreeSet<_> = self.parts.values().flat_map(Part::wants).collect();
+        let soon = self.parts.values().flat_map(|part| &part.soon).copied();
+        let soon: BTreeSet<_> = soon.filter(|row| !rows.contains(row)).collect();
         let (rows, blobs) = (rows.into_iter().collect(), self.wanted.iter().copied().collect());
-        Wants { rows, blobs }
+        Wants { rows, soon: soon.into_iter().collect(), blobs }
     }
 
     /// Takes a row it wanted, and the layout that the row names.
@@ -279,7 +299,8 @@ impl Loader {
             }
         }
         let at_base = at_base.ok_or_else(|| bad("its rows are missing".to_owned()))?;
-        let list = ListHome { base: (*base, at_base), tail: Arc::new(tail.clone()) };
+        let (older, tail) = (part.older.clone().into(), Arc::new(tail.clone()));
+        let list = ListHome { base: (*base, at_base), older, tail };
         Ok((Some(value), Home::List(list)))
     }
 }
@@ -317,7 +338,7 @@ fn channels(
                 next = next.saturating_add(more);
                 continue;
             }
-            kind @ (tag::PATCH | tag::REPEAT) => {
+            tag::PATCH => {
                 let base = row(read, id)?;
                 let mut last = base;
                 let mut tail = Vec::new();
@@ -325,8 +346,19 @@ fn channels(
                     last = CheckpointId(last.0.wrapping_add(read.wide()?));
                     tail.push(last);
                 }
-                let patch = value(read)?;
-                Given::Patch { base, tail, patch, repeats: kind == tag::REPEAT }
+                Given::Patch { base, tail, patch: value(read)? }
+            }
+            tag::REPEAT => {
+                let base = row(read, id)?;
+                let mut last = base;
+                let mut older = Vec::new();
+                for _ in 0..read.count()? {
+                    last = CheckpointId(last.0.wrapping_sub(read.wide()?));
+                    if older.len() < OLDER_MAX {
+                        older.push(last);
+                    }
+                }
+                Given::Repeat { base, older, patch: value(read)? }
             }
             _ => return Err(read.damaged("how a channel is given")),
         };

@@ -39,6 +39,9 @@ pub const VERSION: u8 = 1;
 /// The most changes of a list between two rows that repeat them in one piece.
 pub const TAIL_MAX: usize = 16;
 
+/// The most rows that repeat changes which such a row names, so that they can be read at once.
+const OLDER_MAX: usize = 64;
+
 /// Values of at most this many bytes are written again rather than named by their row.
 const REPEATED_MAX: usize = 24;
 
@@ -81,8 +84,17 @@ enum Home {
 struct ListHome {
     /// The row that repeats the changes before it, or has the whole list, and the list there.
     base: (CheckpointId, Value),
+    /// The rows like it that it leads to, the newest first, as far as it names them.
+    older: Arc<[CheckpointId]>,
     /// The rows with the changes since.
     tail: Arc<Vec<CheckpointId>>,
+}
+
+impl ListHome {
+    /// A list that begins with its base.
+    fn whole(base: (CheckpointId, Value)) -> Self {
+        Self { base, older: Arc::new([]), tail: Arc::default() }
+    }
 }
 
 impl Home {
@@ -249,9 +261,7 @@ impl<'a> One<'a> {
         };
         out.value(write).map_err(|reason| self.bad(reason))?;
         Ok(match self.channel.channel.is_list() {
-            true => {
-                Home::List(ListHome { base: (self.id, self.value.clone()), tail: Arc::default() })
-            }
+            true => Home::List(ListHome::whole((self.id, self.value.clone()))),
             false if len <= REPEATED_MAX => Home::Every,
             false => Home::At(self.id),
         })
@@ -274,12 +284,19 @@ impl<'a> One<'a> {
         }
         out.byte(if from_base { tag::REPEAT } else { tag::PATCH });
         self.row(out, list.base.0);
-        let tail: &[CheckpointId] = if from_base { &[] } else { &list.tail };
-        out.count(tail.len());
         let mut last = list.base.0;
-        for row in tail {
-            out.number(row.0.wrapping_sub(last.0));
-            last = *row;
+        if from_base {
+            out.count(list.older.len());
+            for row in &*list.older {
+                out.number(last.0.wrapping_sub(row.0));
+                last = *row;
+            }
+        } else {
+            out.count(list.tail.len());
+            for row in &*list.tail {
+                out.number(row.0.wrapping_sub(last.0));
+                last = *row;
+            }
         }
         let write = |bytes: &mut Vec<u8>| {
             bytes.extend_from_slice(&patch);
@@ -287,11 +304,13 @@ impl<'a> One<'a> {
         };
         out.value(write).map_err(|reason| self.bad(reason))?;
         Ok(Some(if from_base {
-            ListHome { base: (self.id, self.value.clone()), tail: Arc::default() }
+            let older = std::iter::once(list.base.0).chain(list.older.iter().copied());
+            let older = older.take(OLDER_MAX).collect();
+            ListHome { older, ..ListHome::whole((self.id, self.value.clone())) }
         } else {
             let mut tail = Arc::clone(&list.tail);
             Arc::make_mut(&mut tail).push(self.id);
-            ListHome { base: list.base.clone(), tail }
+            ListHome { base: list.base.clone(), older: Arc::clone(&list.older), tail }
         }))
     }
 

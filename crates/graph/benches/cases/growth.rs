@@ -1,14 +1,19 @@
 //! A conversation that grows: hosted runs over SQLite, with a log of events and a journal that
 //! records each answer.
 
+use futures_util::StreamExt;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, Runtime, START, State};
+use weftwork_graph::exec::{Place, Saver};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Graph, List, NodeResult, Runtime, START, State, StoreSaver,
+};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
+use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunRequest, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{Principal, ThreadId};
 
@@ -53,6 +58,7 @@ fn graph() -> CompiledGraph {
 pub(crate) struct Growth {
     store: Arc<SqliteStore>,
     runtime: Runtime,
+    graph: CompiledGraph,
     turns: u32,
     dir: tempfile::TempDir,
 }
@@ -63,9 +69,10 @@ impl Growth {
         let options = Options { durability: Durability::Normal, ..Options::default() };
         let store = SqliteStore::open(dir.path().join("chat.db"), &options).expect("opens");
         let store = Arc::new(store);
-        let builder = Runtime::builder(Arc::clone(&store) as _).graph(GRAPH, graph());
+        let graph = graph();
+        let builder = Runtime::builder(Arc::clone(&store) as _).graph(GRAPH, graph.clone());
         let runtime = builder.open().await.expect("opens");
-        Self { store, runtime, turns: 0, dir }
+        Self { store, runtime, graph, turns: 0, dir }
     }
 
     pub(crate) async fn turn(&mut self) {
@@ -84,9 +91,12 @@ impl Growth {
             options: RunOptions::default(),
         };
         let handle = self.runtime.execute(request).await.expect("accepted");
-        drop(handle.events);
-        let outcome = handle.outcome.await;
-        assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
+        // As a client does that shows messages as they come.
+        let told: Vec<_> = handle.events.map(|told| told.event).collect().await;
+        let said = told.iter().filter(|event| matches!(event, AiEvent::MessageFinal { .. }));
+        assert_eq!(said.count(), 1, "{told:?}");
+        let done = AiEvent::Done { outcome: RunStatus::Completed };
+        assert_eq!(told.last(), Some(&done));
     }
 
     /// The bytes of the file once its log is in it.
@@ -95,11 +105,14 @@ impl Growth {
         std::fs::metadata(self.dir.path().join("chat.db")).expect("a file").len()
     }
 
-    /// Reads the thread from the file, as after a restart.
+    /// Reads the thread from the file, as the first run after a restart does.
     pub(crate) async fn load(&self) {
-        let state = self.runtime.state(&Principal::local(), &thread()).await.expect("reads");
-        let messages = state.values["messages"].as_array().expect("a list").len();
-        assert_eq!(messages, 2 * self.turns as usize);
+        let saver = StoreSaver::new(Arc::clone(&self.store) as _, Principal::local());
+        let at = Place { thread: "chat".into(), ns: "".into() };
+        let saved = saver.load(&at, self.graph.plan(), None).await.expect("reads");
+        let machine = saved.expect("is there").checkpoint.machine;
+        let list = machine.slots().get(0).and_then(|value| value.get::<List<Message>>());
+        assert_eq!(list.expect("messages").len(), 2 * self.turns as usize);
     }
 
     /// Reads the newest page of the thread's history.

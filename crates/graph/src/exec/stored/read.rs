@@ -91,9 +91,9 @@ impl Reading<'_> {
             }
             let (store, who) = (&self.saver.store, &self.saver.who);
             let rows = &self.rows;
-            let missing: Vec<_> =
-                wants.rows.iter().filter(|row| !rows.contains_key(row)).copied().collect();
-            if !missing.is_empty() {
+            if wants.rows.iter().any(|row| !rows.contains_key(row)) {
+                let all = wants.rows.iter().chain(&wants.soon);
+                let missing = all.filter(|row| !rows.contains_key(row)).copied().collect();
                 if self.rows.len() > ROWS_MAX {
                     self.rows.retain(|row, _| wants.rows.contains(row));
                 }
