@@ -118,6 +118,13 @@ fn brief(what: &str, value: &Value) -> String {
     format!("{what} {}", &hash[..16])
 }
 
+/// A run by what every version has of it.
+fn briefly(run: &Value) -> String {
+    let (new, at) = (&run["new"], &run["new"]["at"]);
+    let known = json!([at, new["graph"], new["input"], run["fence"], run["outcome"]]);
+    brief(run["status"].as_str().unwrap_or_default(), &known)
+}
+
 fn told<T: serde::Serialize>(rows: &[T]) -> Vec<Value> {
     rows.iter().map(|row| serde_json::to_value(row).expect("JSON")).collect()
 }
@@ -155,9 +162,7 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
             let step = state.metadata.as_ref().map_or(i64::MIN, |metadata| metadata.step);
             brief(&format!("step {step}, next {:?}", state.next), &shown(state))
         }).collect::<Vec<_>>(),
-        "runs": told(&runs).iter()
-            .map(|run| brief(run["status"].as_str().unwrap_or_default(), run))
-            .collect::<Vec<_>>(),
+        "runs": told(&runs).iter().map(briefly).collect::<Vec<_>>(),
         "usage": told(&store.usage_of_thread(&who, &thread).await.expect("reads")),
         "events": events,
         "interrupts": told(&store.interrupts(&who, &thread).await.expect("reads")),
