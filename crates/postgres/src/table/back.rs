@@ -34,7 +34,8 @@ pub(crate) struct Requeue {
 fn put(org: &OrgId, at: &RunRef, told: &AiEvent, now: Timestamp, mark: &[u8]) -> Result<[Ask; 3]> {
     let (org, run, thread) = (text(org), text(&at.run), text(&at.thread));
     let status = word(&RunStatus::Pending)?;
-    let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5, seq = seq + 1
+    let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5, seq = seq + 1,
+                       wakes_at = NULL
                    WHERE org = $1 AND id = $2 RETURNING seq";
     let pending = "UPDATE runs SET status = $3, worker = NULL, outcome = NULL, ended_at = NULL
                    WHERE org = $1 AND id = $2";

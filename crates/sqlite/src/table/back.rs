@@ -21,7 +21,8 @@ pub(crate) fn put(
     let status = row::word(&RunStatus::Pending)?;
     let sql = "UPDATE runs SET status = ?3, worker = NULL WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), at.run.as_str(), status])?;
-    let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
+    let sql = "UPDATE threads SET status = ?3, updated_at = ?4, wakes_at = NULL
+               WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), status, now.0])?;
     Ok(seq)
 }

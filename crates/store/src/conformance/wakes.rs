@@ -5,7 +5,9 @@ use crate::record::Commit;
 use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_types::{Principal, Timestamp};
+use weftwork_types::code::Fault;
+use weftwork_types::run::RunFinal;
+use weftwork_types::{ErrorCode, Principal, Timestamp};
 
 /// The end of a run at a question that takes its default then.
 fn parked(id: u128, wakes_at: i64) -> Commit {
@@ -43,6 +45,12 @@ pub(super) async fn a_thread_is_due_at_its_time_and_no_more_once_it_goes_on(stor
         store.claim(&us(), &at("t", "r2"), &worker, Timestamp(1_200)).await.expect("free");
     write(&*store, &claim, Commit { finish: interrupted(&[1]), ..commit(1_300) }).await;
     assert_eq!(wakes_at(&*store).await, None, "this end names no time");
+    let claim = begin(&*store, "t", "r3").await;
+    let fault = Fault::new(ErrorCode("W0109"), "no luck");
+    let fails = Commit { finish: Some(RunFinal::Failed { fault }), ..parked(1, 5_000) };
+    write(&*store, &claim, fails).await;
+    store.requeue(&us(), &at("t", "r3"), Timestamp(1_400)).await.expect("it failed");
+    assert_eq!(wakes_at(&*store).await, None, "it goes on now");
 }
 
 pub(super) async fn due_are_the_last_runs_of_these_graphs_by_their_time(store: Arc<dyn Store>) {

@@ -39,7 +39,7 @@ impl Thread {
     /// Lets a run be pending again; returns the number of what is told of it.
     pub(super) fn put_back(&mut self, index: usize, told: AiEvent, at: Timestamp) -> u64 {
         self.row.status = RunStatus::Pending;
-        self.row.updated_at = at;
+        (self.row.updated_at, self.row.wakes_at) = (at, None);
         let run = &mut self.runs[index];
         (run.row.status, run.row.worker) = (RunStatus::Pending, None);
         run.append(vec![told], at)
