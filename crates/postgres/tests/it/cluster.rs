@@ -1,9 +1,13 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres.sh");
+
+/// How often a server is begun that ends by itself.
+const STARTS_MAX: usize = 50;
 
 /// How a server is ended.
 #[derive(Debug, Clone, Copy)]
@@ -69,20 +73,43 @@ impl Cluster {
 
     /// Returns when the server takes connections.
     pub(crate) fn start(&mut self) {
+        let port = self.port.to_string();
+        for _ in 0..STARTS_MAX {
+            let mut server = self.serve(&port);
+            let mut up = Command::new(SCRIPT).args(["await", &port]).spawn().expect("waits");
+            loop {
+                if let Some(status) = up.try_wait().expect("it is ours") {
+                    assert!(status.success(), "the server does not start:\n{}", self.told());
+                    self.server = Some(server);
+                    return;
+                }
+                // A process that was begun while the others were killed may live a little longer,
+                // and keeps the next server from what it shares.
+                if server.try_wait().expect("it is ours").is_some() {
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            up.kill().expect("it waits");
+            up.wait().expect("ends");
+        }
+        panic!("the server does not start:\n{}", self.told());
+    }
+
+    fn told(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn serve(&self, port: &str) -> Child {
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().append(true).create(true).open(log).expect("a log");
-        let port = self.port.to_string();
-        let server = Command::new(SCRIPT)
-            .args(["serve", self.data().to_str().expect("a name"), &port])
+        Command::new(SCRIPT)
+            .args(["serve", self.data().to_str().expect("a name"), port])
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log)
             .spawn()
-            .expect("starts");
-        self.server = Some(server);
-        let up = Command::new(SCRIPT).args(["await", &port]).status().expect("waits");
-        let told = || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        assert!(up.success(), "the server does not start:\n{}", told());
+            .expect("starts")
     }
 
     /// Ends the server and waits for it.
