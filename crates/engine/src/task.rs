@@ -2,6 +2,7 @@
 
 use crate::plan::ChannelIdx;
 use crate::value::{Value, Write};
+use std::sync::Arc;
 
 /// What a send carries: the value as it was given, and its JSON, which is what a store keeps and
 /// what a rebuilt task gets.
@@ -23,7 +24,7 @@ pub enum Goto {
         /// The node.
         node: String,
         /// What it gets.
-        arg: Arg,
+        arg: Arc<Arg>,
     },
     /// Nowhere.
     End,

@@ -4,6 +4,7 @@ use crate::error::{NodeError, Stop};
 use crate::extract::{BuildInfo, FromTask, TaskInput};
 use crate::state::StateSpec;
 use serde::Serialize;
+use std::sync::Arc;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{Goto, TaskOutput, Value};
 use weftwork_types::BoxFuture;
@@ -108,9 +109,10 @@ impl Send {
         let json = serde_json::to_value(&value).map_err(|e| {
             NodeError::message(format!("the value sent to `{node}` cannot be written as JSON: {e}"))
         });
-        Self(
-            json.map(|json| Goto::Send { node, arg: Arg { typed: Some(Value::new(value)), json } }),
-        )
+        Self(json.map(|json| {
+            let typed = Some(Value::new(value));
+            Goto::Send { node, arg: Arc::new(Arg { typed, json }) }
+        }))
     }
 }
 

@@ -126,7 +126,8 @@ pub(super) fn read(
         if node.is_none() && !mapped.is_same() {
             return Err(EngineError::LostNode { node: name.to_owned() });
         }
-        control.sends.push(Sent { node, name: name.into(), arg: Arg { typed: None, json } });
+        let arg = Arc::new(Arg { typed: None, json });
+        control.sends.push(Sent { node, name: name.into(), arg });
     }
     control.start = match read.byte()? {
         tag::NONE => None,

@@ -7,6 +7,7 @@ use crate::plan::{ChannelIdx, Plan};
 use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::Write;
 use serde_json::Value as Json;
+use std::sync::Arc;
 use weftwork_types::canonical::Hash;
 
 mod tag {
@@ -122,7 +123,7 @@ pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOut
             tag::SEND => {
                 let node = read.text()?.to_owned();
                 let json = with.json(read, &node)?;
-                Goto::Send { node, arg: Arg { typed: None, json } }
+                Goto::Send { node, arg: Arc::new(Arg { typed: None, json }) }
             }
             tag::END => Goto::End,
             _ => return Err(read.damaged("a node, a send or the end")),

@@ -188,7 +188,7 @@ impl Control {
                         continue;
                     }
                     let name = node.as_str().into();
-                    sends.push(Sent { node: found, name, arg: arg.clone() });
+                    sends.push(Sent { node: found, name, arg: Arc::clone(arg) });
                 }
             }
         }

@@ -31,7 +31,7 @@ pub struct Sent {
     /// The name it was sent to.
     pub name: Arc<str>,
     /// What it gets.
-    pub arg: Arg,
+    pub arg: Arc<Arg>,
 }
 
 /// One trigger: when it last changed and was last read, by the machine's count of changes.

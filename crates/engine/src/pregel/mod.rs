@@ -37,7 +37,7 @@ pub struct Task {
     /// How it came to run.
     pub path: Path,
     /// What it was sent.
-    pub arg: Option<Arg>,
+    pub arg: Option<Arc<Arg>>,
 }
 
 /// How a task came to run.
@@ -113,6 +113,17 @@ impl Machine {
         self.with_sends(self.control.due(&self.plan))
     }
 
+    /// Hands each of them to `take`.
+    pub fn each_due(&self, mut take: impl FnMut(Task)) {
+        if self.control.sends.is_empty() && !self.plan.single {
+            for node in self.control.due(&self.plan) {
+                take(Task { node, path: Path::Pull, arg: None });
+            }
+        } else {
+            self.due_iter().for_each(take);
+        }
+    }
+
     /// The same tasks with nodes in the order in which they were added, for looking at a
     /// checkpoint.
     #[must_use]
@@ -122,7 +133,7 @@ impl Machine {
 
     fn with_sends(&self, nodes: Few<NodeIdx>) -> impl Iterator<Item = Task> {
         let sends = self.control.sends.iter().zip(0u32..).filter_map(|(sent, index)| {
-            let arg = Some(sent.arg.clone());
+            let arg = Some(Arc::clone(&sent.arg));
             Some(Task { node: sent.node?, path: Path::Push(index), arg })
         });
         let single = self.plan.single;
@@ -165,12 +176,13 @@ impl Machine {
         }
         if self.plan.has_untracked() {
             for sent in &mut stored.control.sends {
-                if let serde_json::Value::Object(members) = &mut sent.arg.json {
+                let arg = Arc::make_mut(&mut sent.arg);
+                if let serde_json::Value::Object(members) = &mut arg.json {
                     let kept = |name: &str| {
                         !self.plan.channel_idx(name).is_some_and(|i| self.plan.is_untracked(i))
                     };
                     members.retain(|name, _| kept(name));
-                    sent.arg.typed = None;
+                    arg.typed = None;
                 }
             }
         }

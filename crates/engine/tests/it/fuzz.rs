@@ -70,7 +70,7 @@ fn output(plan: &Plan, step: u128) -> TaskOutput {
     }
     if step.is_multiple_of(4) {
         let arg = Arg { typed: None, json: json!({"i": step as u64}) };
-        output.goto.push(Goto::Send { node: "a".into(), arg });
+        output.goto.push(Goto::Send { node: "a".into(), arg: arg.into() });
     }
     output.goto.push(if step.is_multiple_of(2) { Goto::Node("b".into()) } else { Goto::End });
     output

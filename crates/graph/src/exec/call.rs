@@ -264,7 +264,7 @@ impl Call<'_> {
             at,
             index: NodeIdx(0),
             node: self.node.clone(),
-            arg: Some(Arg { typed: None, json: arg }),
+            arg: Some(Arc::new(Arg { typed: None, json: arg })),
             failure: None,
             follows: Follows::Caller,
         }

@@ -69,7 +69,7 @@ pub(super) struct Job {
     pub(super) at: TaskAt,
     pub(super) index: NodeIdx,
     pub(super) node: NodeFn,
-    pub(super) arg: Option<Arg>,
+    pub(super) arg: Option<Arc<Arg>>,
     pub(super) failure: Option<Fault>,
     pub(super) follows: Follows,
 }
@@ -112,7 +112,7 @@ impl Job {
             slots: &self.at.slots,
             plan: self.graph().plan(),
             node: self.index,
-            arg: self.arg.as_ref(),
+            arg: self.arg.as_deref(),
             ctx: &cell,
             make: &|| ctx.clone(),
         };

@@ -76,7 +76,7 @@ impl Cycle {
             slots: self.machine.slots(),
             plan: graph.plan(),
             node: slot.task.node,
-            arg: slot.task.arg.as_ref(),
+            arg: slot.task.arg.as_deref(),
             ctx: cell,
             make: &|| self.make_ctx(index),
         };
@@ -189,7 +189,7 @@ impl Cycle {
     }
 
     /// The node of a flow gets the input as if it had been sent to it.
-    pub(super) fn single_arg(&self) -> Option<weftwork_engine::task::Arg> {
+    pub(super) fn single_arg(&self) -> Option<Arc<weftwork_engine::task::Arg>> {
         if !self.scope.graph.plan().is_single() {
             return None;
         }
@@ -197,7 +197,7 @@ impl Cycle {
             StartInput::Json(json) => Json::clone(json),
             StartInput::Writes(_) => Json::Null,
         };
-        Some(weftwork_engine::task::Arg { typed: None, json })
+        Some(Arc::new(weftwork_engine::task::Arg { typed: None, json }))
     }
 }
 

@@ -81,14 +81,14 @@ impl Cycle {
         self.machine.set_managed(self.step, self.stop);
         let at = (self.id, self.step);
         let single = self.single_arg();
-        let slot = |mut task: Task| {
+        let Self { tasks, machine, .. } = self;
+        tasks.clear();
+        machine.each_due(|mut task: Task| {
             if single.is_some() && task.arg.is_none() {
                 task.arg.clone_from(&single);
             }
-            Slot::new(task, at)
-        };
-        self.tasks.clear();
-        self.tasks.extend(self.machine.due_iter().map(slot));
+            tasks.push(Slot::new(task, at));
+        });
     }
 
     fn tell_cached(&self) {

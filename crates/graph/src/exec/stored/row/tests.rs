@@ -35,7 +35,10 @@ fn output() -> TaskOutput {
         named: vec![("s".to_owned(), Write::Json(json!(1)))],
         goto: vec![
             Goto::Node("b".into()),
-            Goto::Send { node: "a".into(), arg: Arg { typed: None, json: json!({"i": 1}) } },
+            Goto::Send {
+                node: "a".into(),
+                arg: Arc::new(Arg { typed: None, json: json!({"i": 1}) }),
+            },
             Goto::End,
         ],
     }
