@@ -80,7 +80,7 @@ async fn applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<us
         Ok(applied) if (1..=MIGRATIONS.len()).contains(&applied) => Ok(Some(applied)),
         Ok(0) | Err(_) => Err(at.corrupt(format!("it is {found}, expected 1 or more")).into()),
         Ok(_) => Err(StoreError::Newer {
-            place: place.name.as_ref().to_owned(),
+            place: format!("store `{}`", place.name),
             found: u32::try_from(found - 1).unwrap_or(u32::MAX),
             known: u32::try_from(FORMAT).unwrap_or(u32::MAX),
         }

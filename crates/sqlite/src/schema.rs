@@ -72,7 +72,7 @@ fn applied(conn: &Connection, place: &Place) -> Done<usize> {
     match usize::try_from(found) {
         Ok(applied) if applied <= MIGRATIONS.len() => Ok(applied),
         Ok(_) => Err(StoreError::Newer {
-            place: place.name(),
+            place: format!("store `{}`", place.name),
             found: u32::try_from(found - 1).unwrap_or(u32::MAX),
             known: u32::try_from(FORMAT).unwrap_or(u32::MAX),
         }

@@ -110,11 +110,9 @@ pub enum StoreError {
         reason: String,
     },
     /// The store was written by a newer version of this program.
-    #[error(
-        "store `{place}` has format {found}, this program knows up to {known}; use a newer program"
-    )]
+    #[error("{place} has format {found}, this program knows up to {known}; use a newer program")]
     Newer {
-        /// Which store.
+        /// Which store, or which record of it.
         place: String,
         /// The format found.
         found: u32,

@@ -21,7 +21,7 @@ fn all() -> Vec<StoreError> {
         StoreError::Locked { place: place(), waited_ms: 5_000 },
         StoreError::Full { place: place(), reason: text("database or disk is full") },
         StoreError::ReadOnly { place: place(), reason: text("attempt to write") },
-        StoreError::Newer { place: place(), found: 2, known: 0 },
+        StoreError::Newer { place: format!("store `{}`", place()), found: 2, known: 0 },
         StoreError::Corrupt { place: text("table `blobs`"), what: text("the checksum differs") },
         StoreError::Unavailable {
             place: place(),
