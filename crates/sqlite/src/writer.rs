@@ -1,39 +1,56 @@
 //! The connection that writes, and group commit.
+//!
+//! A commit that waits for the disk goes to a thread, which writes everything that waits meanwhile
+//! in one transaction. That costs two changes of threads, about as much as the rest of the commit,
+//! so a caller who finds nobody else writing, and a disk that was quick lately, commits by itself
+//! (`docs/adr/0014-commits-at-full.md`).
 
 use crate::error::{Done, Place};
 use futures_channel::oneshot;
 use rusqlite::Connection;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use weftwork_store::StoreError;
 
 /// The most jobs of one transaction; bounds how long the first of them waits.
 const BATCH_MAX: usize = 256;
+
+/// A commit that took longer than this is one of a slow disk, or met another process.
+const QUICK: Duration = Duration::from_millis(2);
+
+/// How many commits go to the thread after a slow one.
+const SLOW_COMMITS: u32 = 64;
 
 /// Where writes go.
 #[derive(Debug)]
 pub(crate) enum Writer {
     /// The caller writes, one at a time.
     Inline(Mutex<Session>),
-    /// A thread writes everything that waits in one transaction.
+    /// A thread writes everything that waits in one transaction; callers write by themselves
+    /// while nobody else does.
     Thread(Thread),
 }
 
 impl Writer {
     pub(crate) fn inline(conn: Connection, place: Place) -> Self {
-        Self::Inline(Mutex::new(Session { conn, place }))
+        Self::Inline(Mutex::new(Session { conn, place, patient: true }))
     }
 
     pub(crate) fn thread(conn: Connection, place: Place) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel();
-        let mut session = Session { conn, place: place.clone() };
+        let session = Mutex::new(Session { conn, place: place.clone(), patient: true });
+        let desk = Desk { session, queued: AtomicUsize::new(0), slow: AtomicU32::new(0) };
+        let desk = Arc::new(desk);
+        let shared = Arc::clone(&desk);
         let handle = std::thread::Builder::new()
             .name("weft-db-write".to_owned())
-            .spawn(move || session.serve(&waiting))
+            .spawn(move || shared.serve(&waiting))
             .map_err(|error| place.unavailable(format!("no thread for writing: {error}")))?;
-        Ok(Self::Thread(Thread { jobs: Some(jobs), handle: Some(handle), place }))
+        Ok(Self::Thread(Thread { desk, jobs: Some(jobs), handle: Some(handle), place }))
     }
 
     /// Does the work in a transaction; returns when it is committed. The work may be done more
@@ -53,6 +70,7 @@ impl Writer {
 
 #[derive(Debug)]
 pub(crate) struct Thread {
+    desk: Arc<Desk>,
     jobs: Option<Sender<Box<dyn Job>>>,
     handle: Option<JoinHandle<()>>,
     place: Place,
@@ -63,8 +81,12 @@ impl Thread {
         &self,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        if let Some(written) = self.desk.at_once(&work) {
+            return written;
+        }
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Write { work, result: None, reply });
+        self.desk.queued.fetch_add(1, Ordering::AcqRel);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         let ended = || self.place.unavailable("its writing thread has ended");
         if !sent {
@@ -82,6 +104,75 @@ impl Drop for Thread {
             drop(handle.join());
         }
     }
+}
+
+/// What the thread and callers share.
+#[derive(Debug)]
+struct Desk {
+    session: Mutex<Session>,
+    /// The jobs that were sent to the thread and are not done.
+    queued: AtomicUsize,
+    /// How many commits are still for the thread, after a slow one.
+    slow: AtomicU32,
+}
+
+impl Desk {
+    /// Does the work on the caller's thread, when nobody else writes and the disk is quick.
+    fn at_once<T>(&self, work: impl Fn(&Connection) -> Done<T>) -> Option<Result<T, StoreError>> {
+        if self.queued.load(Ordering::Acquire) > 0 || self.slow.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        // Not after a panic either: the thread says what became of it.
+        let mut session = self.session.try_lock().ok()?;
+        session.wait_for_others(false).ok()?;
+        let began = now();
+        let written = session.alone(work);
+        self.note(began);
+        match written {
+            // Another process writes. To wait for it is for the thread.
+            Err(StoreError::Locked { .. }) => None,
+            written => Some(written),
+        }
+    }
+
+    fn note(&self, began: Instant) {
+        if began.elapsed() > QUICK {
+            self.slow.store(SLOW_COMMITS, Ordering::Relaxed);
+        } else {
+            // Those who count at the same time may count one too few.
+            let slow = self.slow.load(Ordering::Relaxed);
+            self.slow.store(slow.saturating_sub(1), Ordering::Relaxed);
+        }
+    }
+
+    fn serve(&self, waiting: &Receiver<Box<dyn Job>>) {
+        while let Ok(first) = waiting.recv() {
+            let mut batch = VecDeque::from([first]);
+            while batch.len() < BATCH_MAX
+                && let Ok(job) = waiting.try_recv()
+            {
+                batch.push_back(job);
+            }
+            // Ends, because every turn finishes at least one job.
+            while !batch.is_empty() {
+                let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+                let began = now();
+                let (done, outcome) = session.transaction(&mut batch);
+                drop(session);
+                self.note(began);
+                // Before they are told, so that each may write its next by itself.
+                self.queued.fetch_sub(done.len(), Ordering::AcqRel);
+                for job in done {
+                    job.finish(outcome.clone());
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is the disk's time, not that of runs")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Work that waits for its transaction.
@@ -139,27 +230,26 @@ enum End {
 pub(crate) struct Session {
     conn: Connection,
     place: Place,
+    /// Whether it waits for other processes.
+    patient: bool,
 }
 
 impl Session {
-    fn serve(&mut self, waiting: &Receiver<Box<dyn Job>>) {
-        while let Ok(first) = waiting.recv() {
-            let mut batch = VecDeque::from([first]);
-            while batch.len() < BATCH_MAX
-                && let Ok(job) = waiting.try_recv()
-            {
-                batch.push_back(job);
-            }
-            // Ends, because every turn finishes at least one job.
-            while !batch.is_empty() {
-                self.transaction(&mut batch);
-            }
+    fn wait_for_others(&mut self, patient: bool) -> Done<()> {
+        if self.patient != patient {
+            let wait = if patient { self.place.busy_timeout_ms } else { 0 };
+            self.conn.busy_timeout(Duration::from_millis(wait))?;
+            self.patient = patient;
         }
+        Ok(())
     }
 
-    /// Does the jobs of the batch in one transaction, and tells them what came of it. Jobs that
-    /// must go into another transaction stay in the batch.
-    fn transaction(&mut self, batch: &mut VecDeque<Box<dyn Job>>) {
+    /// Does the jobs of the batch in one transaction; returns those that are done, and what came
+    /// of it. Jobs that must go into another transaction stay in the batch.
+    fn transaction(
+        &mut self,
+        batch: &mut VecDeque<Box<dyn Job>>,
+    ) -> (Vec<Box<dyn Job>>, Result<(), StoreError>) {
         let mut done = Vec::with_capacity(batch.len());
         let outcome = match self.try_transaction(batch, &mut done) {
             End::Committed => Ok(()),
@@ -176,9 +266,7 @@ impl Session {
                 Ok(())
             }
         };
-        for job in done {
-            job.finish(outcome.clone());
-        }
+        (done, outcome)
     }
 
     fn try_transaction(
@@ -186,7 +274,8 @@ impl Session {
         batch: &mut VecDeque<Box<dyn Job>>,
         done: &mut Vec<Box<dyn Job>>,
     ) -> End {
-        if let Err(error) = self.execute("BEGIN IMMEDIATE") {
+        let began = self.wait_for_others(true).map_err(|fail| self.place.fail(fail));
+        if let Err(error) = began.and_then(|()| self.execute("BEGIN IMMEDIATE")) {
             return End::Failed(error);
         }
         let alone = batch.len() == 1;
@@ -226,7 +315,7 @@ impl Session {
         self.execute("RELEASE job")
     }
 
-    fn alone<T>(&self, work: impl FnOnce(&Connection) -> Done<T>) -> Result<T, StoreError> {
+    fn alone<T>(&self, work: impl Fn(&Connection) -> Done<T>) -> Result<T, StoreError> {
         self.execute("BEGIN IMMEDIATE")?;
         match work(&self.conn) {
             Ok(value) => self.commit().map(|()| value),
