@@ -41,3 +41,13 @@ pub struct TaskOutput {
     /// Where it goes on besides its edges: routes and commands.
     pub goto: Vec<Goto>,
 }
+
+impl TaskOutput {
+    /// Adds a write. Most tasks make one, and leave no room for more.
+    pub fn write(&mut self, index: ChannelIdx, write: Write) {
+        if self.writes.capacity() == 0 {
+            self.writes.reserve_exact(1);
+        }
+        self.writes.push((index, write));
+    }
+}

@@ -302,7 +302,7 @@ fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
         #docs
         pub fn #name(mut self, #arg) -> Self {
             let write = #private::Write::typed(#value);
-            self.0.writes.push((#private::ChannelIdx(#index), write));
+            self.0.write(#private::ChannelIdx(#index), write);
             self
         }
     }

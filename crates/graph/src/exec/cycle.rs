@@ -329,14 +329,19 @@ impl Cycle {
             if let Some(held) = held {
                 puts.insert(0, held);
             }
-            self.put(puts).await?;
+            if let Some(saver) = &self.scope.keep.saver {
+                self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
+                    Kept::Now(result) => result?,
+                    Kept::Later(future) => future.await?,
+                };
+            }
         }
         self.prev = self.saved;
         self.saved = Some(id);
         // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
         // loaded there, in the order of the graph, as in the reference.
         if rebuilds && !self.on_exit() && self.meta.source != Source::Fork {
-            self.rebuild(id).await?;
+            Box::pin(self.rebuild(id)).await?;
         }
         Ok(())
     }
@@ -354,19 +359,17 @@ impl Cycle {
         Ok(())
     }
 
-    async fn put(&mut self, puts: Puts) -> Going<()> {
+    async fn put(&mut self, put: Box<Put>) -> Going<()> {
         let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
-        self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
-            Kept::Now(result) => result?,
-            Kept::Later(future) => future.await?,
-        };
+        let puts = Puts::from_buf([put]);
+        self.memo = saver.put(&self.scope.place, &self.memo, puts).done().await?;
         Ok(())
     }
 
     /// Keeps a checkpoint that waits for the next one.
     async fn release_held(&mut self) -> Going<()> {
         match self.held.take() {
-            Some(put) => self.put(Puts::from_buf([put])).await,
+            Some(put) => self.put(put).await,
             None => Ok(()),
         }
     }
@@ -546,7 +549,7 @@ impl Cycle {
             };
             let of = CheckpointId(0);
             let put = Put { checkpoint, of, tasks: Records::new(), ran: None };
-            self.put(Puts::from_buf([Box::new(put)])).await?;
+            self.put(Box::new(put)).await?;
             self.saved = Some(self.loaded);
         }
         Ok(())

@@ -49,19 +49,26 @@ impl Threads {
                 }
                 graph.insert(Entry { put, outside: None });
             }
-            None => self.make(at, Graph(vec![Entry { put, outside: None }])),
+            None => {
+                // A run has a few supersteps at least.
+                let mut entries = Vec::with_capacity(12);
+                entries.push(Entry { put, outside: None });
+                self.make(at, Graph(entries));
+            }
         }
     }
 
     fn make(&mut self, at: &Place, graph: Graph) {
-        self.last = None;
-        match self.places.get(at).and_then(|index| self.graphs.get_mut(*index)) {
+        let found = self.places.get(at).copied();
+        let index = found.unwrap_or(self.graphs.len());
+        match self.graphs.get_mut(index) {
             Some(known) => *known = graph,
             None => {
-                self.places.insert(at.clone(), self.graphs.len());
+                self.places.insert(at.clone(), index);
                 self.graphs.push(graph);
             }
         }
+        self.last = Some((at.clone(), index));
     }
 
     /// The graphs of a thread.
