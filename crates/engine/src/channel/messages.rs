@@ -36,7 +36,7 @@ pub enum MessageWrite {
 }
 
 /// What messages look like, for messages about them.
-const MESSAGE: &str = r#"`{"id": .., "role": "user", "content": [{"type": "text", "text": ..}]}`"#;
+const MESSAGE: &str = r#"`{"id": .., "role": "user", "parts": [{"type": "text", "text": ..}]}`"#;
 
 impl Keyed for Message {
     type Id = MessageId;
