@@ -109,7 +109,7 @@ impl Machine {
     }
 
     /// The same, one after the other.
-    pub fn due_iter(&self) -> impl Iterator<Item = Task> {
+    fn due_iter(&self) -> impl Iterator<Item = Task> {
         self.with_sends(self.control.due(&self.plan))
     }
 

@@ -1,10 +1,11 @@
 //! What became of the tasks of an open superstep before this loop.
 
 use super::api::{Resuming, Unanswered};
-use super::cycle::{Cycle, Slot, SlotState};
+use super::cycle::Cycle;
 use super::look::handler_of;
 use super::saver::{TaskKey, TaskRecord};
 use super::scope::{Called, Scope, lock};
+use super::slot::{Slot, SlotState};
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Task;
 

@@ -1,9 +1,10 @@
 //! Taking up how a task ended.
 
 use super::api::{Fail, Going};
-use super::cycle::{Cycle, SlotState};
+use super::cycle::Cycle;
 use super::job::{End, Failed, What};
 use super::saver::TaskRecord;
+use super::slot::SlotState;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;

@@ -1,8 +1,9 @@
 //! Starting a task: what it gets, and its first poll.
 
-use super::cycle::{Cycle, Slot, SlotState};
+use super::cycle::Cycle;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
 use super::scope::{Scratch, TaskAt, task_ns};
+use super::slot::{Slot, SlotState};
 use futures_util::FutureExt;
 use serde_json::Value as Json;
 use std::cell::OnceCell;

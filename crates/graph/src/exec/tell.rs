@@ -1,11 +1,12 @@
 //! Making events of what happened.
 
-use super::cycle::{Cycle, Slot};
+use super::cycle::Cycle;
 use super::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
 };
 use super::saver::TaskRecord;
 use super::scope::{Scope, task_ns};
+use super::slot::Slot;
 use serde_json::Value as Json;
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{ChannelIdx, NodeIdx, Plan, Slots, TaskOutput};

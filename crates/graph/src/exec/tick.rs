@@ -1,11 +1,12 @@
 //! One superstep: plan, start, settle, close.
 
 use super::api::{Ended, Fail, Going, Limits, Resuming};
-use super::cycle::{Cycle, Slot, SlotState};
+use super::cycle::Cycle;
 use super::event::{Modes, Source};
 use super::job::End;
 use super::saver::SaverError;
 use super::scope::{lock, turn};
+use super::slot::{Slot, SlotState};
 use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
