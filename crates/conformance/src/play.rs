@@ -1,10 +1,11 @@
 //! Playing a script.
 
-use crate::build::{Maker, into_next, into_stops};
+use crate::build::{Maker, into_stops};
 use crate::class;
-use crate::node::{Counts, Goto, Shared, goto_of};
+use crate::input::{as_node, bulk_update, resume, targets, update_values};
+use crate::node::{Counts, Shared};
 use crate::python::{self, Raised};
-use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Update, Which};
+use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Which};
 use crate::trace;
 use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
-    AsNode, At, CompiledGraph, Durability, Host, Modes, Next, Outcome, Resume, RuntimeError,
-    Semantics, Start, StartCommand, StateUpdate, SystemClock,
+    At, CompiledGraph, Durability, Host, Modes, Outcome, Resume, RuntimeError, Semantics, Start,
+    StartCommand, StateUpdate, SystemClock,
 };
 use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;
@@ -426,74 +427,6 @@ impl<'a> Play<'a> {
             }
         }
     }
-}
-
-/// An answer, or answers by the ids of the questions when nothing else can be meant.
-pub(crate) fn resume(answer: &Json) -> Option<Resume> {
-    let by_id = answer.as_object().and_then(|members| {
-        let answers = members.iter().map(|(id, answer)| {
-            let is_id =
-                id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-            Some((id.parse().ok().filter(|_| is_id)?, answer.clone()))
-        });
-        answers.collect::<Option<BTreeMap<InterruptId, Json>>>()
-    });
-    match by_id {
-        Some(answers) => Some(Resume::ById(answers)),
-        None => (!answer.is_null()).then(|| Resume::One(answer.clone())),
-    }
-}
-
-fn update_values(update: &Update) -> Played<Option<Vec<(String, Json)>>> {
-    match update {
-        Update::Object(expr) => members(&expr.alone()?),
-        Update::Plain(value) => members(value),
-    }
-}
-
-fn bulk_update((values, name): &(Json, Option<String>)) -> Played<StateUpdate> {
-    Ok(StateUpdate { values: members(values)?, as_node: as_node(name.as_deref()) })
-}
-
-fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {
-    match values {
-        Json::Null => Ok(None),
-        Json::Object(members) => {
-            Ok(Some(members.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
-        }
-        other => Err(Raised::new(
-            "InvalidUpdateError",
-            format!("a change must be an object of channel values, found {other}"),
-        )),
-    }
-}
-
-fn as_node(name: Option<&str>) -> AsNode {
-    match name {
-        None => AsNode::Infer,
-        Some("START" | "__start__") => AsNode::Start,
-        Some("END" | "__end__") => AsNode::End,
-        Some("__input__") => AsNode::Input,
-        Some("__copy__") => AsNode::Copy,
-        Some(node) => AsNode::Node(node.to_owned()),
-    }
-}
-
-/// The targets of a command from outside, where nothing but names and sends may stand.
-fn targets(value: &Json) -> Played<Vec<Next>> {
-    let all = match value {
-        Json::Array(items) => items.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    let targets = all.iter().filter(|_| python::truth(value)).map(|one| {
-        let found: Vec<Goto> = if one.is_array() { Vec::new() } else { goto_of(one) };
-        found.into_iter().next().map(into_next).ok_or_else(|| {
-            let found = python::type_name(one);
-            let message = format!("In Command.goto, expected Send/str, got {found}");
-            Raised::new("TypeError", message)
-        })
-    });
-    targets.collect()
 }
 
 pub(crate) fn raised(error: &RuntimeError) -> Raised {

@@ -13,7 +13,8 @@
 //! what the run knew then is on no record, in the reference no more than here.
 
 use crate::Profile;
-use crate::play::{Play, Played, Target, raised, resume};
+use crate::input::resume;
+use crate::play::{Play, Played, Target, raised};
 use crate::spec::{Act, Begin, Body, Entry, RunEntry, Spec};
 use crate::trace;
 use serde_json::{Map, Value as Json};

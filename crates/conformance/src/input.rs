@@ -1,0 +1,79 @@
+//! What the entries of a script hand in: answers, changes, targets.
+
+use crate::build::into_next;
+use crate::node::{Goto, goto_of};
+use crate::play::Played;
+use crate::python::{self, Raised};
+use crate::spec::Update;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use weftwork_graph::{AsNode, Next, Resume, StateUpdate};
+use weftwork_types::InterruptId;
+
+/// An answer, or answers by the ids of the questions when nothing else can be meant.
+pub(crate) fn resume(answer: &Json) -> Option<Resume> {
+    let by_id = answer.as_object().and_then(|members| {
+        let answers = members.iter().map(|(id, answer)| {
+            let is_id =
+                id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            Some((id.parse().ok().filter(|_| is_id)?, answer.clone()))
+        });
+        answers.collect::<Option<BTreeMap<InterruptId, Json>>>()
+    });
+    match by_id {
+        Some(answers) => Some(Resume::ById(answers)),
+        None => (!answer.is_null()).then(|| Resume::One(answer.clone())),
+    }
+}
+
+pub(crate) fn update_values(update: &Update) -> Played<Option<Vec<(String, Json)>>> {
+    match update {
+        Update::Object(expr) => members(&expr.alone()?),
+        Update::Plain(value) => members(value),
+    }
+}
+
+pub(crate) fn bulk_update((values, name): &(Json, Option<String>)) -> Played<StateUpdate> {
+    Ok(StateUpdate { values: members(values)?, as_node: as_node(name.as_deref()) })
+}
+
+fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {
+    match values {
+        Json::Null => Ok(None),
+        Json::Object(members) => {
+            Ok(Some(members.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+        }
+        other => Err(Raised::new(
+            "InvalidUpdateError",
+            format!("a change must be an object of channel values, found {other}"),
+        )),
+    }
+}
+
+pub(crate) fn as_node(name: Option<&str>) -> AsNode {
+    match name {
+        None => AsNode::Infer,
+        Some("START" | "__start__") => AsNode::Start,
+        Some("END" | "__end__") => AsNode::End,
+        Some("__input__") => AsNode::Input,
+        Some("__copy__") => AsNode::Copy,
+        Some(node) => AsNode::Node(node.to_owned()),
+    }
+}
+
+/// The targets of a command from outside, where nothing but names and sends may stand.
+pub(crate) fn targets(value: &Json) -> Played<Vec<Next>> {
+    let all = match value {
+        Json::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let targets = all.iter().filter(|_| python::truth(value)).map(|one| {
+        let found: Vec<Goto> = if one.is_array() { Vec::new() } else { goto_of(one) };
+        found.into_iter().next().map(into_next).ok_or_else(|| {
+            let found = python::type_name(one);
+            let message = format!("In Command.goto, expected Send/str, got {found}");
+            Raised::new("TypeError", message)
+        })
+    });
+    targets.collect()
+}
