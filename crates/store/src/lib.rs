@@ -37,7 +37,7 @@ pub use record::{
     Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
     ThreadRow, UsageRow, WorkerRow,
 };
-pub use retention::{Retention, Untouched, Waiting};
+pub use retention::{Retention, Untouched, Waiting, drop_all_events, forget_all};
 pub use table::{
     JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage,
     Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,

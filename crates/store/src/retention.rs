@@ -1,7 +1,7 @@
 //! How long things are kept.
 
 use crate::record::ThreadRow;
-use crate::table::Result;
+use crate::table::{Result, Store};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
@@ -71,4 +71,50 @@ pub trait Retention: Send + Sync {
         ended_before: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<u64>>;
+}
+
+/// How many threads are forgotten in one transaction, and the events of how many runs are dropped.
+const AT_ONCE: usize = 100;
+
+/// Forgets all threads that nothing has changed for long, some at a time, and the blobs that only
+/// they spoke of; says which. The limit of `which` does not count.
+///
+/// # Errors
+/// Only those of the system. Threads that were forgotten before stay so.
+pub async fn forget_all(
+    store: &dyn Store,
+    who: &Principal,
+    which: Untouched,
+) -> Result<Vec<ThreadId>> {
+    let mut forgotten = Vec::new();
+    loop {
+        let gone = store.forget_untouched(who, Untouched { limit: AT_ONCE, ..which }).await?;
+        if gone.is_empty() {
+            break;
+        }
+        forgotten.extend(gone);
+    }
+    if !forgotten.is_empty() {
+        store.collect_blobs(who).await?;
+    }
+    Ok(forgotten)
+}
+
+/// Drops the events of all runs that ended before a time, but for the last of each, those of some
+/// runs at a time; says of how many runs it did.
+///
+/// # Errors
+/// Only those of the system. Events that were dropped before stay so.
+pub async fn drop_all_events(
+    store: &dyn Store,
+    who: &Principal,
+    ended_before: Timestamp,
+) -> Result<u64> {
+    let mut runs = 0;
+    loop {
+        match store.drop_events(who, ended_before, AT_ONCE).await? {
+            0 => return Ok(runs),
+            dropped => runs += dropped,
+        }
+    }
 }

@@ -3,13 +3,8 @@
 use super::Runtime;
 use crate::error::RuntimeError;
 use std::time::Duration;
-use weftwork_store::{StoreError, Untouched, Waiting};
+use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
 use weftwork_types::{Principal, ThreadId, Timestamp};
-
-/// How many threads are forgotten in one transaction.
-const THREADS_AT_ONCE: usize = 100;
-/// The events of how many runs are dropped in one transaction.
-const RUNS_AT_ONCE: usize = 1_000;
 
 impl Runtime {
     /// Forgets the threads of an organisation that nothing has changed for this long, with their
@@ -25,20 +20,8 @@ impl Runtime {
         untouched_for: Duration,
         waiting: Waiting,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
-        let which = Untouched { before: self.ago(untouched_for), waiting, limit: THREADS_AT_ONCE };
-        let mut forgotten = Vec::new();
-        loop {
-            let gone = self.store().forget_untouched(who, which).await?;
-            let more = !gone.is_empty();
-            forgotten.extend(gone);
-            if !more {
-                break;
-            }
-        }
-        if !forgotten.is_empty() {
-            self.store().collect_blobs(who).await?;
-        }
-        Ok(forgotten)
+        let which = Untouched { before: self.ago(untouched_for), waiting, limit: usize::MAX };
+        Ok(forget_all(self.store().as_ref(), who, which).await?)
     }
 
     /// Forgets all checkpoints but the newest `keep` of the threads of an organisation that nothing
@@ -84,15 +67,7 @@ impl Runtime {
         who: &Principal,
         ended_for: Duration,
     ) -> Result<u64, RuntimeError> {
-        let before = self.ago(ended_for);
-        let mut runs = 0;
-        loop {
-            let dropped = self.store().drop_events(who, before, RUNS_AT_ONCE).await?;
-            runs += dropped;
-            if dropped == 0 {
-                return Ok(runs);
-            }
-        }
+        Ok(drop_all_events(self.store().as_ref(), who, self.ago(ended_for)).await?)
     }
 
     fn ago(&self, duration: Duration) -> Timestamp {

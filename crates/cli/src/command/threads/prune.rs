@@ -9,12 +9,11 @@ use crate::input::one_line;
 use crate::screen::{Table, moment};
 use std::sync::Arc;
 use weftwork::graph::{Host, RuntimeError, StoreSaver, SystemClock};
-use weftwork::store::{Store, StoreError, ThreadRow, Untouched, Waiting};
+use weftwork::store::{
+    Store, StoreError, ThreadRow, Untouched, Waiting, drop_all_events, forget_all,
+};
 use weftwork::types::port::Clock;
 use weftwork::types::{Principal, ThreadId, Timestamp};
-
-/// How many threads are forgotten, and the events of how many runs are dropped, at once.
-const AT_ONCE: usize = 100;
 
 pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError> {
     let age_ms = i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX);
@@ -78,18 +77,8 @@ async fn forget(
     if !confirmed(what, args, house)? {
         return Ok(Exit::Cancelled);
     }
-    let who = Principal::local();
-    let mut forgotten = 0;
-    loop {
-        let gone = store.forget_untouched(&who, Untouched { limit: AT_ONCE, ..which }).await?;
-        if gone.is_empty() {
-            break;
-        }
-        forgotten += gone.len();
-    }
-    // Long texts lie apart from their threads, since several may speak of one.
-    store.collect_blobs(&who).await?;
-    house.screen.note(format_args!("deleted {forgotten} threads"));
+    let forgotten = forget_all(store, &Principal::local(), which).await?;
+    house.screen.note(format_args!("deleted {} threads", forgotten.len()));
     Ok(Exit::Done)
 }
 
@@ -134,14 +123,7 @@ async fn drop_events(
     if !confirmed(what, args, house)? {
         return Ok(Exit::Cancelled);
     }
-    let mut runs = 0;
-    loop {
-        let dropped = store.drop_events(&Principal::local(), before, AT_ONCE).await?;
-        if dropped == 0 {
-            break;
-        }
-        runs += dropped;
-    }
+    let runs = drop_all_events(store, &Principal::local(), before).await?;
     house.screen.note(format_args!("dropped the events of {runs} runs"));
     Ok(Exit::Done)
 }
