@@ -43,8 +43,7 @@ impl Writer {
     pub(crate) fn thread(conn: Connection, place: Place) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel();
         let session = Mutex::new(Session { conn, place: place.clone(), patient: true });
-        let desk = Desk { session, queued: AtomicUsize::new(0), slow: AtomicU32::new(0) };
-        let desk = Arc::new(desk);
+        let desk = Arc::new(Desk::new(session, QUICK));
         let shared = Arc::clone(&desk);
         let handle = std::thread::Builder::new()
             .name("weft-db-write".to_owned())
@@ -110,6 +109,8 @@ impl Drop for Thread {
 #[derive(Debug)]
 struct Desk {
     session: Mutex<Session>,
+    /// A commit that takes longer is a slow one.
+    quick: Duration,
     /// The jobs that were sent to the thread and are not done.
     queued: AtomicUsize,
     /// How many commits are still for the thread, after a slow one.
@@ -117,6 +118,10 @@ struct Desk {
 }
 
 impl Desk {
+    fn new(session: Mutex<Session>, quick: Duration) -> Self {
+        Self { session, quick, queued: AtomicUsize::new(0), slow: AtomicU32::new(0) }
+    }
+
     /// Does the work on the caller's thread, when nobody else writes and the disk is quick.
     fn at_once<T>(&self, work: impl Fn(&Connection) -> Done<T>) -> Option<Result<T, StoreError>> {
         if self.queued.load(Ordering::Acquire) > 0 || self.slow.load(Ordering::Relaxed) > 0 {
@@ -136,7 +141,7 @@ impl Desk {
     }
 
     fn note(&self, began: Instant) {
-        if began.elapsed() > QUICK {
+        if began.elapsed() > self.quick {
             self.slow.store(SLOW_COMMITS, Ordering::Relaxed);
         } else {
             // Those who count at the same time may count one too few.
@@ -346,3 +351,6 @@ impl Session {
         done.map(drop).map_err(|error| self.place.fail(error.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

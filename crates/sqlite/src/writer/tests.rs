@@ -1,0 +1,70 @@
+use super::*;
+
+/// A file with one table, and the desk over it. A disk is as quick as `quick` says.
+fn desk(folder: &tempfile::TempDir, quick: Duration) -> Desk {
+    let path = folder.path().join("desk.db");
+    let conn = Connection::open(path).expect("opens");
+    conn.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE numbers (n INTEGER)")
+        .expect("makes a table");
+    let place = Place { name: "desk.db".into(), busy_timeout_ms: 60_000 };
+    Desk::new(Mutex::new(Session { conn, place, patient: true }), quick)
+}
+
+fn add(conn: &Connection) -> Done<usize> {
+    Ok(conn.execute("INSERT INTO numbers VALUES (1)", [])?)
+}
+
+fn count(desk: &Desk) -> i64 {
+    let session = desk.session.lock().expect("nobody panicked");
+    session.conn.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0)).expect("reads")
+}
+
+#[test]
+fn who_is_alone_before_a_quick_disk_commits_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let desk = desk(&folder, Duration::MAX);
+    for _ in 0..3 {
+        assert_eq!(desk.at_once(add), Some(Ok(1)));
+    }
+    assert_eq!(count(&desk), 3);
+}
+
+#[test]
+fn who_finds_others_writing_leaves_it_to_the_thread() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let desk = desk(&folder, Duration::MAX);
+    let held = desk.session.lock().expect("nobody panicked");
+    assert_eq!(desk.at_once(add), None, "somebody has the connection");
+    drop(held);
+    desk.queued.store(1, Ordering::Release);
+    assert_eq!(desk.at_once(add), None, "somebody waits");
+    assert_eq!(count(&desk), 0);
+}
+
+#[test]
+fn a_slow_commit_sends_those_after_it_to_the_thread() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut desk = desk(&folder, Duration::ZERO);
+    assert_eq!(desk.at_once(add), Some(Ok(1)), "nobody knows yet");
+    desk.quick = Duration::MAX;
+    for _ in 0..SLOW_COMMITS {
+        assert_eq!(desk.at_once(add), None);
+        // What a quick commit of the thread says.
+        desk.note(now());
+    }
+    assert_eq!(desk.at_once(add), Some(Ok(1)));
+    assert_eq!(count(&desk), 2);
+}
+
+#[test]
+fn nobody_waits_for_another_process_at_the_desk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let desk = desk(&folder, Duration::MAX);
+    let other = Connection::open(folder.path().join("desk.db")).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    // It would wait for a minute, and the test with it.
+    assert_eq!(desk.at_once(add), None);
+    other.execute_batch("ROLLBACK").expect("unlocks");
+    assert_eq!(desk.at_once(add), Some(Ok(1)));
+    assert_eq!(count(&desk), 1);
+}
