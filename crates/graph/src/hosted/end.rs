@@ -26,6 +26,7 @@ impl End {
             Self::Told(told) => told,
             Self::Finished(finished) => match finished.told() {
                 Ok(Outcome::Completed { output }) => RunFinal::Completed { output },
+                // Only what completed is held as finished.
                 Ok(_) => RunFinal::Completed { output: Json::Null },
                 Err(error) => RunFinal::Failed { fault: error.fault() },
             },
