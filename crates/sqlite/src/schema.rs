@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("checkpoints.sql"),
     include_str!("without_steps.sql"),
     include_str!("wakes.sql"),
+    include_str!("blocks.sql"),
 ];
 
 /// The newest format this program knows.

@@ -114,7 +114,17 @@ impl SqliteStore {
         &'a self,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(self.writer.write(work))
+        Box::pin(self.writer.write(|_| Ok(None), work))
+    }
+
+    /// Does what `single` can do in one statement, which needs no transaction around it; the work
+    /// when it cannot.
+    pub(crate) fn write_single<'a, T: Send + 'static>(
+        &'a self,
+        single: impl Fn(&Connection) -> Done<Option<T>> + Send + 'static,
+        work: impl Fn(&Connection) -> Done<T> + Send + 'static,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(self.writer.write(single, work))
     }
 }
 

@@ -48,15 +48,25 @@ struct Search<'a> {
     found: Vec<Damage>,
 }
 
-/// What each row of these queries says is that something is missing.
+/// What each row of these queries says is that something is missing, or there twice.
 const MISSING: &[(&str, &str, &str)] = &[
     (
         "threads",
         "its head is no checkpoint",
         "SELECT org || ', thread `' || id || '`' FROM threads WHERE head IS NOT NULL
-         AND NOT EXISTS (SELECT 1 FROM checkpoints
-             WHERE checkpoints.org = threads.org AND checkpoints.thread = threads.id
-                 AND checkpoints.ns = '' AND checkpoints.id = threads.head)",
+         AND NOT EXISTS (
+             SELECT 1 FROM blocks CROSS JOIN checkpoint_rows
+                 ON place BETWEEN number << 24 AND (number << 24) + 0xffffff
+             WHERE org = threads.org AND thread = threads.id AND ns = ''
+                 AND prefix = substr(head, 1, 13)
+                 AND printf('%06X', place & 0xffffff) = substr(hex(head), 27, 6))",
+    ),
+    (
+        "blocks",
+        "its number is that of another block",
+        "SELECT org || ', thread `' || thread || '`, number ' || number FROM (
+             SELECT org, thread, number, count(*) OVER (PARTITION BY number) AS blocks FROM blocks)
+         WHERE blocks > 1",
     ),
     (
         "events",
@@ -93,10 +103,11 @@ const TABLES: &[(&str, Read)] = &[
     }),
     ("SELECT * FROM calls", |row| calls::read(row, &owner("calls", row)?.1).map(drop)),
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
-    ("SELECT * FROM checkpoints", |row| {
-        let (_, thread) = owner("checkpoints", row)?;
-        checkpoints::check(thread, row)
-    }),
+    (
+        "SELECT org, thread, ns, prefix, checkpoint_rows.* FROM checkpoint_rows
+         LEFT JOIN blocks ON number = place >> 24",
+        checkpoints::check,
+    ),
     ("SELECT * FROM blobs", |row| {
         let hash = At::new("blobs", &"the hash of a row").hash(row, "hash")?;
         let at = At::new("blobs", &hash);

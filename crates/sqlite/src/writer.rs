@@ -53,16 +53,18 @@ impl Writer {
     }
 
     /// Does the work in a transaction; returns when it is committed. The work may be done more
-    /// than once, when another job spoils the transaction that both were in.
+    /// than once, when another job spoils the transaction that both were in. Whoever writes alone
+    /// tries first what `single` can do in one statement, which is a transaction by itself.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
+        single: impl Fn(&Connection) -> Done<Option<T>> + Send + 'static,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         match self {
             Self::Inline(session) => {
-                session.lock().unwrap_or_else(PoisonError::into_inner).alone(work)
+                session.lock().unwrap_or_else(PoisonError::into_inner).alone(single, work)
             }
-            Self::Thread(thread) => thread.write(work).await,
+            Self::Thread(thread) => thread.write(single, work).await,
         }
     }
 }
@@ -78,9 +80,10 @@ pub(crate) struct Thread {
 impl Thread {
     async fn write<T: Send + 'static>(
         &self,
+        single: impl Fn(&Connection) -> Done<Option<T>>,
         work: impl Fn(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if let Some(written) = self.desk.at_once(&work) {
+        if let Some(written) = self.desk.at_once(&single, &work) {
             return written;
         }
         let (reply, answer) = oneshot::channel();
@@ -123,7 +126,11 @@ impl Desk {
     }
 
     /// Does the work on the caller's thread, when nobody else writes and the disk is quick.
-    fn at_once<T>(&self, work: impl Fn(&Connection) -> Done<T>) -> Option<Result<T, StoreError>> {
+    fn at_once<T>(
+        &self,
+        single: impl Fn(&Connection) -> Done<Option<T>>,
+        work: impl Fn(&Connection) -> Done<T>,
+    ) -> Option<Result<T, StoreError>> {
         if self.queued.load(Ordering::Acquire) > 0 || self.slow.load(Ordering::Relaxed) > 0 {
             return None;
         }
@@ -131,7 +138,7 @@ impl Desk {
         let mut session = self.session.try_lock().ok()?;
         session.wait_for_others(false).ok()?;
         let began = now();
-        let written = session.alone(work);
+        let written = session.alone(single, work);
         self.note(began);
         match written {
             // Another process writes. To wait for it is for the thread.
@@ -320,7 +327,14 @@ impl Session {
         self.execute("RELEASE job")
     }
 
-    fn alone<T>(&self, work: impl Fn(&Connection) -> Done<T>) -> Result<T, StoreError> {
+    fn alone<T>(
+        &self,
+        single: impl Fn(&Connection) -> Done<Option<T>>,
+        work: impl Fn(&Connection) -> Done<T>,
+    ) -> Result<T, StoreError> {
+        if let Some(done) = single(&self.conn).map_err(|fail| self.place.fail(fail))? {
+            return Ok(done);
+        }
         self.execute("BEGIN IMMEDIATE")?;
         match work(&self.conn) {
             Ok(value) => self.commit().map(|()| value),

@@ -158,8 +158,8 @@ fn damage_is_found_in_tables_and_in_checkpoints() {
     assert_eq!(weft(&home, &["store", "verify"]), clean);
     assert_eq!(weft(&home, &["store", "backup", "copy.db"]), "copied into copy.db\n= 0\n");
     let conn = rusqlite::Connection::open(home.path("copy.db")).expect("opens");
-    let flip = "UPDATE checkpoints SET body = zeroblob(length(body)) WHERE rowid =
-                (SELECT min(rowid) FROM checkpoints WHERE thread = 'talk')";
+    let flip = "UPDATE checkpoint_rows SET body = zeroblob(length(body)) WHERE place =
+                (SELECT min(place) FROM checkpoints WHERE thread = 'talk')";
     assert_eq!(conn.execute(flip, []), Ok(1));
     conn.execute("UPDATE calls SET state = 'maybe' WHERE thread = 'parked'", []).expect("done");
     drop(conn);

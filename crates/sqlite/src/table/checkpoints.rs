@@ -1,10 +1,12 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
+use crate::table::block::{Other, Spot};
 use crate::table::keep;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use weftwork_store::table::Result;
 use weftwork_store::{Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, WriteCheckpoints};
 use weftwork_types::canonical::Hash;
@@ -89,8 +91,15 @@ impl WriteCheckpoints for SqliteStore {
         thread: &'a ThreadId,
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>> {
-        let (org, thread) = (who.org.clone(), thread.clone());
-        self.write(move |conn| keep::keep(conn, &org, &thread, &keep))
+        let (org, thread, keep) = (who.org.clone(), thread.clone(), Arc::new(keep));
+        let single = (org.clone(), thread.clone(), Arc::clone(&keep));
+        self.write_single(
+            move |conn| {
+                let (org, thread, keep) = &single;
+                Ok(keep::keep_one(conn, org, thread, keep)?.then_some(()))
+            },
+            move |conn| keep::keep(conn, &org, &thread, &keep),
+        )
     }
 
     fn rewrite<'a>(
@@ -154,6 +163,33 @@ impl Display for Key<'_> {
     }
 }
 
+/// What leads from a graph to its rows.
+macro_rules! of_graph {
+    ($columns:literal, $rest:literal) => {
+        concat!("SELECT ", $columns, " FROM blocks CROSS JOIN checkpoint_rows ON ", $rest)
+    };
+}
+
+/// The newest row of a graph.
+macro_rules! newest_of {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM blocks CROSS JOIN checkpoint_rows
+                  ON place BETWEEN number << 24 AND (number << 24) + 0xffffff
+              WHERE org = ?1 AND thread = ?2 AND ns = ?3
+              ORDER BY prefix DESC, place DESC LIMIT 1"
+        )
+    };
+}
+pub(crate) use newest_of;
+
+/// The id of a row, of the prefix of its block and its place.
+pub(crate) fn id(at: &At<'_>, row: &Row<'_>) -> Done<CheckpointId> {
+    Ok(Spot::id(at.plain(row, "prefix")?, at.plain(row, "place")?))
+}
+
 /// A row of the table.
 struct Kept {
     id: CheckpointId,
@@ -163,26 +199,32 @@ struct Kept {
 }
 
 fn read(at: &Shelf, row: &Row<'_>) -> Done<Kept> {
-    let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
+    let id = id(&At::new("checkpoints", &Key { at, id: None }), row)?;
     let key = Key { at, id: Some(id) };
     let at = At::new("checkpoints", &key);
-    let of = at.maybe_bits(row, "of")?.map(CheckpointId);
+    let of = at.plain::<Other>(row, "of")?.to(id);
     Ok(Kept { id, of, tasks: at.plain(row, "tasks")?, body: at.plain(row, "body")? })
 }
 
 /// Reads a row of any graph and drops it.
-pub(crate) fn check(thread: ThreadId, row: &Row<'_>) -> Done<()> {
+pub(crate) fn check(row: &Row<'_>) -> Done<()> {
+    let place = format!("row {}", row.get::<_, i64>("place")?);
+    let at = At::new("checkpoints", &place);
+    let Some(thread) = at.plain::<Option<String>>(row, "thread")? else {
+        return Err(at.corrupt("it belongs to no graph").into());
+    };
+    drop(at.id::<OrgId>(row, "org")?);
     let name = format!("thread `{thread}`");
-    let ns = At::new("checkpoints", &name).plain(row, "ns")?;
-    read(&Shelf { thread, ns }, row).map(drop)
+    let at = At::new("checkpoints", &name);
+    let shelf = Shelf { thread: at.id(row, "thread")?, ns: at.plain(row, "ns")? };
+    read(&shelf, row).map(drop)
 }
 
 /// The newest checkpoint: none follows it.
 fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
-    let sql = "SELECT id, body FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3
-               ORDER BY id DESC LIMIT 1";
+    let sql = newest_of!("prefix, place, body");
     let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns], |row| {
-        let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
+        let id = id(&At::new("checkpoints", &Key { at, id: None }), row)?;
         Ok((id, At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?))
     })?;
     let newest = found.as_ref().map(|(id, _)| *id);
@@ -224,9 +266,13 @@ fn known(
 }
 
 fn body(conn: &Connection, org: &OrgId, at: &Shelf, id: CheckpointId) -> Done<Option<Vec<u8>>> {
-    let sql = "SELECT body FROM checkpoints
-               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4";
-    let key = params![org.as_str(), at.thread.as_str(), at.ns, id.0.to_be_bytes()];
+    let sql = of_graph!(
+        "body",
+        "place = (number << 24) | ?5
+         WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4"
+    );
+    let Spot { prefix, low } = Spot::of(id);
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low];
     row::one(conn, sql, key, |row| {
         Ok(At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?)
     })
@@ -237,15 +283,22 @@ fn next(
     conn: &Connection,
     org: &OrgId,
     at: &Shelf,
-    id: CheckpointId,
+    before: CheckpointId,
 ) -> Done<Option<(Option<CheckpointId>, Vec<u8>)>> {
-    let sql = "SELECT of, tasks FROM checkpoints
-               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id > ?4 ORDER BY id LIMIT 1";
-    let key = params![org.as_str(), at.thread.as_str(), at.ns, id.0.to_be_bytes()];
-    let name = Key { at, id: Some(id) };
+    let sql = of_graph!(
+        "prefix, place, of, tasks",
+        "place > (number << 24) + CASE prefix WHEN ?4 THEN ?5 ELSE -1 END
+             AND place <= (number << 24) + 0xffffff
+         WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix >= ?4
+         ORDER BY prefix, place LIMIT 1"
+    );
+    let Spot { prefix, low } = Spot::of(before);
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low];
+    let name = Key { at, id: Some(before) };
     row::one(conn, sql, key, |row| {
         let at = At::new("checkpoints, after", &name);
-        Ok((at.maybe_bits(row, "of")?.map(CheckpointId), at.plain(row, "tasks")?))
+        let id = id(&at, row)?;
+        Ok((at.plain::<Other>(row, "of")?.to(id), at.plain(row, "tasks")?))
     })
 }
 
@@ -290,12 +343,21 @@ fn page(
     before: Option<CheckpointId>,
     limit: usize,
 ) -> Done<Vec<FoundCheckpoint>> {
-    // Ids have 16 bytes, so that none is as great as 17 of the greatest.
-    let end = before.map_or([u8::MAX; 17].to_vec(), |id| id.0.to_be_bytes().to_vec());
-    let sql = "SELECT id, of, tasks, body FROM checkpoints
-               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id < ?4
-               ORDER BY id DESC LIMIT ?5";
-    let key = params![org.as_str(), at.thread.as_str(), at.ns, end, row::int(limit)];
+    let sql = of_graph!(
+        "prefix, place, of, tasks, body",
+        "place >= number << 24
+             AND place <= (number << 24) + CASE prefix WHEN ?4 THEN ?5 ELSE 0xffffff END
+         WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix <= ?4
+         ORDER BY prefix DESC, place DESC LIMIT ?6"
+    );
+    // The last that there may be.
+    let last = match before {
+        None => CheckpointId(u128::MAX),
+        Some(CheckpointId(0)) => return Ok(Vec::new()),
+        Some(id) => CheckpointId(id.0 - 1),
+    };
+    let Spot { prefix, low } = Spot::of(last);
+    let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low, row::int(limit)];
     let rows = row::all(conn, sql, key, |row| read(at, row))?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(Vec::new()) };
     let mut parts = pending(conn, org, at, last.id..=first.id)?;
@@ -310,14 +372,14 @@ fn page(
     Ok(found)
 }
 
-/// One seek per graph, however many checkpoints they have.
+/// One seek per graph, however many runs they had.
 fn shelves(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<Shelf>> {
-    let first = "SELECT ns FROM checkpoints WHERE org = ?1 AND thread = ?2
+    let first = "SELECT ns FROM blocks WHERE org = ?1 AND thread = ?2
                  ORDER BY ns LIMIT 1";
-    let after = "SELECT ns FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns > ?3
+    let after = "SELECT ns FROM blocks WHERE org = ?1 AND thread = ?2 AND ns > ?3
                  ORDER BY ns LIMIT 1";
     let name = format!("thread `{thread}`");
-    let read = |row: &Row<'_>| Ok(At::new("checkpoints", &name).plain::<String>(row, "ns")?);
+    let read = |row: &Row<'_>| Ok(At::new("blocks", &name).plain::<String>(row, "ns")?);
     let mut found: Vec<Shelf> = Vec::new();
     loop {
         let next = match found.last() {

@@ -2,6 +2,8 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
+use crate::table::block::{self, Other, Spot};
+use crate::table::checkpoints::{self, newest_of};
 use rusqlite::{Connection, params};
 use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
 use weftwork_types::canonical::Hash;
@@ -41,17 +43,47 @@ pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
     keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
+/// Keeps what is one checkpoint and nothing else, in one statement; says whether it did.
+pub(crate) fn keep_one(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    keep: &Keep,
+) -> Done<bool> {
+    let Keep { checkpoints, pending, blobs, layouts } = keep;
+    let one = pending.is_empty() && blobs.is_empty() && layouts.is_empty();
+    match checkpoints.as_slice() {
+        [new] if one && new.blobs.is_empty() => insert(conn, org, thread, new),
+        _ => Ok(false),
+    }
+}
+
+/// Adds a row to its block; says whether there is such a block, and none of its rows in the place.
+fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<bool> {
+    let (spot, of) = (Spot::of(new.id), Other::new(new.id, new.of));
+    let sql = "INSERT INTO checkpoint_rows (place, of, tasks, body)
+               SELECT (number << 24) | ?5, ?6, ?7, ?8 FROM blocks
+               WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4
+               ON CONFLICT (place) DO NOTHING";
+    let (org, thread, Spot { prefix, low }) = (org.as_str(), thread.as_str(), spot);
+    let values = params![org, thread, new.ns, prefix, low, of, new.tasks, new.body];
+    Ok(row::execute(conn, sql, values)? > 0)
+}
+
 fn put(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<()> {
-    let id = new.id.0.to_be_bytes();
-    let of = new.of.map(|of| of.0.to_be_bytes());
-    let (org_id, name) = (org.as_str(), thread.as_str());
-    let sql = "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-               ON CONFLICT (org, thread, ns, id) DO NOTHING";
-    if row::execute(conn, sql, params![org_id, name, new.ns, id, of, new.tasks, new.body])? == 0 {
-        let sql = "UPDATE checkpoints SET of = ?5, tasks = ?6, body = ?7
-                   WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND id = ?4";
-        row::execute(conn, sql, params![org_id, name, new.ns, id, of, new.tasks, new.body])?;
+    if !insert(conn, org, thread, new)? {
+        let Spot { prefix, low } = Spot::of(new.id);
+        block::make(conn, org, (thread, &new.ns), prefix)?;
+        if !insert(conn, org, thread, new)? {
+            let sql = "UPDATE checkpoint_rows SET of = ?6, tasks = ?7, body = ?8
+                       WHERE place = (
+                           SELECT (number << 24) | ?5 FROM blocks
+                           WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4)";
+            let (org, thread) = (org.as_str(), thread.as_str());
+            let of = Other::new(new.id, new.of);
+            let values = params![org, thread, new.ns, prefix, low, of, new.tasks, new.body];
+            row::execute(conn, sql, values)?;
+        }
         be_silent(conn, org, thread, (&new.ns, new.id, CHECKPOINT))?;
     }
     speak(conn, org, thread, (&new.ns, new.id, CHECKPOINT), &new.blobs)
@@ -126,12 +158,9 @@ pub(crate) fn rewrite(
 ) -> Done<()> {
     rule::check_newest(at, newest, newest_id(conn, org, at)?)?;
     let stays = rule::stays(at, newest, new).then(|| newest.0.to_be_bytes());
-    for sql in [
-        "DELETE FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3",
-        "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND part < 0",
-    ] {
-        row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns])?;
-    }
+    block::clear(conn, org, &at.thread, Some(&at.ns))?;
+    let sql = "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND part < 0";
+    row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns])?;
     for sql in [
         "DELETE FROM pending
          WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of IS NOT ?4",
@@ -146,11 +175,10 @@ pub(crate) fn rewrite(
 }
 
 fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
-    let sql = "SELECT id FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ?3
-               ORDER BY id DESC LIMIT 1";
     let name = format!("thread `{}`", at.thread);
     let key = params![org.as_str(), at.thread.as_str(), at.ns];
-    row::one(conn, sql, key, |row| Ok(CheckpointId(At::new("checkpoints", &name).bits(row, "id")?)))
+    let sql = newest_of!("prefix, place");
+    row::one(conn, sql, key, |row| checkpoints::id(&At::new("checkpoints", &name), row))
 }
 
 /// Copies all of a thread in place of what another has.
@@ -159,9 +187,8 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
         return Ok(());
     }
     delete(conn, org, to)?;
+    block::copy(conn, org, from, to)?;
     for sql in [
-        "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body)
-         SELECT org, ?3, ns, id, of, tasks, body FROM checkpoints WHERE org = ?1 AND thread = ?2",
         "INSERT INTO pending (org, thread, ns, of, part, body)
          SELECT org, ?3, ns, of, part, body FROM pending WHERE org = ?1 AND thread = ?2",
         "INSERT INTO blob_refs (org, thread, ns, id, part, hash)
@@ -174,18 +201,17 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
 
 /// Lets the head of a thread be its newest checkpoint.
 pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
-    let sql = "UPDATE threads SET head = (
-                   SELECT id FROM checkpoints WHERE org = ?1 AND thread = ?2 AND ns = ''
-                   ORDER BY id DESC LIMIT 1)
-               WHERE org = ?1 AND id = ?2";
-    row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
+    let newest = newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })?;
+    let sql = "UPDATE threads SET head = ?3 WHERE org = ?1 AND id = ?2";
+    let head = newest.map(|id| id.0.to_be_bytes());
+    row::execute(conn, sql, params![org.as_str(), thread.as_str(), head])?;
     Ok(())
 }
 
 /// Forgets all of a thread.
 pub(crate) fn delete(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    block::clear(conn, org, thread, None)?;
     for sql in [
-        "DELETE FROM checkpoints WHERE org = ?1 AND thread = ?2",
         "DELETE FROM pending WHERE org = ?1 AND thread = ?2",
         "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2",
     ] {

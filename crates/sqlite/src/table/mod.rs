@@ -2,6 +2,7 @@
 //! transaction.
 
 pub(crate) mod back;
+pub(crate) mod block;
 pub(crate) mod calls;
 pub(crate) mod checkpoints;
 pub(crate) mod commit;

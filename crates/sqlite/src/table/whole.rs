@@ -3,6 +3,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
+use crate::table::block::Other;
 use crate::table::{calls, events, interrupts, keep, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -98,7 +99,7 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
     let checkpoints = row::all(conn, sql, key(), |row| {
         let at = at("checkpoints");
         let (ns, id) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "id")?));
-        let of = at.maybe_bits(row, "of")?.map(CheckpointId);
+        let of = at.plain::<Other>(row, "of")?.to(id);
         let (tasks, body) = (at.plain(row, "tasks")?, at.plain(row, "body")?);
         let blobs = says(&ns, id, keep::CHECKPOINT);
         Ok(NewCheckpoint { ns, id, of, tasks, body, blobs })
@@ -124,7 +125,7 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
 fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
     let id = &whole.thread.id;
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2
-               UNION ALL SELECT 1 FROM checkpoints WHERE org = ?1 AND thread = ?2
+               UNION ALL SELECT 1 FROM blocks WHERE org = ?1 AND thread = ?2
                UNION ALL SELECT 1 FROM pending WHERE org = ?1 AND thread = ?2 LIMIT 1";
     if row::one(conn, sql, params_of(org, id), |_| Ok(()))?.is_some() {
         return Err(rule::thread_exists(id).into());

@@ -14,6 +14,10 @@ fn add(conn: &Connection) -> Done<usize> {
     Ok(conn.execute("INSERT INTO numbers VALUES (1)", [])?)
 }
 
+fn no_single(_: &Connection) -> Done<Option<usize>> {
+    Ok(None)
+}
+
 fn count(desk: &Desk) -> i64 {
     let session = desk.session.lock().expect("nobody panicked");
     session.conn.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0)).expect("reads")
@@ -24,9 +28,18 @@ fn who_is_alone_before_a_quick_disk_commits_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let desk = desk(&folder, Duration::MAX);
     for _ in 0..3 {
-        assert_eq!(desk.at_once(add), Some(Ok(1)));
+        assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
     }
     assert_eq!(count(&desk), 3);
+}
+
+#[test]
+fn what_one_statement_can_do_is_not_done_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let desk = desk(&folder, Duration::MAX);
+    let single = |conn: &Connection| add(conn).map(Some);
+    assert_eq!(desk.at_once(single, |_| panic!("it is done")), Some(Ok(1)));
+    assert_eq!(count(&desk), 1);
 }
 
 #[test]
@@ -34,10 +47,10 @@ fn who_finds_others_writing_leaves_it_to_the_thread() {
     let folder = tempfile::tempdir().expect("a folder");
     let desk = desk(&folder, Duration::MAX);
     let held = desk.session.lock().expect("nobody panicked");
-    assert_eq!(desk.at_once(add), None, "somebody has the connection");
+    assert_eq!(desk.at_once(no_single, add), None, "somebody has the connection");
     drop(held);
     desk.queued.store(1, Ordering::Release);
-    assert_eq!(desk.at_once(add), None, "somebody waits");
+    assert_eq!(desk.at_once(no_single, add), None, "somebody waits");
     assert_eq!(count(&desk), 0);
 }
 
@@ -45,14 +58,14 @@ fn who_finds_others_writing_leaves_it_to_the_thread() {
 fn a_slow_commit_sends_those_after_it_to_the_thread() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut desk = desk(&folder, Duration::ZERO);
-    assert_eq!(desk.at_once(add), Some(Ok(1)), "nobody knows yet");
+    assert_eq!(desk.at_once(no_single, add), Some(Ok(1)), "nobody knows yet");
     desk.quick = Duration::MAX;
     for _ in 0..SLOW_COMMITS {
-        assert_eq!(desk.at_once(add), None);
+        assert_eq!(desk.at_once(no_single, add), None);
         // What a quick commit of the thread says.
         desk.note(now());
     }
-    assert_eq!(desk.at_once(add), Some(Ok(1)));
+    assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
     assert_eq!(count(&desk), 2);
 }
 
@@ -63,8 +76,8 @@ fn nobody_waits_for_another_process_at_the_desk() {
     let other = Connection::open(folder.path().join("desk.db")).expect("opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("locks");
     // It would wait for a minute, and the test with it.
-    assert_eq!(desk.at_once(add), None);
+    assert_eq!(desk.at_once(no_single, add), None);
     other.execute_batch("ROLLBACK").expect("unlocks");
-    assert_eq!(desk.at_once(add), Some(Ok(1)));
+    assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
     assert_eq!(count(&desk), 1);
 }

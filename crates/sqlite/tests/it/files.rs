@@ -120,8 +120,12 @@ fn a_database_of_another_program_is_left_as_it_is() {
 fn what_is_damaged_inside_is_named_by_table_and_key() {
     let mut table = String::new();
     let cases = [
-        ("the number of a checkpoint", "UPDATE checkpoints SET id = x'01' WHERE rowid = 3"),
-        ("what became of tasks", "UPDATE checkpoints SET of = x'01' WHERE rowid = 3"),
+        ("the ids of checkpoints", "UPDATE blocks SET prefix = x'01'"),
+        (
+            "what became of tasks",
+            "UPDATE checkpoint_rows SET of = x'01'
+             WHERE place = (SELECT min(place) + 2 FROM checkpoint_rows)",
+        ),
         ("a thread's head", "UPDATE threads SET head = x'01'"),
     ];
     for (what, sql) in cases {
@@ -169,9 +173,11 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
     for (what, sql) in [
         (
             "the newest",
-            "DELETE FROM checkpoints WHERE rowid = (SELECT max(rowid) FROM checkpoints)",
+            "DELETE FROM checkpoint_rows
+             WHERE place = (SELECT max(place) FROM checkpoint_rows)",
         ),
-        ("all of them", "DELETE FROM checkpoints"),
+        ("all of them", "DELETE FROM checkpoint_rows"),
+        ("what leads to them", "DELETE FROM blocks"),
     ] {
         let folder = filled();
         edit(&folder, sql);
@@ -188,7 +194,7 @@ fn a_damaged_thread_harms_no_other() {
     let store = open(&folder, &QUICK);
     let claim = begin(&store, "t2", "r2");
     block_on(store.commit(&Principal::local(), &claim, commit_of(1, vec![1]))).expect("commits");
-    edit(&folder, "UPDATE checkpoints SET id = x'00' WHERE thread = 't' AND rowid = 3");
+    edit(&folder, "UPDATE blocks SET prefix = x'00' WHERE number = 1");
     let error = unread(&store);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
     assert_eq!(numbers(&store, "t2"), [1]);

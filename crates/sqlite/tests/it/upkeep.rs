@@ -235,7 +235,9 @@ fn damage_is_named_by_table_and_key() {
         ("usage", "UPDATE usage SET fact = 'x'"),
         ("the status of a run", "UPDATE runs SET status = 'lost' WHERE id = 'r9'"),
         ("a run without a thread", "DELETE FROM threads WHERE id = 'keyed'"),
-        ("the id of a checkpoint", "UPDATE checkpoints SET id = x'01' WHERE ns = 'inner:1'"),
+        ("the ids of checkpoints", "UPDATE blocks SET prefix = x'01' WHERE ns = 'inner:1'"),
+        ("two blocks in one", "UPDATE blocks SET number = 2 WHERE number = 1"),
+        ("a block of checkpoints", "DELETE FROM blocks WHERE number = 1"),
         ("a byte of a blob", "UPDATE blobs SET body = x'00' WHERE body = CAST('a' AS BLOB)"),
         ("a blob", "DELETE FROM blobs WHERE body = CAST('b' AS BLOB)"),
         (

@@ -171,7 +171,8 @@ impl Rows {
 
     fn put(&self, thread: &str, body: &[u8]) {
         let sql =
-            "UPDATE checkpoints SET body = ?3 WHERE org = 'local' AND thread = ?1 AND id = ?2";
+            "UPDATE checkpoint_rows SET body = ?3 WHERE place = (SELECT place FROM checkpoints
+                 WHERE org = 'local' AND thread = ?1 AND id = ?2)";
         let id = self.newest(thread).0.to_be_bytes();
         assert_eq!(self.conn.execute(sql, params![thread, id, body]).expect("writes"), 1);
     }

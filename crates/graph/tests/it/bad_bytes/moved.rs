@@ -9,10 +9,15 @@ fn newest(thread: &str) -> String {
     format!("(SELECT max(id) FROM checkpoints WHERE {OURS} = '{thread}')")
 }
 
+/// Where the newest row of a thread is.
+fn place(thread: &str) -> String {
+    format!("(SELECT place FROM checkpoints WHERE {OURS} = '{thread}' ORDER BY id DESC LIMIT 1)")
+}
+
 /// Puts something in the place of the newest row of `t`.
 fn put(what: &str) -> String {
-    let newest = newest("t");
-    format!("UPDATE checkpoints SET body = {what} WHERE {OURS} = 't' AND id = {newest}")
+    let place = place("t");
+    format!("UPDATE checkpoint_rows SET body = {what} WHERE place = {place}")
 }
 
 /// Puts another row there.
@@ -26,7 +31,7 @@ fn pending(set: &str) -> String {
 }
 
 fn cases() -> Vec<(&'static str, &'static str, String)> {
-    let (newest, later) = (newest("t"), newest("later"));
+    let (newest, last, later) = (newest("t"), place("t"), place("later"));
     let tasks = format!(
         "body = (SELECT tasks FROM checkpoints
              WHERE {OURS} = 'later' AND of IS NOT NULL ORDER BY id LIMIT 1)"
@@ -42,26 +47,33 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
         (
             "another thread's row, with its id",
             "t",
-            format!("UPDATE checkpoints SET thread = 't' WHERE {OURS} = 'later' AND id = {later}"),
+            format!(
+                "INSERT INTO blocks (org, thread, ns, prefix, number)
+                     SELECT org, 't', ns, prefix, (SELECT max(number) FROM blocks) + 1
+                     FROM blocks WHERE number = {later} >> 24;
+                 UPDATE checkpoint_rows
+                     SET place = ((SELECT max(number) FROM blocks) << 24) | (place & 0xffffff)
+                     WHERE place = {later}"
+            ),
         ),
         // FIXME(#4): whoever puts all rows of a thread under another name is not found out, since
         // checksums do not cover the thread: stores copy threads as they are.
         (
             "all rows of another thread, with their ids",
             "t",
-            "UPDATE checkpoints SET thread = 't' WHERE org = 'local' AND thread = 'later'".into(),
+            "UPDATE blocks SET thread = 't' WHERE org = 'local' AND thread = 'later'".into(),
         ),
         (
             "all rows of another organisation, with their ids",
             "t",
-            "UPDATE checkpoints SET org = 'local' WHERE org = 'other'".into(),
+            "UPDATE blocks SET org = 'local' WHERE org = 'other'".into(),
         ),
         (
             "the newest row is missing",
             "t",
-            format!("DELETE FROM checkpoints WHERE {OURS} = 't' AND id = {newest}"),
+            format!("DELETE FROM checkpoint_rows WHERE place = {last}"),
         ),
-        ("all rows are missing", "t", format!("DELETE FROM checkpoints WHERE {OURS} = 't'")),
+        ("all rows are missing", "t", format!("DELETE FROM blocks WHERE {OURS} = 't'")),
     ]
 }
 
