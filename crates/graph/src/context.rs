@@ -29,6 +29,8 @@ pub(crate) struct TaskContext {
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
+    /// How many graphs the attempt called.
+    pub(crate) graphs: AtomicU32,
     /// What the task asked; what was asked together stands together.
     pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
     pub(crate) run: Local,

@@ -1,29 +1,39 @@
 //! The journal of one task over the store.
 
 use crate::error::RuntimeError;
-use crate::hosted::Patience;
+use crate::exec::Earlier;
+use crate::hosted::{CallLog, Patience};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_store::{Claim, NewCall, OpenedCall, Store, StoreError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weftwork_store::{Claim, Store, StoreError, rule};
 use weftwork_types::canonical::{can_be_read_back, hash};
-use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Attempts, CallKey, CallResult, Clock, Intent, Journal, JournalError, Opened,
+    Attempts, CallKey, CallRecord, CallResult, CallState, Clock, Intent, Journal, JournalError,
+    Opened,
 };
+use weftwork_types::tool::Effect;
 use weftwork_types::{BoxFuture, CheckpointId, Principal};
 
-/// Finds and records the calls of one task.
+/// Finds and records the calls of one attempt of a task.
 ///
-/// The key of a call is made of where the task stands in the run's history (scope, node, path,
+/// The key of a call is made of where the task stands in the run's history (branch, node, path,
 /// step) and of what is called with what; never of ids that a rebuilt run would make anew.
+///
+/// Whatever becomes of a call goes to the [`CallLog`] of the run, whose next commit takes it along.
+/// Only what changes something is waited for: its intent before it is made, and its result.
 #[derive(Debug)]
 pub(crate) struct TaskJournal {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
+    pub(crate) log: Arc<CallLog>,
     pub(crate) place: Place,
-    pub(crate) seen: Mutex<BTreeMap<String, u32>>,
+    /// Who may have made calls of the task before.
+    pub(crate) earlier: Earlier,
+    /// How many processes died with the run since it last got further.
+    pub(crate) lost: u32,
+    pub(crate) known: Mutex<Known>,
 }
 
 /// Where a task stands in its thread's history.
@@ -38,14 +48,27 @@ pub(crate) struct Place {
     pub(crate) attempt: u32,
 }
 
+/// What the attempt itself has done.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// How often it called what with which input.
+    seen: BTreeMap<String, u32>,
+    /// Its calls as they stand.
+    calls: BTreeMap<CallKey, CallRecord>,
+}
+
 impl TaskJournal {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn key(&self, intent: &Intent) -> CallKey {
         let what = format!("{:?}/{}/{}", intent.kind, intent.name, intent.input);
         let occurrence = match &intent.call_id {
             Some(id) => serde_json::json!({"id": id}),
             None => {
-                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-                let count = seen.entry(what).or_default();
+                let mut known = self.known();
+                let count = known.seen.entry(what).or_default();
                 *count += 1;
                 serde_json::json!({"nth": *count})
             }
@@ -66,69 +89,149 @@ impl TaskJournal {
             "attempt": attempt,
         })))
     }
-}
 
-impl TaskJournal {
-    /// A store that is full or out of reach for now pauses the call.
-    async fn wait(&self, patience: &mut Patience, error: StoreError) -> Result<(), StoreError> {
-        patience.after(error, self.clock.as_ref(), &self.claim.at).await
+    /// What is on record of a call, as far as there can be something.
+    async fn find(&self, key: CallKey) -> Result<Option<CallRecord>, StoreError> {
+        if let Some(own) = self.known().calls.get(&key) {
+            return Ok(Some(own.clone()));
+        }
+        // The key holds branch, path and superstep, and no superstep of a branch is begun twice.
+        // So nobody but this attempt can have recorded a call in a superstep that was begun here.
+        if self.earlier == Earlier::Nobody {
+            return Ok(None);
+        }
+        if let Some(waiting) = self.log.find(key) {
+            return Ok(Some(waiting));
+        }
+        self.read(key).await
+    }
+
+    /// Looks into the store; one that is out of reach for now pauses the call.
+    async fn read(&self, key: CallKey) -> Result<Option<CallRecord>, StoreError> {
+        let mut patience = Patience::new();
+        loop {
+            match self.store.call(&self.who, &self.claim.at.thread, key).await {
+                Err(error) => {
+                    patience.after(error, self.clock.as_ref(), &self.claim.at).await?;
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// A call that is made for the first time, as far as is known.
+    fn begun(&self, key: CallKey, intent: Intent) -> CallRecord {
+        CallRecord {
+            key,
+            kind: intent.kind,
+            name: intent.name,
+            node: self.place.node.clone(),
+            step: self.place.step,
+            effect: intent.effect,
+            state: CallState::Intent,
+            result: None,
+            made: 1,
+            possibly_paid: self.unaccounted(intent.effect),
+            reused: 0,
+            opened_at: self.clock.now(),
+            settled_at: None,
+        }
+    }
+
+    /// How often a call may have been begun without leaving a trace. What changes something always
+    /// leaves one; of the rest, each process that died in the superstep may have been within it.
+    fn unaccounted(&self, effect: Effect) -> u32 {
+        let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
+        if may { self.lost } else { 0 }
+    }
+
+    /// Lets the next commit take a call along; waits for it when the call changes something.
+    async fn record(&self, call: CallRecord) -> Result<(), StoreError> {
+        self.known().calls.insert(call.key, call.clone());
+        let waits = call.effect != Effect::ReadOnly;
+        let ticket = self.log.put(call);
+        if waits && !self.log.on_disk(ticket).await {
+            let (run, fence) = (self.claim.at.run.to_string(), self.claim.fence);
+            return Err(StoreError::Fenced { run, newest: fence, ours: fence });
+        }
+        Ok(())
+    }
+
+    async fn announce(&self, key: CallKey, intent: Intent) -> Result<Opened, StoreError> {
+        let Some(mut call) = self.find(key).await? else {
+            let call = self.begun(key, intent);
+            if call.effect == Effect::ReadOnly {
+                self.known().calls.insert(key, call);
+            } else {
+                self.record(call).await?;
+            }
+            return Ok(Opened::New { key });
+        };
+        if let (CallState::Settled, Some(result)) = (call.state, call.result.clone()) {
+            call.reused = call.reused.saturating_add(1);
+            self.known().calls.insert(key, call.clone());
+            self.log.put(call);
+            return Ok(Opened::Settled { key, result });
+        }
+        let unaccounted = self.unaccounted(call.effect).saturating_add(1);
+        call.possibly_paid = call.possibly_paid.saturating_add(unaccounted);
+        if call.effect == Effect::ReadOnly {
+            call.made = call.made.saturating_add(1);
+            self.known().calls.insert(key, call);
+            return Ok(Opened::New { key });
+        }
+        self.record(call).await?;
+        Ok(Opened::Unknown { key })
+    }
+
+    async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), StoreError> {
+        let begun = self.known().calls.get(&key).cloned();
+        let mut call = begun.ok_or_else(|| rule::missing("call", key.0))?;
+        if call.state == CallState::Settled {
+            return Ok(());
+        }
+        call.state = CallState::Settled;
+        call.result = Some(result);
+        call.settled_at = Some(self.clock.now());
+        self.record(call).await
     }
 }
 
-fn refused(name: &str, error: StoreError) -> JournalError {
-    let source: Fault = error.fault();
-    JournalError { name: name.to_owned(), source }
+fn refused(name: &str, error: &StoreError) -> JournalError {
+    JournalError { name: name.to_owned(), source: error.fault() }
 }
 
 impl Journal for TaskJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
         let key = self.key(&intent);
         Box::pin(async move {
-            let call = NewCall {
-                key,
-                kind: intent.kind,
-                name: intent.name.clone(),
-                node: self.place.node.clone(),
-                step: self.place.step,
-                effect: intent.effect,
-                at: self.clock.now(),
-            };
-            let mut patience = Patience::new();
-            let opened = loop {
-                let opened = self.store.open_call(&self.who, &self.claim, call.clone()).await;
-                let Err(error) = opened else { break opened };
-                if let Err(error) = self.wait(&mut patience, error).await {
-                    break Err(error);
-                }
-            };
-            match opened.map_err(|e| refused(&intent.name, e))? {
-                OpenedCall::New | OpenedCall::Again => Ok(Opened::New { key }),
-                OpenedCall::Unknown(_) => Ok(Opened::Unknown { key }),
-                OpenedCall::Settled(record) => match record.result {
-                    Some(result) => Ok(Opened::Settled { key, result }),
-                    None => Ok(Opened::Unknown { key }),
-                },
-            }
+            let name = intent.name.clone();
+            self.announce(key, intent).await.map_err(|error| refused(&name, &error))
         })
     }
 
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         Box::pin(async move {
+            let name = || key.0.to_string();
             if !can_be_read_back(&result.value) {
                 let what = "the result of a call";
                 let source = RuntimeError::TooDeep { what }.fault();
-                return Err(JournalError { name: key.0.to_string(), source });
+                return Err(JournalError { name: name(), source });
             }
-            let now = self.clock.now();
-            let mut patience = Patience::new();
-            let (who, claim) = (&self.who, &self.claim);
-            while let Err(error) =
-                self.store.settle_call(who, claim, key, result.clone(), now).await
-            {
-                let waited = self.wait(&mut patience, error).await;
-                waited.map_err(|e| refused(&key.0.to_string(), e))?;
-            }
-            Ok(())
+            self.conclude(key, result).await.map_err(|error| refused(&name(), &error))
         })
+    }
+}
+
+impl Drop for TaskJournal {
+    /// Calls that were cut off, or that failed on the way, are on record as begun. Those that
+    /// change something are already.
+    fn drop(&mut self) {
+        let known = self.known.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let begun = std::mem::take(&mut known.calls).into_values();
+        let read = begun.filter(|call| call.effect == Effect::ReadOnly);
+        for call in read.filter(|call| call.state == CallState::Intent) {
+            self.log.put(call);
+        }
     }
 }

@@ -52,9 +52,10 @@ impl ModelCaller {
     /// Calls a model, or finds the answer it gave before.
     ///
     /// Every attempt gets a usage fact, failed ones too: it is counted by the budget, written to
-    /// the ledger and told as an event. The answer is in the journal before this returns. A
-    /// ledger that refuses a fact twice does not void an answer that was paid: the fact stays in
-    /// the run's events, and is offered again whenever the recorded answer is used.
+    /// the ledger and told as an event. The journal has the answer before this returns, and puts
+    /// it on disk with the next commit of the run. A ledger that refuses a fact twice does not void
+    /// an answer that was paid: the fact stays in the run's events, and is offered again whenever
+    /// the recorded answer is used.
     ///
     /// # Errors
     /// The [`ModelError`] of the last attempt; [`ModelError::Deadline`] when the deadline passed
@@ -124,8 +125,8 @@ impl ModelCaller {
         }
     }
 
-    /// Records an answer: first in the journal, with its fact, so that a crash right after can
-    /// neither pay the call twice nor lose its bill.
+    /// Records an answer: first in the journal, with its fact, so that no answer is on record
+    /// without its bill.
     async fn keep(
         &self,
         response: ChatResponse,

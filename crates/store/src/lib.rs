@@ -34,12 +34,12 @@ pub use items::{
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
 pub use record::{
-    Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
-    ThreadRow, UsageRow, WorkerRow,
+    Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
+    WorkerRow,
 };
 pub use retention::{Retention, Untouched, Waiting, drop_all_events, forget_all};
 pub use table::{
-    JournalRead, JournalWrite, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage,
-    Result, Store, Workers, WriteRuns, WriteThreads, WriteUsage,
+    JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
+    Workers, WriteRuns, WriteThreads, WriteUsage,
 };
 pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
-use weftwork_types::port::{CallKey, CallKind, CallRecord};
+use weftwork_types::port::CallRecord;
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
-use weftwork_types::tool::Effect;
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 
@@ -98,6 +97,11 @@ pub struct Commit {
     /// Checkpoints and parts of open supersteps. The last checkpoint of the root graph becomes the
     /// thread's head.
     pub keep: crate::checkpoint::Keep,
+    /// Calls as they stand now, each with all it counts; see [`record_call`](crate::rule::record_call)
+    /// for one that is on record already.
+    pub calls: Vec<CallRecord>,
+    /// Usage facts. One whose invocation is on record changes nothing.
+    pub usage: Vec<UsageRow>,
     /// Questions that are open now. One that was answered before stays answered. All other open
     /// questions of the thread are closed when this commit also ends the run or keeps a
     /// checkpoint.
@@ -131,40 +135,6 @@ pub struct StoredEvent {
     pub at: Timestamp,
     /// The event.
     pub event: AiEvent,
-}
-
-/// A call about to be announced.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewCall {
-    /// Its key.
-    pub key: CallKey,
-    /// What kind of call.
-    pub kind: CallKind,
-    /// The model or tool.
-    pub name: String,
-    /// The node that makes it.
-    pub node: String,
-    /// The superstep in which it is made.
-    pub step: i64,
-    /// What it changes.
-    pub effect: Effect,
-    /// When it is announced.
-    pub at: Timestamp,
-}
-
-/// What the journal knew of an announced call.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OpenedCall {
-    /// Nothing: the intent is written now.
-    New,
-    /// It only reads and was begun before without a result: it may be made again. `made` and
-    /// `possibly_paid` were counted up.
-    Again,
-    /// It ended before; `reused` was counted up.
-    Settled(CallRecord),
-    /// It changes something, was begun before, and nobody knows what came of it. `possibly_paid`
-    /// was counted up.
-    Unknown(CallRecord),
 }
 
 /// A process that executes runs.

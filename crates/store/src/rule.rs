@@ -2,12 +2,11 @@
 
 use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
-use crate::record::{Claim, InterruptRow, NewCall, NewRun, OpenedCall};
+use crate::record::{Claim, InterruptRow, NewRun};
 use crate::table::Result;
-use weftwork_types::port::{CallRecord, CallResult, CallState};
+use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::tool::Effect;
-use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
 /// Whether two requests for a run ask for the same.
 #[must_use]
@@ -88,49 +87,17 @@ pub fn check_answerable(id: InterruptId, row: Option<&InterruptRow>) -> Result<(
     }
 }
 
-/// The record of a call that is announced for the first time.
-#[must_use]
-pub fn first_call(call: NewCall) -> CallRecord {
-    CallRecord {
-        key: call.key,
-        kind: call.kind,
-        name: call.name,
-        node: call.node,
-        step: call.step,
-        effect: call.effect,
-        state: CallState::Intent,
-        result: None,
-        made: 1,
-        possibly_paid: 0,
-        reused: 0,
-        opened_at: call.at,
-        settled_at: None,
+/// Brings a call that is on record up to what is known of it now. A result that is on record stays,
+/// and counts only go up: the same record a second time changes nothing.
+pub fn record_call(known: &mut CallRecord, now: CallRecord) {
+    if known.state == CallState::Intent {
+        known.state = now.state;
+        known.result = now.result;
+        known.settled_at = now.settled_at;
     }
-}
-
-/// Announces a recorded call once more: counts in the record and says what is known of it.
-pub fn reopen_call(record: &mut CallRecord) -> OpenedCall {
-    if record.state == CallState::Settled {
-        record.reused = record.reused.saturating_add(1);
-        return OpenedCall::Settled(record.clone());
-    }
-    record.possibly_paid = record.possibly_paid.saturating_add(1);
-    if record.effect == Effect::ReadOnly {
-        record.made = record.made.saturating_add(1);
-        return OpenedCall::Again;
-    }
-    OpenedCall::Unknown(record.clone())
-}
-
-/// Writes a result into a record that has none; says whether it did.
-pub fn settle_call(record: &mut CallRecord, result: CallResult, at: Timestamp) -> bool {
-    if record.state == CallState::Settled {
-        return false;
-    }
-    record.state = CallState::Settled;
-    record.result = Some(result);
-    record.settled_at = Some(at);
-    true
+    known.made = known.made.max(now.made);
+    known.possibly_paid = known.possibly_paid.max(now.possibly_paid);
+    known.reused = known.reused.max(now.reused);
 }
 
 /// The error for what is not there.

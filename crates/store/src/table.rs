@@ -7,14 +7,14 @@
 use crate::checkpoint::CheckpointStore;
 use crate::error::StoreError;
 use crate::record::{
-    Claim, Commit, Committed, InterruptRow, NewCall, NewRun, OpenedCall, RunRow, StoredEvent,
-    ThreadRow, UsageRow, WorkerRow,
+    Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
+    WorkerRow,
 };
 use crate::retention::Retention;
 use crate::whole::{ReadWhole, WriteWhole};
 use std::collections::BTreeMap;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::{CallKey, CallRecord, CallResult};
+use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
@@ -224,7 +224,7 @@ pub trait ReadInterrupts: Send + Sync {
 
 /// Reads the journal.
 pub trait JournalRead: Send + Sync {
-    /// The recorded calls of a thread, in the order in which they were first announced.
+    /// The recorded calls of a thread, in the order in which they came on record.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such thread.
@@ -233,35 +233,17 @@ pub trait JournalRead: Send + Sync {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>>;
-}
 
-/// Writes the journal.
-pub trait JournalWrite: Send + Sync {
-    /// Announces a call; see [`OpenedCall`] for what it may learn. On disk when this returns.
+    /// A recorded call of a thread; `None` when it is not on record, or there is no such thread.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended.
-    fn open_call<'a>(
+    /// Only those of the system.
+    fn call<'a>(
         &'a self,
         who: &'a Principal,
-        claim: &'a Claim,
-        call: NewCall,
-    ) -> BoxFuture<'a, Result<OpenedCall>>;
-
-    /// Records how a call ended. On disk when this returns. A call that is already settled keeps
-    /// its first result.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] when the call was never announced.
-    fn settle_call<'a>(
-        &'a self,
-        who: &'a Principal,
-        claim: &'a Claim,
+        thread: &'a ThreadId,
         key: CallKey,
-        result: CallResult,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>>;
 }
 
 /// Reads usage.
@@ -322,7 +304,6 @@ pub trait Store:
     + ReadEvents
     + ReadInterrupts
     + JournalRead
-    + JournalWrite
     + ReadUsage
     + WriteUsage
     + Workers

@@ -41,6 +41,8 @@ pub(crate) struct Run {
 pub(crate) struct Call {
     pub(crate) key: String,
     pub(crate) kind: Kind,
+    /// Whether it changes nothing: then it comes on record with its result.
+    pub(crate) reads: bool,
     pub(crate) settled: bool,
     pub(crate) made: u32,
     pub(crate) possibly_paid: u32,
@@ -98,8 +100,8 @@ pub(crate) enum Violation {
     Conversation { roles: Vec<String> },
     /// A call was made again although its answer was on record.
     Repeated(Repeat),
-    /// The provider was asked more often than the journal says.
-    AskedMoreThanMade { prompt: String, asked: u64, made: u64 },
+    /// The provider was asked more often than the journal says, with what was possibly paid.
+    AskedMoreThanTold { prompt: String, asked: u64, told: u64 },
     /// The provider was asked something that the journal does not know.
     Unrecorded { request: u64 },
     /// A call has no result although every run ended.
@@ -173,7 +175,7 @@ fn check_run(run: &Run, violations: &mut Vec<Violation>) {
 fn check_requests(facts: &Facts, violations: &mut Vec<Violation>) {
     let prompt_of: BTreeMap<u64, &str> =
         facts.requests.iter().map(|one| (one.number, one.prompt.as_str())).collect();
-    let mut made: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut told: BTreeMap<&str, u64> = BTreeMap::new();
     let mut answered: BTreeMap<&str, u64> = BTreeMap::new();
     for call in facts.calls.iter().filter(|call| call.kind == Kind::Model) {
         let Some((number, prompt)) =
@@ -181,7 +183,7 @@ fn check_requests(facts: &Facts, violations: &mut Vec<Violation>) {
         else {
             continue;
         };
-        *made.entry(prompt).or_default() += u64::from(call.made);
+        *told.entry(prompt).or_default() += u64::from(call.made) + u64::from(call.possibly_paid);
         answered.insert(prompt, number);
     }
     let mut asked: BTreeMap<&str, u64> = BTreeMap::new();
@@ -196,11 +198,11 @@ fn check_requests(facts: &Facts, violations: &mut Vec<Violation>) {
             Some(_) => {}
         }
     }
-    for (prompt, made) in made {
+    for (prompt, told) in told {
         let asked = asked.get(prompt).copied().unwrap_or_default();
-        if asked > made {
+        if asked > told {
             let prompt = prompt.to_owned();
-            violations.push(Violation::AskedMoreThanMade { prompt, asked, made });
+            violations.push(Violation::AskedMoreThanTold { prompt, asked, told });
         }
     }
 }
@@ -223,11 +225,17 @@ fn check_call(call: &Call, kills: &[Kill], violations: &mut Vec<Violation>) {
     if !call.settled {
         violations.push(Violation::NeverSettled { key: key() });
     }
-    // A process that died before it came to the call left the count as it found it: kills count
-    // once for each time the call was begun.
-    let landed = kills.iter().filter(|kill| kill.landed);
-    let within: BTreeSet<_> = landed.filter_map(|kill| kill.open.get(&call.key)).collect();
-    let (made, possibly_paid, kills_within) = (call.made, call.possibly_paid, within.len());
+    let (made, possibly_paid) = (call.made, call.possibly_paid);
+    let landed = || kills.iter().filter(|kill| kill.landed);
+    let kills_within = if call.reads {
+        // Nothing says of a call without a result whether the process had come to it.
+        landed().filter(|kill| !kill.settled.contains_key(&call.key)).count()
+    } else {
+        // A process that died before it came to the call left the count as it found it: kills count
+        // once for each time the call was begun.
+        let within: BTreeSet<_> = landed().filter_map(|kill| kill.open.get(&call.key)).collect();
+        within.len()
+    };
     if made == 0 || made - 1 > possibly_paid || possibly_paid as usize > kills_within {
         let one = Violation::MadeWithoutKill { key: key(), made, possibly_paid, kills_within };
         violations.push(one);
@@ -246,15 +254,16 @@ mod tests {
     /// A sound story: the process died once within the first call, once right after its answer
     /// was recorded, and once in the tool.
     fn sound() -> Facts {
-        let model = |key: &str, made: u32, number| Call {
+        let model = |key: &str, possibly_paid: u32, number| Call {
             key: key.to_owned(),
             kind: Kind::Model,
+            reads: true,
             settled: true,
-            made,
-            possibly_paid: made - 1,
+            made: 1,
+            possibly_paid,
             answer_of: Some(number),
         };
-        let tool = Call { kind: Kind::Tool, answer_of: None, ..model("t", 1, 0) };
+        let tool = Call { kind: Kind::Tool, reads: false, answer_of: None, ..model("t", 1, 0) };
         let request = |number, prompt: &str| Request { number, prompt: prompt.to_owned() };
         let bill = |prompt: &str| Bill { prompt: prompt.to_owned(), answered: true };
         let kill = |open: &[(&str, u32)], settled: &[(&str, u32)]| {
@@ -273,13 +282,13 @@ mod tests {
             runs: vec![run("r1"), run("r2")],
             refunds: 1,
             roles: CONVERSATION.map(str::to_owned).to_vec(),
-            calls: vec![model("a", 2, 4), Call { possibly_paid: 1, ..tool }, model("b", 1, 5)],
+            calls: vec![model("a", 1, 4), tool, model("b", 0, 5)],
             requests: vec![request(3, "A"), request(4, "A"), request(5, "B")],
             bills: vec![bill("pa"), bill("pb")],
             kills: vec![
-                kill(&[("a", 0)], &[]),
-                kill(&[], &[("a", 2)]),
-                kill(&[("t", 0)], &[("a", 2)]),
+                kill(&[], &[]),
+                kill(&[], &[("a", 1)]),
+                kill(&[("t", 0)], &[("a", 1), ("b", 1)]),
             ],
         }
     }
@@ -339,14 +348,13 @@ mod tests {
         let again = Request { number: 6, prompt: "A".to_owned() };
         let violations = found(|facts| facts.requests.push(again));
         let repeat = Violation::Repeated(Repeat::AfterAnswer { recorded: 4, again: 6 });
-        let more = Violation::AskedMoreThanMade { prompt: "A".to_owned(), asked: 3, made: 2 };
+        let more = Violation::AskedMoreThanTold { prompt: "A".to_owned(), asked: 3, told: 2 };
         assert_eq!(violations, [repeat, more]);
     }
 
     #[test]
     fn a_result_that_was_recorded_at_a_kill_is_not_made_again() {
-        let violations =
-            found(|facts| facts.kills[1].settled.insert("a".to_owned(), 1).map_or((), drop));
+        let violations = found(|facts| facts.calls[0].made = 2);
         let repeat = Repeat::AfterSettled { key: "a".to_owned(), then: 1, later: 2 };
         assert_eq!(violations, [Violation::Repeated(repeat)]);
     }
@@ -380,8 +388,9 @@ mod tests {
             let key = key.to_owned();
             [Violation::MadeWithoutKill { key, made, possibly_paid, kills_within }]
         };
-        assert_eq!(found(|facts| facts.kills[0].open.clear()), without("a", 2, 1, 0));
-        assert_eq!(found(|facts| facts.kills[0].landed = false), without("a", 2, 1, 0));
+        assert_eq!(found(|facts| facts.kills[2].open.clear()), without("t", 1, 1, 0));
+        assert_eq!(found(|facts| facts.kills[0].landed = false), without("a", 1, 1, 0));
+        assert_eq!(found(|facts| facts.calls[0].possibly_paid = 2), without("a", 1, 2, 1));
         assert_eq!(found(|facts| facts.calls[1].made = 3), without("t", 3, 1, 1));
         assert_eq!(found(|facts| facts.calls[1].made = 0), without("t", 0, 1, 1));
         // A process that died before it came to the call does not explain a second beginning.

@@ -13,6 +13,7 @@ use weftwork::store::{JournalRead, ReadEvents, ReadRuns, ReadUsage, RunRow, Stor
 use weftwork::types::event::AiEvent;
 use weftwork::types::port::{CallKind, CallRecord, CallState};
 use weftwork::types::run::{RunInput, RunStatus};
+use weftwork::types::tool::Effect;
 use weftwork::types::usage::UsageStatus;
 use weftwork::types::{Principal, ThreadId};
 
@@ -240,6 +241,7 @@ fn call_of(record: &CallRecord) -> Call {
     Call {
         key: record.key.0.to_string(),
         kind,
+        reads: record.effect == Effect::ReadOnly,
         settled: record.state == CallState::Settled,
         made: record.made,
         possibly_paid: record.possibly_paid,

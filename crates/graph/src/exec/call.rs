@@ -36,7 +36,8 @@ impl Ctx {
             Json::Null => Begin::Nothing,
             input => Begin::Input(StartInput::Json(Arc::new(input))),
         };
-        match at.run_graph(graph, keep, start).await {
+        let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
+        match at.run_graph((graph, nth), keep, start).await {
             Ok((Ended::Done, cycle)) => {
                 let told = cycle.told.as_ref();
                 Ok(told.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
@@ -159,9 +160,10 @@ impl TaskAt {
         }
     }
 
+    /// Runs the graph that an attempt calls after `nth` others.
     async fn run_graph(
         &self,
-        graph: &CompiledGraph,
+        (graph, nth): (&CompiledGraph, u32),
         keep: Keep,
         begin: Begin,
     ) -> Result<(Ended, Cycle), Fail> {
@@ -185,7 +187,8 @@ impl TaskAt {
             resuming: self.resuming,
             around,
             outer: Arc::clone(&self.scratch),
-            outer_task: scope.shared.host.hosting().map(|_| self.way()),
+            outer_task: scope.shared.host.hosting().map(|_| self.way_to(nth)),
+            earlier: self.earlier,
         });
         let options = Options::within(scope);
         Box::pin(Cycle::run(Arc::new(within), begin, &options)).await

@@ -66,6 +66,16 @@ impl TaskAt {
         way
     }
 
+    /// The way to the graph that an attempt calls after `nth` others: graphs that it calls with the
+    /// same input are told apart.
+    pub(crate) fn way_to(&self, nth: u32) -> Vec<(String, String, i64)> {
+        let mut way = self.way();
+        if let Some((_, path, _)) = way.last_mut().filter(|_| nth > 0) {
+            path.push_str(&format!("|{nth}"));
+        }
+        way
+    }
+
     /// Tells what the task's node chose to tell.
     pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
         if let Some(hosting) = self.scope.shared.host.hosting() {

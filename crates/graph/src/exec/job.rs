@@ -2,7 +2,7 @@
 
 use super::api::{Fail, Unanswered};
 use super::caught::{choose, millis, node_panicked};
-use super::scope::TaskAt;
+use super::scope::{Earlier, TaskAt};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, Local, TaskContext};
 use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
@@ -97,6 +97,7 @@ impl Job {
             step: self.at.step,
             attempt,
             messages: 0.into(),
+            graphs: 0.into(),
             failure: self.failure.clone(),
             beat: Arc::new(beat.into()),
             deps,
@@ -141,6 +142,7 @@ impl Job {
             clock.sleep(wait).await;
             attempt += 1;
             self.at.resuming = Some(true);
+            self.at.earlier = self.at.earlier.max(Earlier::Attempts);
             self.at.scratch.asked.store(0, Ordering::Relaxed);
             self.at.scratch.resumed.store(false, Ordering::Relaxed);
         }

@@ -54,6 +54,7 @@ pub use saver::{
     TaskKey, TaskRecord,
 };
 pub(crate) use schema::Checker;
+pub(crate) use scope::Earlier;
 pub(crate) use stored::Recent;
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub(crate) use tell::read_json;

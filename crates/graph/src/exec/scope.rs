@@ -153,6 +153,8 @@ pub(crate) struct Scope {
     pub(crate) outer: Option<Arc<Scratch>>,
     /// Where that stands, in hosted runs.
     pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    /// Who may have made calls of the task around this loop before.
+    pub(crate) earlier: Earlier,
     /// An answer that belongs to no task yet.
     pub(crate) answer: Mutex<Option<Json>>,
     /// What became of the tasks that tasks called, in the open superstep.
@@ -199,6 +201,7 @@ impl Scope {
             around,
             outer: None,
             outer_task: None,
+            earlier: Earlier::Nobody,
             answer: Mutex::default(),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
@@ -217,6 +220,7 @@ impl Scope {
             around: within.around,
             outer: Some(within.outer),
             outer_task: within.outer_task,
+            earlier: within.earlier,
             answer: Mutex::default(),
             calls: Mutex::default(),
             called: AtomicBool::new(false),
@@ -283,6 +287,19 @@ pub(crate) struct Within<'a> {
     pub(crate) around: BTreeMap<String, CheckpointId>,
     pub(crate) outer: Arc<Scratch>,
     pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    pub(crate) earlier: Earlier,
+}
+
+/// Who may have made calls of a task before, so that they may be on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Earlier {
+    /// Nobody: its superstep was begun by this loop, and this is its first attempt.
+    Nobody,
+    /// An attempt of this loop.
+    Attempts,
+    /// A process before this one, or this one before it went on with the thread: the superstep was
+    /// open when the loop began.
+    Processes,
 }
 
 /// What a task keeps over its attempts.
@@ -341,6 +358,7 @@ pub(crate) struct TaskAt {
     pub(crate) checkpoint: CheckpointId,
     pub(crate) step: i64,
     pub(crate) resuming: Option<bool>,
+    pub(crate) earlier: Earlier,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
 }

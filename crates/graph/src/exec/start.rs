@@ -2,7 +2,7 @@
 
 use super::cycle::Cycle;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
-use super::scope::{Scratch, TaskAt, task_ns};
+use super::scope::{Earlier, Scratch, TaskAt, task_ns};
 use super::slot::{Slot, SlotState};
 use futures_util::FutureExt;
 use serde_json::Value as Json;
@@ -136,6 +136,14 @@ impl Cycle {
         End { what, answers: None }
     }
 
+    /// Who may have made calls of the open superstep before. What runs within a task is as the task.
+    fn earlier(&self) -> Earlier {
+        if self.has_open && !self.scope.is_nested() {
+            return Earlier::Processes;
+        }
+        self.scope.earlier
+    }
+
     /// Everything a task needs to run by itself.
     fn job(&self, index: usize) -> Option<Job> {
         let slot = self.tasks.get(index)?;
@@ -154,6 +162,7 @@ impl Cycle {
             checkpoint: self.id,
             step: self.step,
             resuming: self.scope.resuming(),
+            earlier: self.earlier(),
             slots: self.machine.slots().clone(),
         };
         let handler = matches!(slot.task.path, Path::Handler(_));

@@ -1,7 +1,7 @@
 //! What nodes of hosted runs reach: models and tools with journal, budget and ledger, and those
 //! who watch.
 
-use super::Host;
+use super::{CallLog, Host};
 use crate::exec::caught::millis;
 use crate::exec::scope::{TaskAt, lock};
 use crate::exec::{Attempt, Hosting};
@@ -10,12 +10,13 @@ use crate::journal::{Place, TaskJournal};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use weftwork_store::Claim;
+use weftwork_store::{Claim, UsageRow};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::{CallContext, Clock, Emit, Journal, NoJournal};
-use weftwork_types::{InterruptId, Principal};
+use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
+use weftwork_types::usage::UsageFact;
+use weftwork_types::{BoxFuture, InterruptId, Principal};
 
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -26,13 +27,16 @@ pub(super) struct Calls {
     pub(super) caller: GraphCaller,
     /// Who answered which question of the thread.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
+    pub(super) log: Arc<CallLog>,
+    /// How many workers died in the superstep that is open.
+    pub(super) lost: u32,
 }
 
 impl Hosting for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         let host = &self.host;
-        let journal: Arc<dyn Journal> = if host.journal {
-            Arc::new(TaskJournal {
+        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
+            let journal = TaskJournal {
                 store: Arc::clone(&host.store),
                 clock: Arc::clone(&host.clock),
                 who: self.who.clone(),
@@ -44,10 +48,15 @@ impl Hosting for Calls {
                     step: at.step,
                     attempt: attempt.number,
                 },
-                seen: Mutex::default(),
-            })
+                log: Arc::clone(&self.log),
+                earlier: at.earlier,
+                lost: self.lost,
+                known: Mutex::default(),
+            };
+            let (log, late) = (Arc::clone(&self.log), Arc::clone(&host.ledger));
+            (Arc::new(journal), Arc::new(RunLedger { log, late }))
         } else {
-            Arc::new(NoJournal)
+            (Arc::new(NoJournal), Arc::clone(&host.ledger))
         };
         let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
         let emit = Arc::new(Pulse { to, clock: Arc::clone(&host.clock), beat });
@@ -57,7 +66,7 @@ impl Hosting for Calls {
             thread: self.claim.at.thread.clone(),
             journal,
             budget: Arc::clone(&host.budget),
-            ledger: Arc::clone(&host.ledger),
+            ledger,
             clock: Arc::clone(&host.clock),
             emit,
             deadline: None,
@@ -74,6 +83,32 @@ impl Hosting for Calls {
 
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
+    }
+}
+
+/// Lets facts come into the ledger with the commits of the run: a recorded answer and its bill are
+/// there together or not at all.
+#[derive(Debug)]
+struct RunLedger {
+    log: Arc<CallLog>,
+    /// For what comes when the run has ended.
+    late: Arc<dyn Ledger>,
+}
+
+impl Ledger for RunLedger {
+    fn record<'a>(
+        &'a self,
+        principal: &'a Principal,
+        caller: &'a GraphCaller,
+        fact: &'a UsageFact,
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
+        Box::pin(async move {
+            if self.log.bill(row) {
+                return Ok(());
+            }
+            self.late.record(principal, caller, fact).await
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 mod calls;
 mod closing;
 mod end;
+mod log;
 mod writer;
 
 use crate::compiled::CompiledGraph;
@@ -22,6 +23,7 @@ pub(crate) use closing::Closing;
 pub(crate) use closing::STOPS;
 pub(crate) use end::{End, Ended, Unrecorded};
 use futures_util::FutureExt;
+pub(crate) use log::CallLog;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -85,17 +87,33 @@ struct Past {
     taken_over: u32,
     /// How often it was put back in order since then.
     released: u32,
+    /// The same two, of which a requeue makes no new start: what was begun stays begun.
+    begun_again: u32,
+    ended: u32,
 }
 
 impl Past {
     fn read(&mut self, told: &AiEvent) {
         match told {
             AiEvent::RunStarted { .. } => self.begun = true,
-            AiEvent::TakenOver { .. } => self.taken_over += 1,
-            AiEvent::Released { .. } => self.released += 1,
-            AiEvent::Step { .. } => (self.taken_over, self.released) = (0, 0),
+            AiEvent::TakenOver { .. } => {
+                self.taken_over += 1;
+                self.begun_again += 1;
+            }
+            AiEvent::Released { .. } => {
+                self.released += 1;
+                self.ended += 1;
+            }
+            AiEvent::Step { .. } => {
+                (self.taken_over, self.released) = (0, 0);
+                (self.begun_again, self.ended) = (0, 0);
+            }
             // Who had it before had come to its end.
-            AiEvent::Requeued { .. } => (self.taken_over, self.released) = (0, 1),
+            AiEvent::Requeued { .. } => {
+                (self.taken_over, self.released) = (0, 1);
+                // Unless it gave up on a run that ends its workers: then it had not begun.
+                self.ended += u32::from(self.begun_again == 0);
+            }
             _ => {}
         }
     }
@@ -103,6 +121,11 @@ impl Past {
     /// How many workers it ended since then, the one before this included.
     fn attempts(&self) -> u32 {
         (self.taken_over + 1).saturating_sub(self.released)
+    }
+
+    /// How many workers died in the superstep that is open, at most.
+    fn lost(&self) -> u32 {
+        (self.begun_again + 1).saturating_sub(self.ended)
     }
 }
 
@@ -135,12 +158,19 @@ impl Run {
             // What is on its way to the store gets there, unless the store takes nothing now.
             drop(tokio::time::timeout(LAST_COMMIT, writer.idle()).await);
         };
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            ended = Box::pin(self.to_end(&writer)) => return ended,
-            () = cut => {}
+            ended = Box::pin(self.to_end(&writer)) => Some(ended),
+            () = cut => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => self.put_back(&writer).await,
+        };
+        if !matches!(ended, Ended::Unrecorded(_)) {
+            writer.bill_the_rest().await;
         }
-        self.put_back(&writer).await
+        ended
     }
 
     async fn put_back(&self, writer: &Writer) -> Ended {
@@ -220,6 +250,9 @@ impl Run {
         counted: &mut bool,
     ) -> Result<Option<End>, RuntimeError> {
         let past = if fresh { Past::default() } else { self.past().await? };
+        // On the way again in one process: what was cut off is on record.
+        let ours = u32::from(fresh || *counted);
+        let lost = past.lost().saturating_sub(ours);
         if !*counted {
             let attempts = past.attempts();
             if attempts >= self.host.attempts_max && !self.asked {
@@ -233,7 +266,7 @@ impl Run {
             writer.tell(AiEvent::TakenOver { claim: self.claim.fence }).await?;
             *counted = true;
         }
-        self.go(writer, past.begun).await
+        self.go(writer, past.begun, lost).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -268,12 +301,17 @@ impl Run {
     }
 
     /// `None` when the process stops before the run's end.
-    async fn go(&self, writer: &Arc<Writer>, begun: bool) -> Result<Option<End>, RuntimeError> {
+    async fn go(
+        &self,
+        writer: &Arc<Writer>,
+        begun: bool,
+        lost: u32,
+    ) -> Result<Option<End>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
-        let local = self.local(writer, answers);
+        let local = self.local(writer, answers, lost);
         match begin {
             Begin::Update(values, as_node) => {
                 let at = self.at();
@@ -349,6 +387,7 @@ impl Run {
         let mut cancelled = self.cancel.subscribe();
         let mut run = std::pin::pin!(run.finish());
         let mut log = std::pin::pin!(writer.keep_log());
+        let _goes_on = writer.calls.goes_on();
         tokio::select! {
             biased;
             // What is on its way to the store gets there, so that it is told only once.
@@ -422,7 +461,12 @@ impl Run {
         })
     }
 
-    fn local(&self, writer: &Arc<Writer>, answers: BTreeMap<InterruptId, Answer>) -> Local {
+    fn local(
+        &self,
+        writer: &Arc<Writer>,
+        answers: BTreeMap<InterruptId, Answer>,
+        lost: u32,
+    ) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
         let saver = StoreSaver::claimed(
             store,
@@ -442,6 +486,8 @@ impl Run {
                 graph_version: self.graph.version().to_owned(),
             },
             answers,
+            log: Arc::clone(&writer.calls),
+            lost,
         };
         self.host.local.clone().with_saver(saver).hosted_by(Arc::new(calls))
     }

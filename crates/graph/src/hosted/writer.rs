@@ -1,6 +1,6 @@
 //! Commits: everything a moment of the run leaves behind, in one transaction.
 
-use super::{Host, Run};
+use super::{CallLog, Host, Run};
 use crate::error::RuntimeError;
 use crate::exec::{Claimed, Told};
 use crate::hub::Hub;
@@ -56,6 +56,8 @@ impl Patience {
 pub(super) struct Writer {
     pub(super) host: Arc<Host>,
     pub(super) claim: Claim,
+    /// What calls leave behind; each commit takes along what waits there.
+    pub(super) calls: Arc<CallLog>,
     who: Principal,
     hub: Arc<Hub>,
     cancel: watch::Sender<bool>,
@@ -78,6 +80,7 @@ impl Writer {
         Arc::new(Self {
             host: Arc::clone(&run.host),
             claim: run.claim.clone(),
+            calls: Arc::default(),
             who: run.who.clone(),
             hub: Arc::clone(&run.hub),
             cancel: run.cancel.clone(),
@@ -91,16 +94,40 @@ impl Writer {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// Commits events as they come. Ends only with an error.
+    /// Commits events and calls as they come, unless another commit takes them along before. Ends
+    /// only with an error.
     pub(super) async fn keep_log(&self) -> StoreError {
         loop {
-            self.hub.durable_arrived().await;
-            let mut state = self.state.lock().await;
-            if self.hub.uncommitted().is_empty() {
+            tokio::select! {
+                () = self.hub.durable_arrived() => {}
+                () = self.calls.arrived() => {}
+            }
+            let Ok(mut state) = self.state.try_lock() else {
+                // A commit is on its way that may take this along, or the one after it will.
+                drop(self.state.lock().await);
+                continue;
+            };
+            if !self.waits() {
                 continue;
             }
             if let Err(error) = self.commit(&mut state, Commit::default()).await {
                 return error;
+            }
+        }
+    }
+
+    /// Whether something waits for the next commit, whatever that is about.
+    fn waits(&self) -> bool {
+        !(self.calls.is_empty() && self.hub.uncommitted().is_empty())
+    }
+
+    /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
+    /// what was paid is billed.
+    pub(super) async fn bill_the_rest(&self) {
+        for row in self.calls.unbilled() {
+            let recorded = self.host.ledger.record(&self.who, &row.caller, &row.fact).await;
+            if let Err(error) = recorded {
+                tracing::warn!(run = %self.claim.at.run, %error, "not in the ledger");
             }
         }
     }
@@ -154,7 +181,7 @@ impl Writer {
     pub(super) async fn release(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         let (keep, events) = state.held.clone().unwrap_or_default();
-        if !(keep.is_empty() && self.hub.uncommitted().is_empty()) {
+        if !keep.is_empty() || self.waits() {
             self.commit_once(&mut state, Commit { keep, events, ..Commit::default() }).await?;
         }
         let now = self.host.clock.now();
@@ -211,8 +238,8 @@ impl Writer {
         }
     }
 
-    /// Commits what waits to be told and after it the commit's own events, which are told only
-    /// when it is on disk.
+    /// Commits what calls left behind, what waits to be told and after it the commit's own events,
+    /// which are told only when it is on disk.
     async fn commit_once(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
@@ -221,6 +248,9 @@ impl Writer {
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         commit.events = self.hub.uncommitted();
         let count = commit.events.len();
+        let waiting = self.calls.waiting();
+        let (calls, usage) = (waiting.calls.len(), waiting.usage.len());
+        (commit.calls, commit.usage) = (waiting.calls, waiting.usage);
         if let Some(begins) = &begins {
             // What the log says first; it is told where it stands in the log.
             own.insert(0, begins.clone());
@@ -235,6 +265,7 @@ impl Writer {
         if with_run {
             self.hold(None);
         }
+        self.calls.committed(calls, usage);
         self.hub.committed(committed.first_seq, count, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.

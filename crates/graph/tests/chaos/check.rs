@@ -1,6 +1,6 @@
 //! What must be true of threads whatever became of the workers that had them.
 
-use crate::worker::{STEPS, Site, state};
+use crate::worker::{PAIR, STEPS, Site, state};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use weftwork_store::Store;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallState;
 use weftwork_types::run::RunRef;
+use weftwork_types::tool::Effect;
 use weftwork_types::{Principal, ThreadId};
 
 /// Looks at everything that is left of threads whose runs are these, and says how many runs there
@@ -34,7 +35,8 @@ pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> 
             check_log(&store, at).await;
         }
         runs += refs.len();
-        again += check_calls(&store, &id, &made, expected.len()).await;
+        let each = if graph == PAIR { 2 } else { 1 };
+        again += check_calls(&store, &id, &made, expected.len() * each).await;
     }
     (runs, again)
 }
@@ -56,8 +58,9 @@ async fn check_calls(
     for call in calls {
         assert_eq!(call.state, CallState::Settled);
         let keys = made.get(&call.name).map(Vec::as_slice).unwrap_or_default();
-        let most = 1 + call.possibly_paid as usize;
+        let most = call.made.saturating_add(call.possibly_paid) as usize;
         assert!((1..=most).contains(&keys.len()), "{}: {} of {most}", call.name, keys.len());
+        assert!(call.effect == Effect::ReadOnly || call.made == 1, "{}: {}", call.name, call.made);
         let key = call.key.0.to_string();
         assert!(keys.iter().all(|made| *made == key), "{}: {keys:?}, not {key}", call.name);
         again += keys.len() - 1;

@@ -1,7 +1,7 @@
 //! Processes that end right before and right after each kind of write.
 
 use crate::check::check;
-use crate::faulty::{Faulty, Moment};
+use crate::faulty::{Faulty, Moment, name};
 use crate::place::Place;
 use crate::worker::{ARGS, PAIR, POINT, Site, Worker, accept};
 use crate::{full, report};
@@ -10,30 +10,20 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use weftwork_store::{Commit, Store};
+use weftwork_store::Store;
 use weftwork_types::Principal;
 use weftwork_types::run::RunStatus;
 
 /// The writes, and at which time of each a process may end.
 const POINTS: [(&str, u64); 7] = [
     ("claim", 1),
-    ("open_call", 10),
-    ("settle_call", 10),
+    ("commit of an intent", 10),
+    ("commit of a result", 10),
     ("commit of tasks", 5),
     ("commit of a step", 9),
     ("commit of the end", 1),
     ("keep_alive", 4),
 ];
-
-fn name(point: &'static str, commit: Option<&Commit>) -> &'static str {
-    match commit {
-        None => point,
-        Some(commit) if commit.finish.is_some() => "commit of the end",
-        Some(commit) if !commit.keep.checkpoints.is_empty() => "commit of a step",
-        Some(commit) if !commit.keep.pending.is_empty() => "commit of tasks",
-        Some(_) => "commit of events",
-    }
-}
 
 /// A store that ends this process where the environment says, if it says so.
 pub(crate) fn planted(store: Arc<dyn Store>) -> Arc<dyn Store> {

@@ -6,12 +6,11 @@ use crate::{full, report};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
-use weftwork_store::{Claim, Commit, NewCall, StoreError};
+use weftwork_store::{Claim, Commit, StoreError};
 use weftwork_types::Principal;
 use weftwork_types::canonical::hash;
-use weftwork_types::port::{CallKey, CallKind};
+use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunStatus;
-use weftwork_types::tool::Effect;
 
 async fn stall(name: &str, place: Place, folder: &Path) {
     let (who, tick) = (Principal::local(), Duration::from_millis(10));
@@ -62,19 +61,12 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     assert_eq!(before.3["log"], json!(expected));
     // Every kind of write under its claim is refused.
     let claim = Claim { at: at.clone(), worker: stalled.id.clone(), fence: 1 };
-    let key = CallKey(hash(&json!("late")));
-    let call = NewCall {
-        key,
-        kind: CallKind::Once,
-        name: "late".to_owned(),
-        node: "step".to_owned(),
-        step: 1,
-        effect: Effect::ExternalSideEffect,
-        at: row.new.created_at,
-    };
+    let call = CallRecord { key: CallKey(hash(&json!("late"))), ..before.2[0].clone() };
+    let call = Commit { calls: vec![call], ..Commit::default() };
     let refused = [
         store.commit(&who, &claim, Commit::default()).await.err(),
-        store.open_call(&who, &claim, call).await.err(),
+        store.commit(&who, &claim, call).await.err(),
+        store.release(&who, &claim, row.new.created_at).await.err(),
     ];
     for error in refused {
         assert!(matches!(error, Some(StoreError::Fenced { .. })), "{error:?}");

@@ -24,7 +24,7 @@ use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
 /// How many supersteps each run makes.
 pub(crate) const STEPS: u32 = 10;
 pub(crate) const CHAIN: &str = "chaos:chain";
-/// As the chain, with another node beside each step.
+/// As the chain, with another node beside each step, which reads.
 pub(crate) const PAIR: &str = "chaos:pair";
 pub(crate) const POISON: &str = "chaos:poison";
 /// As the poison, by a stack that is full.
@@ -119,6 +119,25 @@ async fn step(state: State<Work>, ctx: Ctx, outside: Deps<Outside>) -> NodeResul
     Ok(WorkUpdate::new().n(n).log([name]))
 }
 
+/// Reads something outside.
+async fn beside(state: State<Work>, ctx: Ctx, outside: Deps<Outside>) -> NodeResult<WorkUpdate> {
+    let n = state.n().copied().unwrap_or_default() + 1;
+    let name = format!("read.{}:{n}", state.tag().map_or("", String::as_str));
+    let intent = Intent {
+        kind: CallKind::Once,
+        name: name.clone(),
+        input: hash(&json!(name)),
+        call_id: None,
+        effect: Effect::ReadOnly,
+        attempts: Attempts::Each,
+    };
+    if let Opened::New { key } = ctx.calls().journal.open(intent).await? {
+        outside.note(&format!("made {name} {}", key.0));
+        ctx.calls().journal.settle(key, CallResult { value: json!(n) }).await?;
+    }
+    Ok(WorkUpdate::new())
+}
+
 fn chain(outside: &Outside) -> CompiledGraph {
     Graph::<Work>::new("chain")
         .with(outside.clone())
@@ -135,7 +154,7 @@ fn pair(outside: &Outside) -> CompiledGraph {
     Graph::<Work>::new("pair")
         .with(outside.clone())
         .node("step", step)
-        .node("beside", async |_: State<Work>| WorkUpdate::new())
+        .node("beside", beside)
         .edge(START, "step")
         .edge(START, "beside")
         .route_to("step", ["step", "beside"], |state: State<Work>| {

@@ -8,7 +8,7 @@ use weftwork_store::table::Result;
 use weftwork_store::*;
 use weftwork_types::canonical::Hash;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::{CallKey, CallRecord, CallResult};
+use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::run::RunRef;
 use weftwork_types::{
     BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
@@ -20,6 +20,20 @@ pub(crate) enum Moment {
     /// Nothing has happened yet; the write may be refused.
     Before,
     After,
+}
+
+/// The name of a write, by what it is about.
+pub(crate) fn name(point: &'static str, commit: Option<&Commit>) -> &'static str {
+    let Some(commit) = commit else { return point };
+    let intent = |call: &CallRecord| call.state == CallState::Intent;
+    match commit {
+        _ if commit.finish.is_some() => "commit of the end",
+        _ if !commit.keep.checkpoints.is_empty() => "commit of a step",
+        _ if !commit.keep.pending.is_empty() => "commit of tasks",
+        _ if commit.calls.iter().any(intent) => "commit of an intent",
+        _ if !commit.calls.is_empty() => "commit of a result",
+        _ => "commit of events",
+    }
 }
 
 /// What is said of a write, by its name: how long it is to wait, or why it is refused.
@@ -244,30 +258,13 @@ impl JournalRead for Faulty {
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
         self.inner.calls(w, t)
     }
-}
-
-impl JournalWrite for Faulty {
-    fn open_call<'a>(
+    fn call<'a>(
         &'a self,
         w: &'a Principal,
-        claim: &'a Claim,
-        call: NewCall,
-    ) -> BoxFuture<'a, Result<OpenedCall>> {
-        Box::pin(async move {
-            let _connection = self.connected().await;
-            self.at(("open_call", None), || self.inner.open_call(w, claim, call)).await
-        })
-    }
-    fn settle_call<'a>(
-        &'a self,
-        w: &'a Principal,
-        claim: &'a Claim,
+        t: &'a ThreadId,
         key: CallKey,
-        result: CallResult,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        let write = move || self.inner.settle_call(w, claim, key, result, at);
-        Box::pin(self.at(("settle_call", None), write))
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        self.inner.call(w, t, key)
     }
 }
 

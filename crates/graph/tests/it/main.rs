@@ -3,6 +3,7 @@
 
 mod attempts;
 mod bad_bytes;
+mod calls;
 mod damage;
 mod depth;
 mod drawings;

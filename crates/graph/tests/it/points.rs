@@ -1,6 +1,6 @@
 //! Writes that are refused for a while, or slow: the run waits, and comes out as it would have.
 
-use crate::faulty::{Faulty, Moment};
+use crate::faulty::{Faulty, Moment, name};
 use crate::support::{Bench, check_stream, completed, on_each_store};
 use serde_json::json;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ async fn play(point: &'static str, fault: Fault, moment: Moment) {
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let bench = Bench::with_clock(store.clone(), chain(&made), clock).await;
     let count = Arc::clone(&met);
-    store.interfere(move |at, when, _| {
-        if at != point || when != moment {
+    store.interfere(move |at, when, commit| {
+        if name(at, commit) != point || when != moment {
             return Ok(Duration::ZERO);
         }
         if fault == Fault::Slow {
@@ -90,7 +90,9 @@ async fn play(point: &'static str, fault: Fault, moment: Moment) {
 
 #[tokio::test]
 async fn writes_that_are_refused_or_slow_change_nothing() {
-    for point in ["open_call", "settle_call", "commit"] {
+    for point in
+        ["commit of an intent", "commit of a result", "commit of a step", "commit of the end"]
+    {
         play(point, Fault::Refused, Moment::Before).await;
         play(point, Fault::Slow, Moment::Before).await;
         play(point, Fault::Slow, Moment::After).await;

@@ -2,7 +2,7 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{interrupts, keep, threads};
+use crate::table::{calls, interrupts, keep, threads, usage};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
@@ -106,11 +106,13 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
 }
 
 /// The statements of a commit: claim, questions left, events, outcome and the thread's row; then
-/// what is kept, questions asked.
+/// what is kept, calls, what is billed, questions asked.
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
     if let Some(new) = keep::alone(&commit.keep)
+        && commit.calls.is_empty()
+        && commit.usage.is_empty()
         && commit.interrupts.is_empty()
         && commit.wakes_at.is_none()
     {
@@ -122,6 +124,12 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
         every(write)?,
     )];
     asks.extend(keep::asks(org, thread, &commit.keep, mark));
+    for call in &commit.calls {
+        asks.push(calls::record(org, thread, call)?);
+    }
+    for row in &commit.usage {
+        asks.push(usage::record(org, row)?);
+    }
     if let (Some(wakes_at), true) = (commit.wakes_at, commit.finish.is_some()) {
         asks.push(threads::wakes_at(org, thread, wakes_at));
     }

@@ -210,7 +210,7 @@ fn inserts(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Vec<Ask>> {
         asks.push(interrupt(org, id, row)?);
     }
     for call in &whole.calls {
-        asks.push(calls::put(org, id, call, mark)?);
+        asks.push(calls::record(org, id, call)?);
     }
     asks.extend(keep::asks(org, id, &whole.kept, mark));
     for row in &whole.usage {

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::conformance::{dump, dump_checkpoints};
 use weftwork_store::{
-    Claim, Commit, Keep, MemoryStore, NewCall, NewCheckpoint, NewPending, Pending, Shelf, Store,
-    UsageRow, WorkerRow,
+    Claim, Commit, Keep, MemoryStore, NewCheckpoint, NewPending, Pending, Shelf, Store, UsageRow,
+    WorkerRow,
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
-use weftwork_types::port::{CallKey, CallKind, CallResult};
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
 use weftwork_types::run::RunFinal;
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
@@ -105,15 +105,21 @@ fn question() -> Interrupt {
     }
 }
 
-fn call(effect: Effect) -> NewCall {
-    NewCall {
+fn call(effect: Effect) -> CallRecord {
+    CallRecord {
         key: CallKey(canonical::hash_bytes(format!("{effect:?}").as_bytes())),
         kind: CallKind::Tool,
         name: "tool".to_owned(),
         node: "tools".to_owned(),
         step: 1,
         effect,
-        at: Timestamp(5),
+        state: CallState::Intent,
+        result: None,
+        made: 1,
+        possibly_paid: 0,
+        reused: 0,
+        opened_at: Timestamp(5),
+        settled_at: None,
     }
 }
 
@@ -177,14 +183,15 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.create_run(who, new_run("t", "r1"), BTreeMap::new()));
     let claimed = tell!(store.claim(who, &at("t", "r1"), &worker("w1"), Timestamp(1)));
     let claim: Claim = claimed.expect("claims").0;
-    for effect in [Effect::ReadOnly, Effect::ExternalSideEffect, Effect::ReadOnly] {
-        tell!(store.open_call(who, &claim, call(effect)));
+    let begun = call(Effect::ExternalSideEffect);
+    let result = Some(CallResult { value: serde_json::json!({"n": 1}) });
+    let (state, settled_at) = (CallState::Settled, Some(Timestamp(7)));
+    let ended = CallRecord { state, result, settled_at, ..begun.clone() };
+    for calls in [vec![begun.clone()], vec![call(Effect::ReadOnly), ended]] {
+        let usage = vec![usage()];
+        tell!(store.commit(who, &claim, Commit { calls, usage, ..Commit::default() }));
     }
-    tell!(store.open_call(who, &claim, call(Effect::ExternalSideEffect)));
-    let result = CallResult { value: serde_json::json!({"n": 1}) };
-    let key = call(Effect::ReadOnly).key;
-    tell!(store.settle_call(who, &claim, key, result, Timestamp(7)));
-    tell!(store.open_call(who, &claim, call(Effect::ReadOnly)));
+    tell!(store.call(who, &t, begun.key));
     tell!(store.commit(who, &claim, full()));
     let only =
         |number| Keep { checkpoints: vec![checkpoint(number, Vec::new())], ..Keep::default() };

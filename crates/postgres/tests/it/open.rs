@@ -35,6 +35,7 @@ fn threads_that_were_parked_before_wake_at_their_time() {
         r#"SET search_path TO {name};
         DROP INDEX threads_due;
         ALTER TABLE threads DROP COLUMN wakes_at;
+        ALTER TABLE calls ADD COLUMN mark bytea;
         UPDATE meta SET value = 1;
         INSERT INTO threads (org, id, graph, status, seq, created_at, updated_at)
         VALUES ('local', 't', 'g', 'interrupted', 0, 1, 1);
@@ -60,7 +61,7 @@ fn a_newer_format_is_refused() {
     drop(schema.open());
     schema.script("UPDATE meta SET value = 8");
     let error = refused(&address(), &schema);
-    assert!(matches!(error, StoreError::Newer { found: 7, known: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 2, .. }), "{error}");
     schema.script("UPDATE meta SET value = 0");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");

@@ -6,12 +6,10 @@ use crate::support::{Schema, at, begin, block_on, register, thread, told};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weftwork_postgres::{Options, PostgresStore};
-use weftwork_store::table::{JournalRead, JournalWrite, ReadEvents, ReadThreads, WriteRuns};
-use weftwork_store::{
-    Claim, Commit, Keep, NewCall, NewCheckpoint, OpenedCall, ReadCheckpoints, Shelf, StoreError,
-};
+use weftwork_store::table::{JournalRead, ReadEvents, ReadThreads, WriteRuns};
+use weftwork_store::{Claim, Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, StoreError};
 use weftwork_types::canonical;
-use weftwork_types::port::{CallKey, CallKind};
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallState};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Principal, Timestamp};
 
@@ -23,15 +21,21 @@ fn rounds() -> usize {
     if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 100 } else { 6 }
 }
 
-fn call(number: usize) -> NewCall {
-    NewCall {
+fn call(number: usize) -> CallRecord {
+    CallRecord {
         key: CallKey(canonical::hash_bytes(&number.to_be_bytes())),
         kind: CallKind::Tool,
         name: "pay".to_owned(),
         node: "tools".to_owned(),
         step: 1,
         effect: Effect::ExternalSideEffect,
-        at: Timestamp(1),
+        state: CallState::Intent,
+        result: None,
+        made: 1,
+        possibly_paid: 0,
+        reused: 0,
+        opened_at: Timestamp(1),
+        settled_at: None,
     }
 }
 
@@ -47,18 +51,17 @@ fn commit(number: usize) -> Commit {
     };
     Commit {
         keep: Keep { checkpoints: vec![checkpoint], ..Keep::default() },
+        calls: vec![call(number)],
         events: vec![told(number), told(format!("end of {number}"))],
         ..Commit::default()
     }
 }
 
-/// Announces a call and commits, again and again; counts what was acknowledged.
+/// Commits with a call, again and again; counts what was acknowledged.
 fn write_on(store: &PostgresStore, claim: &Claim, end: &AtomicBool, count: &AtomicUsize) {
     let who = Principal::local();
     while !end.load(Ordering::Relaxed) {
         let number = count.load(Ordering::Relaxed) + 1;
-        let opened = block_on(store.open_call(&who, claim, call(number)));
-        assert_eq!(opened, Ok(OpenedCall::New), "call {number}");
         let made = block_on(store.commit(&who, claim, commit(number))).expect("commits");
         assert_eq!(made.first_seq, u64::try_from(number * 2 - 1).expect("a number"));
         count.store(number, Ordering::Relaxed);

@@ -1,11 +1,10 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{commit, threads};
+use crate::table::threads;
 use rusqlite::{Connection, Row, params};
-use weftwork_store::table::{JournalRead, JournalWrite, Result};
-use weftwork_store::{Claim, NewCall, OpenedCall, rule};
-use weftwork_types::port::{CallKey, CallRecord, CallResult};
+use weftwork_store::table::{JournalRead, Result};
+use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl JournalRead for SqliteStore {
@@ -21,66 +20,40 @@ impl JournalRead for SqliteStore {
             row::all(conn, sql, params![org.as_str(), thread.as_str()], |row| read(row, &thread))
         })
     }
-}
 
-impl JournalWrite for SqliteStore {
-    fn open_call<'a>(
+    fn call<'a>(
         &'a self,
         who: &'a Principal,
-        claim: &'a Claim,
-        call: NewCall,
-    ) -> BoxFuture<'a, Result<OpenedCall>> {
-        let (org, claim) = (who.org.clone(), claim.clone());
-        self.write(move |conn| {
-            commit::check(conn, &org, &claim)?;
-            let thread = &claim.at.thread;
-            let Some(mut known) = find(conn, &org, thread, call.key)? else {
-                insert(conn, &org, thread, &rule::first_call(call.clone()))?;
-                return Ok(OpenedCall::New);
-            };
-            let opened = rule::reopen_call(&mut known);
-            count(conn, &org, thread, &known)?;
-            Ok(opened)
-        })
-    }
-
-    fn settle_call<'a>(
-        &'a self,
-        who: &'a Principal,
-        claim: &'a Claim,
+        thread: &'a ThreadId,
         key: CallKey,
-        result: CallResult,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        let (org, claim) = (who.org.clone(), claim.clone());
-        self.write(move |conn| {
-            commit::check(conn, &org, &claim)?;
-            let thread = &claim.at.thread;
-            let known = find(conn, &org, thread, key)?;
-            let mut record = known.ok_or_else(|| rule::missing("call", key.0))?;
-            if rule::settle_call(&mut record, result.clone(), at) {
-                settle(conn, &org, thread, &record)?;
-            }
-            Ok(())
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.look(move |conn| {
+            let sql = "SELECT * FROM calls WHERE org = ?1 AND thread = ?2 AND key = ?3";
+            let key = params![org.as_str(), thread.as_str(), key.0.0];
+            row::one(conn, sql, key, |row| read(row, &thread))
         })
     }
 }
 
-fn find(
+/// Puts a call on record, or brings one that is there up to date, as
+/// [`record_call`](weftwork_store::rule::record_call) does.
+pub(crate) fn record(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    key: CallKey,
-) -> Done<Option<CallRecord>> {
-    let sql = "SELECT * FROM calls WHERE org = ?1 AND thread = ?2 AND key = ?3";
-    let key = params![org.as_str(), thread.as_str(), key.0.0];
-    row::one(conn, sql, key, |row| read(row, thread))
-}
-
-fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Done<()> {
-    let sql = "INSERT INTO calls (org, thread, key, kind, name, node, step, effect, state, made,
-                   possibly_paid, reused, opened_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    call: &CallRecord,
+) -> Done<()> {
+    let sql = "INSERT INTO calls (org, thread, key, kind, name, node, step, effect, state, result,
+                   made, possibly_paid, reused, opened_at, settled_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+               ON CONFLICT (org, thread, key) DO UPDATE SET
+                   state = iif(state = ?16, excluded.state, state),
+                   result = iif(state = ?16, excluded.result, result),
+                   settled_at = iif(state = ?16, excluded.settled_at, settled_at),
+                   made = max(made, excluded.made),
+                   possibly_paid = max(possibly_paid, excluded.possibly_paid),
+                   reused = max(reused, excluded.reused)";
     let values = params![
         org.as_str(),
         thread.as_str(),
@@ -91,45 +64,13 @@ fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) 
         call.step,
         row::word(&call.effect)?,
         row::word(&call.state)?,
+        call.result.as_ref().map(row::json).transpose()?,
         call.made,
         call.possibly_paid,
         call.reused,
         call.opened_at.0,
-    ];
-    row::execute(conn, sql, values)?;
-    Ok(())
-}
-
-/// Puts a whole record in.
-pub(crate) fn put(
-    conn: &Connection,
-    org: &OrgId,
-    thread: &ThreadId,
-    call: &CallRecord,
-) -> Done<()> {
-    insert(conn, org, thread, call)?;
-    settle(conn, org, thread, call)
-}
-
-fn count(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Done<()> {
-    let sql = "UPDATE calls SET made = ?4, possibly_paid = ?5, reused = ?6
-               WHERE org = ?1 AND thread = ?2 AND key = ?3";
-    let (made, paid, reused) = (call.made, call.possibly_paid, call.reused);
-    let values = params![org.as_str(), thread.as_str(), call.key.0.0, made, paid, reused];
-    row::execute(conn, sql, values)?;
-    Ok(())
-}
-
-fn settle(conn: &Connection, org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Done<()> {
-    let sql = "UPDATE calls SET state = ?4, result = ?5, settled_at = ?6
-               WHERE org = ?1 AND thread = ?2 AND key = ?3";
-    let values = params![
-        org.as_str(),
-        thread.as_str(),
-        call.key.0.0,
-        row::word(&call.state)?,
-        call.result.as_ref().map(row::json).transpose()?,
         call.settled_at.map(|at| at.0),
+        row::word(&CallState::Intent)?,
     ];
     row::execute(conn, sql, values)?;
     Ok(())

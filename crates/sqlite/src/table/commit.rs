@@ -1,6 +1,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{events, interrupts, keep, threads};
+use crate::table::{calls, events, interrupts, keep, threads, usage};
 use rusqlite::{Connection, params};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed};
@@ -36,7 +36,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
     Ok(held.ok_or_else(|| rule::missing("run", run))?)
 }
 
-/// Writes a commit: claim, what is kept, questions, events, outcome.
+/// Writes a commit: claim, what is kept, calls, what is billed, questions, events, outcome.
 pub(crate) fn commit(
     conn: &Connection,
     org: &OrgId,
@@ -46,6 +46,12 @@ pub(crate) fn commit(
     let held = check(conn, org, claim)?;
     let thread = &claim.at.thread;
     keep::keep(conn, org, thread, &commit.keep)?;
+    for call in &commit.calls {
+        calls::record(conn, org, thread, call)?;
+    }
+    for row in &commit.usage {
+        usage::record(conn, org, row)?;
+    }
     let head = keep::head(&commit.keep).or(held.head);
     if !commit.keep.checkpoints.is_empty() || commit.finish.is_some() {
         interrupts::close(conn, org, thread)?;

@@ -138,7 +138,7 @@ fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
         put_interrupt(conn, org, id, row)?;
     }
     for call in &whole.calls {
-        calls::put(conn, org, id, call)?;
+        calls::record(conn, org, id, call)?;
     }
     keep::keep(conn, org, id, &whole.kept)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))

@@ -1,6 +1,6 @@
 use super::fixture::{
-    LEASE_MS, at, begin, call, checkpoint, commit, finish, key, new_run, principal, register,
-    result, these, told, us, worker, write,
+    LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, principal, record, register,
+    settled, these, told, us, worker, write,
 };
 use crate::error::StoreError;
 use crate::record::{Claim, Commit};
@@ -62,18 +62,17 @@ pub(super) async fn a_retired_worker_loses_its_run_at_once(store: Arc<dyn Store>
 
 pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
     let zombie = begin(&*store, "t", "r").await;
-    store.open_call(&us(), &zombie, call(1, Effect::StateChange)).await.expect("opens");
+    record(&*store, &zombie, vec![call(1, Effect::StateChange)]).await;
     let w2 = register(&*store, "w2", 10_000).await;
     let heir = claim(&*store, &w2, 10_000).await.expect("takes over");
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
     let late = Commit { keep: these(vec![checkpoint(1)]), events: vec![told(1)], ..commit(10_001) };
     assert_eq!(store.commit(&us(), &zombie, late.clone()).await, Err(fenced.clone()));
-    let opened = store.open_call(&us(), &zombie, call(2, Effect::ReadOnly)).await;
-    assert_eq!(opened, Err(fenced.clone()));
-    let settle = result(json!(1));
-    let settled = store.settle_call(&us(), &zombie, key(1), settle, Timestamp(10_001)).await;
-    assert_eq!(settled, Err(fenced));
+    let calls =
+        [call(2, Effect::ReadOnly), settled(&call(1, Effect::StateChange), json!(1))].to_vec();
+    let recorded = store.commit(&us(), &zombie, Commit { calls, ..commit(10_001) }).await;
+    assert_eq!(recorded, Err(fenced));
     // A fence alone is no claim: it belongs to one worker.
     let thief = Claim { worker: zombie.worker.clone(), ..heir.clone() };
     let stolen = store.commit(&us(), &thief, late.clone()).await;
@@ -87,8 +86,9 @@ pub(super) async fn an_ended_run_takes_no_more_writes(store: Arc<dyn Store>) {
     finish(&*store, &ended, 1_100).await;
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 1, ours: 1 };
     assert_eq!(store.commit(&us(), &ended, commit(1_200)).await, Err(fenced.clone()));
-    let opened = store.open_call(&us(), &ended, call(1, Effect::ReadOnly)).await;
-    assert_eq!(opened, Err(fenced));
+    let calls = vec![call(1, Effect::ReadOnly)];
+    let recorded = store.commit(&us(), &ended, Commit { calls, ..commit(1_200) }).await;
+    assert_eq!(recorded, Err(fenced));
     let again = store.claim(&us(), &ended.at, &ended.worker, Timestamp(90_000)).await;
     assert_eq!(again, Err(rule::missing("run", "r")));
     let unknown = Claim { at: at("t", "r2"), ..ended };

@@ -1,7 +1,7 @@
 //! Small records for the cases.
 
 use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
-use crate::record::{Claim, Commit, NewCall, NewRun, UsageRow, WorkerRow};
+use crate::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
 use crate::table::Store;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
-use weftwork_types::port::{CallKey, CallKind, CallResult};
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
@@ -161,20 +161,38 @@ pub(super) fn key(n: u8) -> CallKey {
     CallKey(canonical::hash_bytes(&[n]))
 }
 
-pub(super) fn call(n: u8, effect: Effect) -> NewCall {
-    NewCall {
+/// A call that was begun and has no result.
+pub(super) fn call(n: u8, effect: Effect) -> CallRecord {
+    CallRecord {
         key: key(n),
         kind: CallKind::Tool,
         name: format!("tool_{n}"),
         node: "tools".to_owned(),
         step: 1,
         effect,
-        at: Timestamp(1_100),
+        state: CallState::Intent,
+        result: None,
+        made: 1,
+        possibly_paid: 0,
+        reused: 0,
+        opened_at: Timestamp(1_100),
+        settled_at: None,
     }
 }
 
-pub(super) fn result(value: Value) -> CallResult {
-    CallResult { value }
+/// The same with its result.
+pub(super) fn settled(call: &CallRecord, value: Value) -> CallRecord {
+    CallRecord {
+        state: CallState::Settled,
+        result: Some(CallResult { value }),
+        settled_at: Some(Timestamp(1_200)),
+        ..call.clone()
+    }
+}
+
+/// Puts calls on record.
+pub(super) async fn record(store: &dyn Store, claim: &Claim, calls: Vec<CallRecord>) {
+    write(store, claim, Commit { calls, ..commit(1_200) }).await;
 }
 
 pub(super) fn fact(invocation: &str, run: &str, started_at: i64) -> UsageRow {

@@ -1,123 +1,113 @@
-use super::fixture::{begin, call, finish, key, register, result, thread, us};
-use crate::record::{Claim, OpenedCall};
-use crate::rule;
+use super::fixture::{
+    begin, call, checkpoint, commit, fact, finish, key, record, register, settled, these, thread,
+    us, write,
+};
+use crate::error::StoreError;
+use crate::record::Commit;
 use crate::table::Store;
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_types::Timestamp;
-use weftwork_types::port::{CallRecord, CallState};
+use weftwork_types::port::CallRecord;
 use weftwork_types::tool::Effect;
 
-async fn open(store: &dyn Store, claim: &Claim, n: u8, effect: Effect) -> OpenedCall {
-    store.open_call(&us(), claim, call(n, effect)).await.expect("opens")
-}
-
-async fn settle(store: &dyn Store, claim: &Claim, n: u8, value: i64) {
-    let (us, result) = (us(), result(json!(value)));
-    let settled = store.settle_call(&us, claim, key(n), result, Timestamp(1_200));
-    settled.await.expect("settles");
-}
+const EFFECTS: [Effect; 3] = [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect];
 
 async fn records(store: &dyn Store) -> Vec<CallRecord> {
     store.calls(&us(), &thread("t")).await.expect("calls")
 }
 
-/// How often it was made, possibly paid and reused.
-fn counts(record: &CallRecord) -> (u32, u32, u32) {
-    (record.made, record.possibly_paid, record.reused)
-}
-
-pub(super) async fn a_new_call_is_an_intent(store: Arc<dyn Store>) {
+pub(super) async fn calls_are_found_as_they_were_recorded(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    let effects = [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect];
-    for (n, effect) in (1..).zip(effects) {
-        assert_eq!(open(&*store, &claim, n, effect).await, OpenedCall::New);
+    let begun: Vec<_> = (1..).zip(EFFECTS).map(|(n, effect)| call(n, effect)).collect();
+    record(&*store, &claim, begun.clone()).await;
+    assert_eq!(records(&*store).await, begun, "in the order of recording");
+    let ended = settled(&call(9, Effect::ReadOnly), json!({"n": [1, 2.5, null]}));
+    record(&*store, &claim, vec![ended.clone()]).await;
+    assert_eq!(records(&*store).await.last(), Some(&ended));
+    for one in begun.iter().chain([&ended]) {
+        let found = store.call(&us(), &thread("t"), one.key).await;
+        assert_eq!(found.as_ref().map(Option::as_ref), Ok(Some(one)));
     }
-    let found = records(&*store).await;
-    let expected: Vec<_> =
-        (1..).zip(effects).map(|(n, effect)| rule::first_call(call(n, effect))).collect();
-    assert_eq!(found, expected, "in the order of announcing");
-    assert_eq!((found[0].state, counts(&found[0])), (CallState::Intent, (1, 0, 0)));
+    assert_eq!(store.call(&us(), &thread("t"), key(8)).await, Ok(None));
+    assert_eq!(store.call(&us(), &thread("none"), key(1)).await, Ok(None));
 }
 
-pub(super) async fn a_settled_call_is_reused_and_counted(store: Arc<dyn Store>) {
+pub(super) async fn a_result_comes_to_a_call_that_was_begun(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    for effect in [Effect::ReadOnly, Effect::ExternalSideEffect] {
-        let n = if effect == Effect::ReadOnly { 1 } else { 2 };
-        open(&*store, &claim, n, effect).await;
-        settle(&*store, &claim, n, 42).await;
-        for reused in 1..3 {
-            let again = open(&*store, &claim, n, effect).await;
-            let OpenedCall::Settled(record) = again else { panic!("not settled: {again:?}") };
-            assert_eq!(counts(&record), (1, 0, reused));
-            assert_eq!(record.result, Some(result(json!(42))));
-            assert_eq!(record.settled_at, Some(Timestamp(1_200)));
-            assert!(records(&*store).await.contains(&record));
+    for (n, effect) in (1..).zip(EFFECTS) {
+        let begun = call(n, effect);
+        record(&*store, &claim, vec![begun.clone()]).await;
+        let ended = settled(&CallRecord { made: 2, possibly_paid: 1, ..begun }, json!(n));
+        // A second time it changes nothing.
+        for _ in 0..2 {
+            record(&*store, &claim, vec![ended.clone()]).await;
+            assert_eq!(store.call(&us(), &thread("t"), key(n)).await, Ok(Some(ended.clone())));
         }
     }
+    // Both in one commit.
+    let begun = call(7, Effect::StateChange);
+    let ended = settled(&begun, json!(7));
+    record(&*store, &claim, vec![begun, ended.clone()]).await;
+    assert_eq!(store.call(&us(), &thread("t"), key(7)).await, Ok(Some(ended)));
+    assert_eq!(records(&*store).await.len(), 4);
 }
 
-pub(super) async fn a_read_without_a_result_is_made_again(store: Arc<dyn Store>) {
+pub(super) async fn the_first_result_stays_and_counts_go_up_only(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    open(&*store, &claim, 1, Effect::ReadOnly).await;
-    for _ in 0..2 {
-        assert_eq!(open(&*store, &claim, 1, Effect::ReadOnly).await, OpenedCall::Again);
-    }
-    assert_eq!(counts(&records(&*store).await[0]), (3, 2, 0));
-    settle(&*store, &claim, 1, 7).await;
-    let settled = &records(&*store).await[0];
-    assert_eq!((settled.state, counts(settled)), (CallState::Settled, (3, 2, 0)));
+    let first = CallRecord {
+        made: 3,
+        possibly_paid: 2,
+        reused: 1,
+        ..settled(&call(1, Effect::ExternalSideEffect), json!(1))
+    };
+    record(&*store, &claim, vec![first.clone()]).await;
+    let mut late = settled(&call(1, Effect::ExternalSideEffect), json!(2));
+    late.settled_at = Some(Timestamp(9_000));
+    record(&*store, &claim, vec![late.clone(), call(1, Effect::ExternalSideEffect)]).await;
+    assert_eq!(records(&*store).await, vec![first.clone()]);
+    record(&*store, &claim, vec![CallRecord { reused: 2, ..late }]).await;
+    assert_eq!(records(&*store).await, [CallRecord { reused: 2, ..first }]);
 }
 
-pub(super) async fn a_change_without_a_result_is_unknown(store: Arc<dyn Store>) {
+pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    for (n, effect) in [(1, Effect::StateChange), (2, Effect::ExternalSideEffect)] {
-        open(&*store, &claim, n, effect).await;
-        for paid in 1..3 {
-            let again = open(&*store, &claim, n, effect).await;
-            let OpenedCall::Unknown(record) = again else { panic!("not unknown: {again:?}") };
-            assert_eq!((record.state, counts(&record)), (CallState::Intent, (1, paid, 0)));
-        }
-        // A look-up or a person may still tell what came of it.
-        settle(&*store, &claim, n, 1).await;
-        let after = open(&*store, &claim, n, effect).await;
-        assert!(matches!(after, OpenedCall::Settled(_)), "{after:?}");
-    }
-}
-
-pub(super) async fn the_first_result_is_kept(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    open(&*store, &claim, 1, Effect::ExternalSideEffect).await;
-    settle(&*store, &claim, 1, 1).await;
-    let late = store.settle_call(&us(), &claim, key(1), result(json!(2)), Timestamp(9_000)).await;
-    assert_eq!(late, Ok(()));
-    let record = records(&*store).await.remove(0);
-    assert_eq!(record.result, Some(result(json!(1))));
-    assert_eq!(record.settled_at, Some(Timestamp(1_200)));
-}
-
-pub(super) async fn a_call_never_announced_cannot_be_settled(store: Arc<dyn Store>) {
-    let claim = begin(&*store, "t", "r").await;
-    let settled = store.settle_call(&us(), &claim, key(1), result(json!(1)), Timestamp(1)).await;
-    assert_eq!(settled, Err(rule::missing("call", key(1).0)));
-    assert_eq!(records(&*store).await, Vec::new());
+    let ended = settled(&call(1, Effect::ReadOnly), json!("answer"));
+    let (keep, bill) = (these(vec![checkpoint(1)]), fact("i", "r", 1_150));
+    let (calls, usage) = (vec![ended.clone()], vec![bill.clone(), bill.clone()]);
+    let step = Commit { keep, calls, usage, ..commit(1_200) };
+    write(&*store, &claim, step.clone()).await;
+    assert_eq!(records(&*store).await, [ended]);
+    let mut other = bill.clone();
+    other.fact.latency_ms = 99;
+    write(&*store, &claim, Commit { usage: vec![other], ..commit(1_210) }).await;
+    assert_eq!(store.usage_of_run(&us(), &claim.at.run).await, Ok(vec![bill]));
+    // What is refused leaves nothing behind.
+    finish(&*store, &claim, 1_300).await;
+    let before = super::dump(&*store, &[us()]).await.expect("reads");
+    let late = settled(&call(2, Effect::ReadOnly), json!("late"));
+    let step = Commit { calls: vec![late], usage: vec![fact("j", "r", 1)], ..step };
+    let refused = store.commit(&us(), &claim, step).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+    assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
 }
 
 pub(super) async fn calls_outlive_their_run(store: Arc<dyn Store>) {
     let first = begin(&*store, "t", "r1").await;
-    open(&*store, &first, 1, Effect::ExternalSideEffect).await;
-    open(&*store, &first, 2, Effect::ExternalSideEffect).await;
-    settle(&*store, &first, 1, 5).await;
+    let (done, open) =
+        (settled(&call(1, Effect::ReadOnly), json!(5)), call(2, Effect::ExternalSideEffect));
+    record(&*store, &first, vec![done.clone(), open.clone()]).await;
     // A takeover and a later run of the thread find what was recorded.
     let w2 = register(&*store, "w2", 10_000).await;
     let (heir, _) = store.claim(&us(), &first.at, &w2, Timestamp(10_000)).await.expect("claims");
-    let known = open(&*store, &heir, 2, Effect::ExternalSideEffect).await;
-    assert!(matches!(known, OpenedCall::Unknown(_)), "{known:?}");
+    let found = store.call(&us(), &thread("t"), key(2)).await;
+    assert_eq!(found, Ok(Some(open.clone())));
+    let known = settled(&CallRecord { possibly_paid: 1, ..open }, json!(6));
+    record(&*store, &heir, vec![known.clone()]).await;
     finish(&*store, &heir, 10_100).await;
-    let second = begin(&*store, "t", "r2").await;
-    let known = open(&*store, &second, 1, Effect::ExternalSideEffect).await;
-    assert!(matches!(known, OpenedCall::Settled(_)), "{known:?}");
-    let elsewhere = begin(&*store, "t2", "r3").await;
-    let new = open(&*store, &elsewhere, 1, Effect::ExternalSideEffect).await;
-    assert_eq!(new, OpenedCall::New, "another thread has its own journal");
+    begin(&*store, "t", "r2").await;
+    assert_eq!(records(&*store).await, [done, known]);
+    begin(&*store, "t2", "r3").await;
+    let elsewhere = store.call(&us(), &thread("t2"), key(1)).await;
+    assert_eq!(elsewhere, Ok(None), "another thread has its own journal");
 }

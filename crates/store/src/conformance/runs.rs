@@ -1,6 +1,6 @@
 use super::fixture::{
     at, begin, call, checkpoint, commit, fact, finish, interrupted, keyed, new_run, question,
-    register, tasks, these, thread, told, us, worker, write,
+    record, register, tasks, these, thread, told, us, worker, write,
 };
 use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
@@ -163,7 +163,7 @@ pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store
 
 pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    store.open_call(&us(), &claim, call(1, Effect::ExternalSideEffect)).await.expect("opens");
+    record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
         keep: Keep { pending: vec![tasks(2, "left behind")], ..these(vec![checkpoint(2)]) },

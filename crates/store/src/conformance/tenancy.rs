@@ -1,6 +1,6 @@
 use super::fixture::{
     answers, at, begin, begin_as, call, checkpoint, commit, fact, finish, interrupted, key, keyed,
-    new_run, principal, question, register, result, tasks, these, thread, told, us, write,
+    new_run, principal, question, record, register, settled, tasks, these, thread, told, us, write,
 };
 use crate::checkpoint::Keep;
 use crate::record::Commit;
@@ -14,7 +14,7 @@ use weftwork_types::{InterruptId, Timestamp};
 
 async fn filled(store: &dyn Store) -> crate::record::Claim {
     let claim = begin_as(store, &us(), keyed(new_run("t", "r"), "once")).await;
-    store.open_call(&us(), &claim, call(1, Effect::StateChange)).await.expect("opens");
+    record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
         keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) },
@@ -40,6 +40,7 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.events(&them, &claim.at, 0, 9).await, Err(no_run()));
     assert_eq!(store.interrupts(&them, &t).await, Err(no_thread()));
     assert_eq!(store.calls(&them, &t).await, Err(no_thread()));
+    assert_eq!(store.call(&them, &t, key(1)).await, Ok(None));
     assert_eq!(store.usage_of_thread(&them, &t).await, Err(no_thread()));
     assert_eq!(store.usage_of_run(&them, &claim.at.run).await, Ok(Vec::new()));
 
@@ -49,10 +50,9 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     let stolen = store.claim(&them, &claim.at, &w2, Timestamp(90_000)).await;
     assert_eq!(stolen, Err(no_run()));
     assert_eq!(store.commit(&them, &claim, commit(1_300)).await, Err(no_run()));
-    let opened = store.open_call(&them, &claim, call(1, Effect::StateChange)).await;
-    assert_eq!(opened, Err(no_run()));
-    let settled = store.settle_call(&them, &claim, key(1), result(json!(1)), Timestamp(1)).await;
-    assert_eq!(settled, Err(no_run()));
+    let calls = vec![settled(&call(1, Effect::StateChange), json!(1))];
+    let recorded = store.commit(&them, &claim, Commit { calls, ..commit(1_300) }).await;
+    assert_eq!(recorded, Err(no_run()));
     let answered = store.create_run(&them, new_run("t", "r2"), answers(&[(1, "yes")])).await;
     assert_eq!(answered, Err(rule::missing("interrupt", InterruptId(1))));
     assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
@@ -68,8 +68,9 @@ pub(super) async fn organisations_may_use_the_same_ids(store: Arc<dyn Store>) {
     run.graph = "test:theirs".to_owned();
     let theirs = begin_as(&*store, &them, run).await;
     assert_eq!(theirs, claim);
-    let opened = store.open_call(&them, &theirs, call(1, Effect::StateChange)).await;
-    assert_eq!(opened, Ok(crate::record::OpenedCall::New));
+    let calls = vec![settled(&call(1, Effect::StateChange), json!("theirs"))];
+    let recorded = Commit { calls, ..commit(1_300) };
+    store.commit(&them, &theirs, recorded).await.expect("records");
     store.record_usage(&them, fact("i", "r", 2)).await.expect("records");
     let all = Commit {
         keep: these(vec![checkpoint(1), checkpoint(2)]),

@@ -1,7 +1,7 @@
 use super::dump;
 use super::fixture::{
-    answers, at, begin, begin_as, call, commit, fact, interrupted, key, keyed, new_run, principal,
-    question, register, result, thread, told, us, write,
+    answers, at, begin, begin_as, call, commit, fact, interrupted, keyed, new_run, principal,
+    question, record, register, settled, thread, told, us, write,
 };
 use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
 use crate::error::StoreError;
@@ -44,12 +44,8 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     let mut new = keyed(new_run(thread_id, &first), &format!("key of {first}"));
     new.at = at(thread_id, &first);
     let claim = begin_as(store, &us(), new).await;
-    let called = [call(1, Effect::ReadOnly), call(2, Effect::StateChange)];
-    for call in called {
-        store.open_call(&us(), &claim, call).await.expect("announces");
-    }
-    let settled = result(serde_json::json!({"paid": 0.1}));
-    store.settle_call(&us(), &claim, key(2), settled, Timestamp(1_150)).await.expect("settles");
+    let paid = settled(&call(2, Effect::StateChange), serde_json::json!({"paid": 0.1}));
+    record(store, &claim, vec![call(1, Effect::ReadOnly), paid]).await;
     let keep = Keep {
         checkpoints: vec![
             checkpoint(1, "", &[b"two", b"one", b"two"]),

@@ -1,5 +1,6 @@
 use super::{Run, Thread};
 use crate::record::{Commit, Committed, InterruptRow, StoredEvent};
+use crate::rule;
 use std::collections::BTreeSet;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
@@ -16,12 +17,18 @@ pub(super) struct Kept {
 }
 
 impl Thread {
-    /// Writes a commit of the run at `index` that was checked: all but what it keeps, which was
-    /// written before.
+    /// Writes a commit of the run at `index` that was checked: all but what it keeps and
+    /// what is billed, which was written before.
     pub(super) fn commit(&mut self, index: usize, commit: Commit, kept: Kept) -> Committed {
         let leaves_step = kept.checkpoints || commit.finish.is_some();
         self.row.head = kept.head.or(self.row.head);
         let run = self.runs[index].row.new.at.run.clone();
+        for call in commit.calls {
+            match self.calls.iter_mut().find(|known| known.key == call.key) {
+                Some(known) => rule::record_call(known, call),
+                None => self.calls.push(call),
+            }
+        }
         self.ask(commit.interrupts, &run, leaves_step);
         self.row.updated_at = commit.at;
         let run = &mut self.runs[index];

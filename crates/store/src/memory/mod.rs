@@ -104,6 +104,11 @@ impl Tables {
         Ok((thread, index))
     }
 
+    fn bill(&mut self, who: &Principal, usage: UsageRow) {
+        let key = (who.org.clone(), usage.fact.invocation_id.clone());
+        self.usage.entry(key).or_insert(usage);
+    }
+
     fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {
         self.workers.get(worker).is_some_and(|row| row.expires_at > now)
     }

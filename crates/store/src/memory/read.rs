@@ -5,7 +5,7 @@ use crate::table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result,
 };
 use std::cmp::Reverse;
-use weftwork_types::port::CallRecord;
+use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp};
 
@@ -141,6 +141,18 @@ impl JournalRead for MemoryStore {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
         self.with(move |tables| Ok(tables.thread(who, thread)?.calls.clone()))
+    }
+
+    fn call<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        key: CallKey,
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        self.with(move |tables| {
+            let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
+            Ok(thread.calls.iter().find(|call| call.key == key).cloned())
+        })
     }
 }
 

@@ -1,14 +1,11 @@
 use super::commit::Kept;
 use super::{MemoryStore, Run, Tables, Thread};
-use crate::record::{
-    Claim, Commit, Committed, NewCall, NewRun, OpenedCall, RunRow, UsageRow, WorkerRow,
-};
+use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
 use crate::rule::{self, Holder};
-use crate::table::{JournalWrite, Result, Workers, WriteRuns, WriteThreads, WriteUsage};
+use crate::table::{Result, Workers, WriteRuns, WriteThreads, WriteUsage};
 use std::collections::BTreeMap;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::{CallKey, CallResult};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp, WorkerId};
 
@@ -79,6 +76,9 @@ impl WriteRuns for MemoryStore {
             let keep = std::mem::take(&mut commit.keep);
             let checkpoints = !keep.checkpoints.is_empty();
             let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
+            for usage in std::mem::take(&mut commit.usage) {
+                tables.bill(who, usage);
+            }
             let (thread, index) = tables.run_mut(who, &claim.at)?;
             Ok(thread.commit(index, commit, Kept { checkpoints, head }))
         })
@@ -212,41 +212,6 @@ fn claimed<'t>(
     Ok((thread, index))
 }
 
-impl JournalWrite for MemoryStore {
-    fn open_call<'a>(
-        &'a self,
-        who: &'a Principal,
-        claim: &'a Claim,
-        call: NewCall,
-    ) -> BoxFuture<'a, Result<OpenedCall>> {
-        self.with(move |tables| {
-            let (thread, _) = claimed(tables, who, claim)?;
-            if let Some(record) = thread.calls.iter_mut().find(|record| record.key == call.key) {
-                return Ok(rule::reopen_call(record));
-            }
-            thread.calls.push(rule::first_call(call));
-            Ok(OpenedCall::New)
-        })
-    }
-
-    fn settle_call<'a>(
-        &'a self,
-        who: &'a Principal,
-        claim: &'a Claim,
-        key: CallKey,
-        result: CallResult,
-        at: Timestamp,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
-            let (thread, _) = claimed(tables, who, claim)?;
-            let record = thread.calls.iter_mut().find(|record| record.key == key);
-            let record = record.ok_or_else(|| rule::missing("call", key.0))?;
-            rule::settle_call(record, result, at);
-            Ok(())
-        })
-    }
-}
-
 impl WriteUsage for MemoryStore {
     fn record_usage<'a>(
         &'a self,
@@ -254,8 +219,7 @@ impl WriteUsage for MemoryStore {
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            let key = (who.org.clone(), usage.fact.invocation_id.clone());
-            tables.usage.entry(key).or_insert(usage);
+            tables.bill(who, usage);
             Ok(())
         })
     }

@@ -13,13 +13,16 @@ use serde_json::Value;
 pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Announces a call and learns whether it was made before.
     ///
-    /// For effects other than [`Effect::ReadOnly`] the intent is on disk when this returns.
+    /// For effects other than [`Effect::ReadOnly`] the intent is on disk when this returns. A call
+    /// that only reads comes on record when it is settled, or cut off.
     ///
     /// # Errors
     /// [`JournalError`] when the store refused; the call must not be made then.
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
 
-    /// Records how a call ended. On disk when this returns.
+    /// Records how a call ended. For effects other than [`Effect::ReadOnly`] that is on disk when
+    /// this returns; otherwise with the next commit of the run, at the latest that of the
+    /// superstep.
     ///
     /// # Errors
     /// [`JournalError`] when the store refused.
@@ -104,7 +107,7 @@ pub struct CallResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Announced; no result yet.
+    /// Announced or begun; no result yet.
     Intent,
     /// Ended.
     Settled,
@@ -132,12 +135,14 @@ pub struct CallRecord {
     pub result: Option<CallResult>,
     /// How often it was begun, as far as is known.
     pub made: u32,
-    /// How often a process died inside it: it may have been paid without leaving a result.
+    /// How often it may have been made besides and paid, without leaving a result. For a call that
+    /// changes something: how often it was found without one. For one that reads an upper bound:
+    /// each process that died in its superstep may have been within it.
     #[serde(default)]
     pub possibly_paid: u32,
     /// How often its result was used again.
     pub reused: u32,
-    /// When it was announced.
+    /// When it was announced or begun.
     pub opened_at: Timestamp,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,8 @@ use crate::{BoxFuture, Principal};
 
 /// Where usage facts go. The only writer of charges.
 pub trait Ledger: Send + Sync + std::fmt::Debug {
-    /// Writes one fact. The same invocation id a second time changes nothing.
+    /// Writes one fact. The same invocation id a second time changes nothing. In hosted runs it is
+    /// on disk with the next commit of the run, as the answer it is the bill of.
     ///
     /// # Errors
     /// [`LedgerError`] when it could not be written; the caller keeps the fact and tries again.

@@ -47,6 +47,12 @@ pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
         sum(|call| call.reused),
         sum(|call| call.possibly_paid)
     ));
+    if calls.iter().any(|call| call.possibly_paid > 0) {
+        lines.push(
+            "possibly paid: at most that often were calls made besides, by processes that died before a result was on record"
+                .to_owned(),
+        );
+    }
     lines
 }
 

@@ -5,17 +5,19 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::{Claim, Commit, Keep, NewCall, NewRun, Store, Untouched, Waiting, WorkerRow};
-use weftwork_types::caller::Caller;
+use weftwork_store::{Claim, Commit, Keep, NewRun, Store, Untouched, UsageRow, Waiting, WorkerRow};
+use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
-use weftwork_types::port::{CallKey, CallKind, CallResult};
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
+use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
-    ErrorCode, InterruptId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp, WorkerId,
+    ErrorCode, InterruptId, InvocationId, OrgId, Principal, RunId, TaskId, ThreadId, Timestamp,
+    WorkerId,
 };
 
 /// An operation on one of few ids, so that operations meet.
@@ -28,8 +30,7 @@ pub(crate) enum Op {
     Requeue { run: Index },
     Release { claim: Index },
     Delete { org: u8, thread: u8 },
-    Open { claim: Index, key: u8, effect: Effect },
-    Settle { claim: Index, key: u8, value: Value },
+    Call { org: u8, thread: u8, key: u8 },
     KeepAlive { worker: u8, lease: i64 },
     Retire { worker: u8 },
     Orphans { limit: usize },
@@ -82,6 +83,56 @@ fn interrupt() -> impl Strategy<Value = Interrupt> {
     })
 }
 
+/// A call as it stands: begun, or with a result, and with any counts.
+fn call() -> impl Strategy<Value = CallRecord> {
+    let effect = prop::sample::select(vec![Effect::ReadOnly, Effect::ExternalSideEffect]);
+    let count = || 0..4u32;
+    let result = prop::option::of(value());
+    (0..4u8, effect, result, (count(), count(), count()), 0..90i64).prop_map(
+        |(n, effect, result, (made, possibly_paid, reused), at)| CallRecord {
+            key: key(n),
+            kind: CallKind::Tool,
+            name: "tool".to_owned(),
+            node: "tools".to_owned(),
+            step: 1,
+            effect,
+            state: if result.is_some() { CallState::Settled } else { CallState::Intent },
+            settled_at: result.is_some().then_some(Timestamp(at + 1)),
+            result: result.map(|value| CallResult { value }),
+            made,
+            possibly_paid,
+            reused,
+            opened_at: Timestamp(at),
+        },
+    )
+}
+
+/// A fact of one of few invocations.
+fn usage() -> impl Strategy<Value = UsageRow> {
+    (0..4u8, 0..4u8, 0..90i64).prop_map(|(n, run, at)| UsageRow {
+        caller: GraphCaller {
+            caller: Caller::local("request").expect("an id"),
+            run: self::at(0, run).run,
+            graph: "test:graph".to_owned(),
+            graph_version: "1".to_owned(),
+        },
+        fact: UsageFact {
+            invocation_id: InvocationId::new(format!("i{n}")).expect("an id"),
+            attempt: 1,
+            provider: "local".to_owned(),
+            model: "small".to_owned(),
+            status: UsageStatus::Ok,
+            error_code: None,
+            tokens: Tokens { input: 7, output: 3, estimated: false },
+            cost_micro_usd: None,
+            provider_call_id: None,
+            prompt_hash: canonical::hash_bytes(b"prompt"),
+            started_at: Timestamp(at),
+            latency_ms: 5,
+        },
+    })
+}
+
 fn commit() -> impl Strategy<Value = Box<Commit>> {
     let completed = value().prop_map(|output| RunFinal::Completed { output });
     let failed = Just(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
@@ -91,16 +142,18 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
         finish,
         prop_oneof![1 => Just(Keep::default()), 2 => keep::keep()],
+        prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],
+        prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
     )
-        .prop_map(|(interrupts, events, finish, keep)| {
+        .prop_map(|(interrupts, events, finish, keep, calls, usage)| {
             let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
-            Box::new(Commit { keep, interrupts, events, finish, wakes_at, at: Timestamp(0) })
+            let at = Timestamp(0);
+            Box::new(Commit { keep, calls, usage, interrupts, events, finish, wakes_at, at })
         })
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let (org, thread, worker) = (|| 0..2u8, || 0..2u8, || 0..3u8);
-    let effect = || prop::sample::select(vec![Effect::ReadOnly, Effect::ExternalSideEffect]);
     let any_of = any::<Index>;
     let key = prop::option::weighted(0.2, 0..3u8);
     let input = prop::sample::select(vec![json!({"a": 1}), json!({"a": 2.5})]);
@@ -115,10 +168,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => any_of().prop_map(|run| Op::Requeue { run }),
         2 => any_of().prop_map(|claim| Op::Release { claim }),
         1 => (org(), thread()).prop_map(|(org, thread)| Op::Delete { org, thread }),
-        4 => (any_of(), 0..4u8, effect())
-            .prop_map(|(claim, key, effect)| Op::Open { claim, key, effect }),
-        3 => (any_of(), 0..4u8, value())
-            .prop_map(|(claim, key, value)| Op::Settle { claim, key, value }),
+        2 => (org(), thread(), 0..4u8).prop_map(|(org, thread, key)| Op::Call { org, thread, key }),
         2 => (worker(), 1..200i64).prop_map(|(worker, lease)| Op::KeepAlive { worker, lease }),
         1 => worker().prop_map(|worker| Op::Retire { worker }),
         1 => (0..4usize).prop_map(|limit| Op::Orphans { limit }),
@@ -223,10 +273,10 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             let due = store.due(now, vec!["test:graph".to_owned()], limit).await;
             format!("{:?} {due:?}", store.orphans(now, limit).await)
         }
-        Op::Commit { claim, .. }
-        | Op::Release { claim }
-        | Op::Open { claim, .. }
-        | Op::Settle { claim, .. } => {
+        Op::Call { org, thread, key: n } => {
+            format!("{:?}", store.call(&principal(org), &at(thread, 0).thread, key(n)).await)
+        }
+        Op::Commit { claim, .. } | Op::Release { claim } => {
             let Some((org, claim)) = recent(&world.claims, claim) else { return String::new() };
             apply_claimed(store, op, now, (org, &claim)).await
         }
@@ -247,21 +297,6 @@ async fn apply_claimed(
             format!("{:?}", store.commit(&who, claim, *commit).await)
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
-        Op::Open { key: n, effect, .. } => {
-            let call = NewCall {
-                key: key(n),
-                kind: CallKind::Tool,
-                name: "tool".to_owned(),
-                node: "tools".to_owned(),
-                step: 1,
-                effect,
-                at: now,
-            };
-            format!("{:?}", store.open_call(&who, claim, call).await)
-        }
-        Op::Settle { key: n, value, .. } => {
-            format!("{:?}", store.settle_call(&who, claim, key(n), CallResult { value }, now).await)
-        }
         _ => String::new(),
     }
 }

@@ -1,0 +1,404 @@
+//! When calls come on record, and what is known of those that did not.
+
+use crate::faulty::{Faulty, Moment, name};
+use crate::support::{Bench, check_stream, completed, on_each_store, store, thread};
+use serde_json::json;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeError, NodeResult, Retry, Runtime, START,
+    State,
+};
+use weftwork_store::{Store, StoreLedger};
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{
+    Attempts, CallKind, CallRecord, CallResult, CallState, GraphExecutor, Intent, Ledger, Opened,
+};
+use weftwork_types::run::{RunFinal, RunInput, RunRef};
+use weftwork_types::tool::Effect;
+use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
+use weftwork_types::{InvocationId, Principal, Timestamp};
+
+#[derive(State)]
+struct Log {
+    #[channel(append)]
+    log: List<String>,
+}
+
+/// What nodes share with their test.
+#[derive(Debug, Clone)]
+struct Outside {
+    made: Arc<AtomicU32>,
+    /// A call that waits for this is not over before the test says so.
+    gate: Arc<Semaphore>,
+}
+
+impl Outside {
+    fn new() -> Self {
+        Self { made: Arc::default(), gate: Arc::new(Semaphore::new(0)) }
+    }
+
+    fn made(&self) -> u32 {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    async fn pass(&self) {
+        self.gate.acquire().await.expect("is never closed").forget();
+    }
+}
+
+async fn call(ctx: &Ctx, name: &str, effect: Effect, outside: &Outside) -> NodeResult<String> {
+    let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
+    let (name, input) = (name.to_owned(), hash(&json!(name)));
+    let intent = Intent { kind: CallKind::Tool, name, input, call_id: None, effect, attempts };
+    match ctx.calls().journal.open(intent).await? {
+        Opened::New { key } => {
+            let made = outside.made.fetch_add(1, Ordering::SeqCst) + 1;
+            ctx.calls().journal.settle(key, CallResult { value: json!(made) }).await?;
+            Ok(format!("made {made}"))
+        }
+        Opened::Settled { result, .. } => Ok(format!("known {}", result.value)),
+        Opened::Unknown { .. } => Ok("unknown".to_owned()),
+    }
+}
+
+async fn reads(ctx: Ctx, outside: Deps<Outside>) -> NodeResult<LogUpdate> {
+    Ok(LogUpdate::new().log([call(&ctx, "read", Effect::ReadOnly, &outside).await?]))
+}
+
+async fn records(store: &dyn Store) -> Vec<CallRecord> {
+    store.calls(&Principal::local(), &thread()).await.expect("reads")
+}
+
+/// How often each call was made, possibly paid besides, and reused.
+fn counts(records: &[CallRecord]) -> Vec<(u32, u32, u32)> {
+    records.iter().map(|call| (call.made, call.possibly_paid, call.reused)).collect()
+}
+
+/// The kinds of all commits, in order.
+fn watched(store: &Arc<Faulty>) -> Arc<Mutex<Vec<&'static str>>> {
+    let commits = Arc::<Mutex<Vec<_>>>::default();
+    let told = Arc::clone(&commits);
+    store.interfere(move |point, moment, commit| {
+        if moment == Moment::After && commit.is_some() {
+            told.lock().expect("not poisoned").push(name(point, commit));
+        }
+        Ok(Duration::ZERO)
+    });
+    commits
+}
+
+fn chain(outside: &Outside) -> CompiledGraph {
+    let graph = Graph::<Log>::new("chain").with(outside.clone());
+    let graph = graph.node("a", reads).node("b", reads).node("c", reads);
+    graph.edge(START, "a").edge("a", "b").edge("b", "c").build().expect("sound")
+}
+
+#[tokio::test]
+async fn reads_come_on_record_with_their_steps() {
+    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let commits = watched(&store);
+    let bench = Bench::on(store.clone(), chain(&outside)).await;
+    let (events, outcome) = bench.run(Bench::request(RunInput::Start { input: json!({}) })).await;
+    check_stream(&events);
+    assert_eq!(completed(outcome)["log"], json!(["made 1", "made 2", "made 3"]));
+    let found = records(&*store).await;
+    assert_eq!(counts(&found), [(1, 0, 0); 3]);
+    assert!(found.iter().all(|call| call.state == CallState::Settled));
+    let told = commits.lock().expect("not poisoned").clone();
+    assert_eq!(
+        told,
+        ["commit of a step", "commit of a step", "commit of a step", "commit of the end"]
+    );
+}
+
+#[tokio::test]
+async fn an_effect_waits_for_its_intent_and_its_result() {
+    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let commits = watched(&store);
+    let graph = Graph::<Log>::new("effect")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            call(&ctx, "read", Effect::ReadOnly, &outside).await?;
+            let pays = call(&ctx, "pay", Effect::ExternalSideEffect, &outside);
+            let (pays, posts) =
+                futures_util::future::join(pays, call(&ctx, "post", Effect::StateChange, &outside))
+                    .await;
+            Ok(LogUpdate::new().log([pays?, posts?]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store.clone(), graph).await;
+    let output = completed(bench.start(json!({})).await);
+    assert_eq!(output["log"].as_array().map(Vec::len), Some(2));
+    assert_eq!(counts(&records(&*store).await), [(1, 0, 0); 3]);
+    let told = commits.lock().expect("not poisoned").clone();
+    // What waits at the same time shares a commit.
+    assert_eq!(
+        told,
+        ["commit of a step", "commit of an intent", "commit of a result", "commit of the end"]
+    );
+}
+
+#[tokio::test]
+async fn a_result_is_on_disk_while_its_node_waits_for_something_else() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("waits")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let said = call(&ctx, "read", Effect::ReadOnly, &outside).await?;
+            outside.pass().await;
+            Ok(LogUpdate::new().log([said]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph).await;
+    let request = Bench::request(RunInput::Start { input: json!({}) });
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    while records(&*bench.store).await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    outside.gate.add_permits(1);
+    assert_eq!(completed(handle.outcome.await)["log"], json!(["made 1"]));
+    assert_eq!(counts(&records(&*bench.store).await), [(1, 0, 0)]);
+}
+
+/// Plays in a process of its own, as it were, which dies once so many more calls were made; says
+/// which run it was.
+async fn dies_in_a_call(
+    store: &Arc<dyn Store>,
+    graph: &CompiledGraph,
+    (outside, calls): (&Outside, u32),
+) -> RunRef {
+    let before = outside.made();
+    let mut process = tokio::runtime::Builder::new_multi_thread();
+    let process = process.worker_threads(1).enable_all().build().expect("a runtime");
+    let (ours, graph, who) = (Arc::clone(store), graph.clone(), Principal::local());
+    let began = process.spawn(async move {
+        let builder = Runtime::builder(Arc::clone(&ours)).graph("test:graph", graph);
+        let runtime = builder.open().await.expect("opens");
+        let handle = match ours.runs(&who, &thread()).await {
+            Ok(runs) => runtime.take_over(&who, &runs[0].new.at).await.expect("nobody has it"),
+            Err(_) => {
+                let request = Bench::request(RunInput::Start { input: json!({}) });
+                runtime.execute(request).await.expect("accepted")
+            }
+        };
+        (handle.run, runtime.worker().clone())
+    });
+    let (at, worker) = began.await.expect("begins");
+    while outside.made() < before + calls {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let ended = move || process.shutdown_timeout(Duration::from_secs(5));
+    tokio::task::spawn_blocking(ended).await.expect("ends");
+    store.retire(&worker).await.expect("it is dead");
+    at
+}
+
+#[tokio::test]
+async fn what_processes_died_in_is_possibly_paid() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("dies")
+        .with(outside.clone())
+        .node("before", reads)
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let first = call(&ctx, "first", Effect::ReadOnly, &outside).await?;
+            let effect = call(&ctx, "pay", Effect::StateChange, &outside).await?;
+            let name = "second".to_owned();
+            let intent = Intent {
+                kind: CallKind::Model,
+                input: hash(&json!(name)),
+                name,
+                call_id: None,
+                effect: Effect::ReadOnly,
+                attempts: Attempts::Each,
+            };
+            let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+                return Err(NodeError::message("was recorded"));
+            };
+            outside.made.fetch_add(1, Ordering::SeqCst);
+            outside.pass().await;
+            ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+            Ok(LogUpdate::new().log([first, effect]))
+        })
+        .node("after", reads)
+        .edge(START, "before")
+        .edge("before", "a")
+        .edge("a", "after")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph.clone()).await;
+    dies_in_a_call(&bench.store, &graph, (&outside, 4)).await;
+    let at = dies_in_a_call(&bench.store, &graph, (&outside, 1)).await;
+    outside.gate.add_permits(1);
+    let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
+    completed(handle.outcome.await);
+    let found = records(&*bench.store).await;
+    let of = |name: &str| found.iter().find(|call| call.name == name).expect("on record");
+    assert!(of("first").reused >= 1 && of("pay").reused >= 1, "{found:#?}");
+    assert_eq!((of("first").possibly_paid, of("pay").possibly_paid), (0, 0), "{found:#?}");
+    let second = of("second");
+    assert_eq!((second.made, second.possibly_paid, second.reused), (1, 2, 0));
+    assert_eq!(outside.made(), 7, "two of them by processes that died in them");
+    let reads: Vec<_> = found.iter().filter(|call| call.name == "read").cloned().collect();
+    assert_eq!(counts(&reads), [(1, 0, 0); 2], "other steps have nothing to do with it");
+}
+
+#[tokio::test]
+async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("cut")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let (name, effect) = ("slow".to_owned(), Effect::ReadOnly);
+            let (input, attempts) = (hash(&json!(name)), Attempts::Each);
+            let kind = CallKind::Model;
+            let intent = Intent { kind, name, input, call_id: None, effect, attempts };
+            let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+                return Err(NodeError::message("was recorded"));
+            };
+            outside.made.fetch_add(1, Ordering::SeqCst);
+            outside.pass().await;
+            ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+            Ok(LogUpdate::new().log(["done"]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph).await;
+    let request = Bench::request(RunInput::Start { input: json!({}) });
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    while outside.made() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("is heard");
+    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    let begun = records(&*bench.store).await;
+    assert_eq!((begun[0].state, counts(&begun)), (CallState::Intent, vec![(1, 0, 0)]));
+    outside.gate.add_permits(1);
+    assert_eq!(completed(bench.proceed().await)["log"], json!(["done"]));
+    let ended = records(&*bench.store).await;
+    assert_eq!((ended[0].state, counts(&ended)), (CallState::Settled, vec![(2, 1, 0)]));
+}
+
+#[tokio::test]
+async fn another_attempt_finds_effects_and_makes_reads_again() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("retry")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let read = call(&ctx, "read", Effect::ReadOnly, &outside).await?;
+            let pay = call(&ctx, "pay", Effect::StateChange, &outside).await?;
+            if ctx.attempt() == 1 {
+                return Err(NodeError::message("once more").retriable());
+            }
+            Ok(LogUpdate::new().log([read, pay]))
+        })
+        .retry("a", Retry::new(2))
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let clock = Arc::new(weftwork_testkit::ManualClock::moved_by_sleeps());
+    let bench = Bench::with_clock(store(), graph, clock).await;
+    assert_eq!(completed(bench.start(json!({})).await)["log"], json!(["made 3", "known 2"]));
+    assert_eq!(counts(&records(&*bench.store).await), [(1, 0, 0), (1, 0, 1), (1, 0, 0)]);
+}
+
+#[tokio::test]
+async fn calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again() {
+    let outside = Outside::new();
+    let inner = Graph::<Log>::new("inner")
+        .with(outside.clone())
+        .node("reads", reads)
+        .node("pays", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let said = call(&ctx, "pay", Effect::StateChange, &outside).await?;
+            Ok(LogUpdate::new().log([said]))
+        })
+        .edge(START, "reads")
+        .edge("reads", "pays")
+        .build()
+        .expect("sound");
+    let graph = Graph::<Log>::new("outer")
+        .with(inner)
+        .node("a", async |ctx: Ctx, inner: Deps<CompiledGraph>| -> NodeResult<LogUpdate> {
+            for _ in 0..2 {
+                ctx.call(&inner, Keep::Never, json!({"log": []})).await?;
+            }
+            let said = ctx.interrupt(json!("go on?"))?;
+            Ok(LogUpdate::new().log([said.to_string()]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph).await;
+    let open = crate::support::interrupted(bench.start(json!({})).await);
+    assert_eq!(outside.made(), 4, "equal calls of two graphs are two calls");
+    completed(bench.resume([(open[0], json!("yes"))].into()).await);
+    assert_eq!(outside.made(), 4, "all are found again");
+    assert_eq!(counts(&records(&*bench.store).await), [(1, 0, 1); 4]);
+}
+
+fn fact(n: i64) -> UsageFact {
+    UsageFact {
+        invocation_id: InvocationId::new(format!("i{n}")).expect("an id"),
+        attempt: 1,
+        provider: "local".to_owned(),
+        model: "small".to_owned(),
+        status: UsageStatus::Ok,
+        error_code: None,
+        tokens: Tokens { input: 7, output: 3, estimated: false },
+        cost_micro_usd: None,
+        provider_call_id: None,
+        prompt_hash: hash(&json!("prompt")),
+        started_at: Timestamp(n),
+        latency_ms: 5,
+    }
+}
+
+#[tokio::test]
+async fn bills_come_with_the_answers_they_are_for() {
+    let (store, outside) = (Faulty::new(store()), Outside::new());
+    let commits = watched(&store);
+    let graph = Graph::<Log>::new("bills")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let said = call(&ctx, "model", Effect::ReadOnly, &outside).await?;
+            let calls = ctx.calls();
+            for n in [1, 2, 1] {
+                let fact = fact(n);
+                let bill = calls.ledger.record(&calls.principal, &calls.caller, &fact);
+                bill.await.map_err(|error| NodeError::message(error.to_string()))?;
+            }
+            Ok(LogUpdate::new().log([said]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store.clone(), graph).await;
+    completed(bench.start(json!({})).await);
+    let usage = bench.store.usage_of_thread(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(usage.iter().map(|row| row.fact.clone()).collect::<Vec<_>>(), [fact(1), fact(2)]);
+    let told = commits.lock().expect("not poisoned").clone();
+    assert_eq!(told, ["commit of a step", "commit of the end"]);
+    // The same facts once more, from elsewhere.
+    let ledger = StoreLedger::new(store.clone() as Arc<dyn Store>);
+    ledger.record(&Principal::local(), &usage[0].caller, &fact(1)).await.expect("records");
+    let again = bench.store.usage_of_thread(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(again, usage);
+}
+
+on_each_store![
+    reads_come_on_record_with_their_steps,
+    an_effect_waits_for_its_intent_and_its_result,
+    a_result_is_on_disk_while_its_node_waits_for_something_else,
+    what_processes_died_in_is_possibly_paid,
+    calls_that_were_cut_off_in_order_are_on_record_as_begun,
+    another_attempt_finds_effects_and_makes_reads_again,
+    calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again,
+    bills_come_with_the_answers_they_are_for,
+];
