@@ -341,6 +341,9 @@ fn main() {
         if named.iter().any(|name| name == "growth") {
             growth(&mut rows).await;
         }
+        if named.iter().any(|name| name == "history") {
+            cases::history::measure(&mut rows).await;
+        }
         if !named.is_empty() {
             return;
         }
@@ -349,6 +352,7 @@ fn main() {
         long_list(&mut rows).await;
         waits(&mut rows).await;
         growth(&mut rows).await;
+        cases::history::measure(&mut rows).await;
     });
     if !named.is_empty() {
         return;

@@ -88,8 +88,8 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
         write_json(typed::<Vec<T>>(write)?, out)
     }
 
-    fn is_list(&self) -> bool {
-        true
+    fn items(&self, value: &Value) -> Option<usize> {
+        value.get::<List<T>>().map(List::len)
     }
 
     fn write_patch(&self, older: &Value, value: &Value, out: &mut Vec<u8>) -> Result<bool, String> {

@@ -171,8 +171,8 @@ impl Channel for Messages {
         write_json(typed::<Vec<MessageWrite>>(write)?, out)
     }
 
-    fn is_list(&self) -> bool {
-        true
+    fn items(&self, value: &Value) -> Option<usize> {
+        value.get::<List<Message>>().map(List::len)
     }
 
     fn write_patch(&self, older: &Value, value: &Value, out: &mut Vec<u8>) -> Result<bool, String> {

@@ -120,9 +120,9 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         write_json(&self.encode_write(write)?, out)
     }
 
-    /// Whether the value is a list, whose changes are stored as patches.
-    fn is_list(&self) -> bool {
-        false
+    /// How many items the value has when it is a list, whose changes are stored as patches.
+    fn items(&self, _value: &Value) -> Option<usize> {
+        None
     }
 
     /// Adds what turns an older value into this one, for channels of lists; `false`, and nothing

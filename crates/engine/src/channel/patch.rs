@@ -11,15 +11,16 @@ use serde::de::DeserializeOwned;
 /// With fewer items than this it does not matter how much of them is written again.
 const AGAIN_MIN: usize = 64;
 
-/// Adds the patch; `false` when most of the older list would be written again.
+/// Adds the patch; `false` when all of the list would be in it, or most of the older list again.
 pub(super) fn write<T: Serialize>(
     older: &List<T>,
     list: &List<T>,
     out: &mut Vec<u8>,
 ) -> Result<bool, String> {
     let ranges = list.ranges_since(older);
+    let is_all = list.is_empty() || ranges.first() == Some(&(0..list.len()));
     let again: usize = ranges.iter().map(|r| r.end.min(older.len()).saturating_sub(r.start)).sum();
-    if older.is_empty() || again > AGAIN_MIN.max(list.len() / 2) {
+    if older.is_empty() || is_all || again > AGAIN_MIN.max(list.len() / 2) {
         return Ok(false);
     }
     let mut head = Out::default();

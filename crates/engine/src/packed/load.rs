@@ -287,7 +287,7 @@ impl Loader {
         };
         let whole = bytes(whole)?;
         let mut value = channel.channel.read_value(&whole).map_err(bad)?;
-        if !channel.channel.is_list() {
+        if channel.channel.items(&value).is_none() {
             let every = *row == self.id && whole.len() <= REPEATED_MAX;
             return Ok((Some(value), if every { Home::Every } else { Home::At(*row) }));
         }
@@ -299,8 +299,9 @@ impl Loader {
             }
         }
         let at_base = at_base.ok_or_else(|| bad("its rows are missing".to_owned()))?;
+        let repeats = part.changes.range(..=base).count();
         let (older, tail) = (part.older.clone().into(), Arc::new(tail.clone()));
-        let list = ListHome { base: (*base, at_base), older, tail };
+        let list = ListHome { base: (*base, at_base), older, repeats, tail };
         Ok((Some(value), Home::List(list)))
     }
 }

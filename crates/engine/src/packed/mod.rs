@@ -5,7 +5,8 @@
 //! changed, which holds only the change. So the size of a row does not grow with the thread. Every
 //! so many changes of a list, a row repeats those since the last such row in one piece, and rows
 //! after it lead there; reading a list takes one row in [`TAIL_MAX`] of those that changed it, and
-//! the last few. Rows are never changed: a branch of a thread leads into the rows it shares.
+//! the last few. A list that changed more often than it has items is written again as a whole, so
+//! that what reading takes does not grow when the list does not. Rows are never changed: a branch of a thread leads into the rows it shares.
 //!
 //! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
 
@@ -86,6 +87,8 @@ struct ListHome {
     base: (CheckpointId, Value),
     /// The rows like it that it leads to, the newest first, as far as it names them.
     older: Arc<[CheckpointId]>,
+    /// How many rows repeat changes, from the one with the whole list to the base.
+    repeats: usize,
     /// The rows with the changes since.
     tail: Arc<Vec<CheckpointId>>,
 }
@@ -93,7 +96,13 @@ struct ListHome {
 impl ListHome {
     /// A list that begins with its base.
     fn whole(base: (CheckpointId, Value)) -> Self {
-        Self { base, older: Arc::new([]), tail: Arc::default() }
+        Self { base, older: Arc::new([]), repeats: 0, tail: Arc::default() }
+    }
+
+    /// Whether there were so many changes since the whole list was written that most of them are
+    /// of items which are gone: a list that only grows has at least one item for each.
+    fn is_worn(&self, items: usize) -> bool {
+        self.repeats * TAIL_MAX > items + TAIL_MAX
     }
 }
 
@@ -260,7 +269,7 @@ impl<'a> One<'a> {
             written
         };
         out.value(write).map_err(|reason| self.bad(reason))?;
-        Ok(match self.channel.channel.is_list() {
+        Ok(match self.items().is_some() {
             true => Home::List(ListHome::whole((self.id, self.value.clone()))),
             false if len <= REPEATED_MAX => Home::Every,
             false => Home::At(self.id),
@@ -276,6 +285,9 @@ impl<'a> One<'a> {
     ) -> Result<Option<ListHome>, EngineError> {
         // Since the base, once there are enough changes; else since the row before.
         let from_base = list.tail.len() >= TAIL_MAX;
+        if from_base && self.items().is_none_or(|items| list.is_worn(items)) {
+            return Ok(None);
+        }
         let older = if from_base { &list.base.1 } else { before };
         let mut patch = Vec::new();
         let patched = self.channel.channel.write_patch(older, self.value, &mut patch);
@@ -306,12 +318,18 @@ impl<'a> One<'a> {
         Ok(Some(if from_base {
             let older = std::iter::once(list.base.0).chain(list.older.iter().copied());
             let older = older.take(OLDER_MAX).collect();
-            ListHome { older, ..ListHome::whole((self.id, self.value.clone())) }
+            let repeats = list.repeats + 1;
+            ListHome { older, repeats, ..ListHome::whole((self.id, self.value.clone())) }
         } else {
             let mut tail = Arc::clone(&list.tail);
             Arc::make_mut(&mut tail).push(self.id);
-            ListHome { base: list.base.clone(), older: Arc::clone(&list.older), tail }
+            ListHome { tail, ..list.clone() }
         }))
+    }
+
+    /// How many items it has, if it is a list.
+    fn items(&self) -> Option<usize> {
+        self.channel.channel.items(self.value)
     }
 
     /// Another row, most often one just before this one.

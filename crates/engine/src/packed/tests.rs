@@ -211,6 +211,44 @@ fn a_row_does_not_grow_with_the_thread_and_reading_takes_few_rows() {
 }
 
 #[test]
+fn reading_a_list_that_does_not_grow_takes_few_rows_however_often_it_changes() {
+    let plan = plan(None);
+    let replaced = |_: &Items, id: u128| (0..10).map(|i| format!("{id} {i}")).collect();
+    let set = |list: &Items, id: u128| {
+        let mut list = list.clone();
+        assert!(list.set(id as usize % 10, format!("item {id}")));
+        list
+    };
+    let window = |list: &Items, id: u128| {
+        let mut list = list.clone();
+        drop(list.remove(0));
+        list.push(format!("item {id}"));
+        list
+    };
+    let in_turn = |list: &Items, id: u128| match list.len() {
+        0..20 => list.iter().cloned().chain([format!("item {id}")]).collect(),
+        _ => List::new(),
+    };
+    let changes: [fn(&Items, u128) -> Items; 4] = [replaced, set, window, in_turn];
+    for (which, change) in changes.into_iter().enumerate() {
+        let mut rows = Rows::default();
+        let items: Vec<_> = (0..10).map(|i| format!("item {i}")).collect();
+        let mut now = pushed(&Machine::new(Arc::clone(&plan)), &items);
+        let mut mark = rows.put(1, &now, None);
+        for id in 2..=2_000u128 {
+            now = with(&now, 2, Value::new(change(&log(&now), id)));
+            mark = rows.put(id, &now, Some(&mark));
+            if id % 97 == 0 {
+                let (loaded, read) = rows.get(&plan, id).expect("it is there");
+                assert!(read <= 2 * TAIL_MAX, "change {which}: checkpoint {id} took {read} rows");
+                // Goes on as after a restart.
+                (now, mark) = (loaded.machine, loaded.mark);
+            }
+        }
+    }
+}
+
+#[test]
 fn large_values_are_apart_and_due_input_comes_back() {
     let plan = plan(None);
     let mut rows = Rows::default();

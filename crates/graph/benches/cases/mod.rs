@@ -2,6 +2,7 @@
 
 pub(crate) mod filed;
 pub(crate) mod growth;
+pub(crate) mod history;
 pub(crate) mod hosted;
 mod wide;
 

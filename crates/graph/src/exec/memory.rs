@@ -235,8 +235,9 @@ impl Saver for MemorySaver {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
         let mut threads = self.lock();
-        let all = threads.get(at).into_iter().flat_map(|graph| graph.0.iter().rev());
-        let older = all.filter(|e| before.is_none_or(|before| e.id() < before));
+        let Some(graph) = threads.get(at) else { return ready(Vec::new()) };
+        let end = before.map(|before| graph.find(before).unwrap_or_else(|at| at));
+        let older = graph.0.iter().take(end.unwrap_or(usize::MAX)).rev();
         ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 

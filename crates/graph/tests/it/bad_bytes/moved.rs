@@ -56,8 +56,9 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
                      WHERE place = {later}"
             ),
         ),
-        // FIXME(#4): whoever puts all rows of a thread under another name is not found out, since
-        // checksums do not cover the thread: stores copy threads as they are.
+        // FIXME(#4): whoever puts all rows of a thread under another name, or one that leads to no
+        // other, is not found out, since checksums do not cover the thread: stores copy threads as
+        // they are.
         (
             "all rows of another thread, with their ids",
             "t",
