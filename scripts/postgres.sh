@@ -2,7 +2,8 @@
 # A Postgres of one's own, for tests: made new, on a free port of this machine only, with every
 # write on disk before it is acknowledged, and gone afterwards.
 #
-#   scripts/postgres.sh with COMMAND...      runs a command; WEFT_TEST_POSTGRES holds the address
+#   scripts/postgres.sh with COMMAND...      runs a command; WEFT_TEST_POSTGRES holds the address,
+#                                            WEFT_TEST_POSTGRES_CERTIFICATE its certificate
 #   scripts/postgres.sh serve FOLDER PORT    serves from a folder, made when it is missing, until
 #                                            it is ended; the password is in FOLDER.password
 #   scripts/postgres.sh await PORT           returns when a server there takes connections
@@ -23,6 +24,24 @@ if [ "$(id -u)" -eq 0 ]; then
   as=(setpriv --reuid=postgres --regid=postgres --init-groups --)
 fi
 
+# certify FOLDER: a certificate for this machine by its number, vouched for by itself.
+certify() {
+  (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \
+    -keyout "$1.key" -out "$1.crt" -config /dev/stdin >/dev/null 2>&1) <<'END' || die "no certificate in $1"
+[req]
+distinguished_name = name
+x509_extensions = extensions
+prompt = no
+[name]
+CN = a Postgres for tests
+[extensions]
+basicConstraints = critical, CA:FALSE
+subjectAltName = IP:127.0.0.1, DNS:postgres.test
+END
+  [ "${#as[@]}" -eq 0 ] || chown postgres "$1.key" "$1.crt"
+  chmod 644 "$1.crt"
+}
+
 # make FOLDER: a new cluster.
 make() {
   local secret=$1.password
@@ -34,6 +53,7 @@ make() {
     cat "$1.log" >&2
     die "no cluster could be made in $1"
   }
+  certify "$1"
 }
 
 # serve FOLDER PORT: takes the place of this process.
@@ -42,6 +62,7 @@ serve() {
   cd /
   exec "${as[@]}" "$bin/postgres" -D "$1" -p "$2" -c listen_addresses=127.0.0.1 \
     -c unix_socket_directories= -c max_connections=200 -c shared_buffers=64MB \
+    -c ssl=on -c ssl_cert_file="$1.crt" -c ssl_key_file="$1.key" \
     -c fsync=on -c synchronous_commit=on -c log_min_messages=error </dev/null
 }
 
@@ -99,7 +120,8 @@ with() {
   make "$folder/data"
   start "$folder/data"
   password=$(cat "$folder/data.password")
-  WEFT_TEST_POSTGRES="postgres://weft:$password@127.0.0.1:$found/postgres" "$@"
+  WEFT_TEST_POSTGRES_CERTIFICATE=$folder/data.crt \
+    WEFT_TEST_POSTGRES="postgres://weft:$password@127.0.0.1:$found/postgres" "$@"
 }
 
 case "${1:-}" in

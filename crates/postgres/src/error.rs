@@ -178,7 +178,13 @@ impl Place {
 /// What was said, without the values of our statements and without the settings.
 fn reason(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
-        return format!("{} ({})", db.message(), db.code().code());
+        let text = format!("{} ({})", db.message(), db.code().code());
+        let is_plain = *db.code() == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+            && db.message().ends_with("no encryption");
+        return match is_plain {
+            true => format!("{text}; it may take encrypted connections: add sslmode=require"),
+            false => text,
+        };
     }
     let mut text = error.to_string();
     let mut source = error.source();
@@ -188,6 +194,12 @@ fn reason(error: &Error) -> String {
             text = format!("{text}: {cause}");
         }
         source = error.source();
+    }
+    // The driver says so in words only.
+    if text.ends_with("server does not support TLS") {
+        text.push_str(
+            ", which its address demands; switch it on there (ssl = on), or use a local socket or a private network with sslmode=disable",
+        );
     }
     text
 }

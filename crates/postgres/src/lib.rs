@@ -9,8 +9,10 @@
 //! that breaks while a commit is on its way leaves it in doubt; the store finds out what became of
 //! it before it answers, or says that it does not know.
 //!
-//! There is no TLS yet: an address that demands it is refused.
+//! An address that demands TLS gets it: with rustls, and with the server's certificate and name
+//! checked.
 
+mod address;
 mod conn;
 mod error;
 mod link;
@@ -19,5 +21,7 @@ mod row;
 mod schema;
 mod store;
 mod table;
+mod tls;
 
-pub use store::{Options, PostgresStore, Time, name_of_address};
+pub use address::name_of_address;
+pub use store::{Options, PostgresStore, Time};

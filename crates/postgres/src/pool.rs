@@ -2,12 +2,14 @@
 
 use crate::conn::{Backend, Conn};
 use crate::error::{Done, Fail, Place};
+use crate::tls::Tls;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use weftwork_store::StoreError;
 use weftwork_types::BoxFuture;
 
@@ -45,11 +47,18 @@ impl Default for Past {
 /// Work on a connection, which may be done several times.
 pub(crate) type Work<A, T> = for<'c> fn(&'c mut Conn, &'c A, Before) -> BoxFuture<'c, Done<T>>;
 
+/// Who is connected to, and how.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) tls: Option<Tls>,
+    /// What every new connection runs first.
+    pub(crate) greeting: String,
+}
+
 #[derive(Debug)]
 pub(crate) struct Pool {
-    config: Config,
-    /// What every new connection runs first.
-    greeting: String,
+    server: Server,
     place: Place,
     answer: Duration,
     idle: Mutex<Vec<Conn>>,
@@ -59,15 +68,13 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(
-        config: Config,
-        greeting: String,
+        server: Server,
         place: Place,
         answer: Duration,
         connections_max: usize,
     ) -> Self {
         Self {
-            config,
-            greeting,
+            server,
             place,
             answer,
             idle: Mutex::default(),
@@ -189,18 +196,27 @@ impl Pool {
     }
 
     async fn connect(&self) -> Done<Conn> {
-        let (client, connection) = self.config.connect(NoTls).await?;
-        {
-            let mut served = self.served();
-            while served.try_join_next().is_some() {}
-            served.spawn(async move {
-                // Whoever waits for an answer is told the error, too.
-                drop(connection.await);
-            });
-        }
+        let Server { config, tls, greeting } = &self.server;
+        let client = match tls {
+            None => self.serve(config.connect(NoTls).await?),
+            Some(tls) => self.serve(config.connect(tls.clone()).await?),
+        };
         let mut conn = Conn::new(client);
-        conn.greet(&self.greeting).await?;
+        conn.greet(greeting).await?;
         Ok(conn)
+    }
+
+    fn serve<S>(&self, (client, connection): (Client, Connection<Socket, S>)) -> Client
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut served = self.served();
+        while served.try_join_next().is_some() {}
+        served.spawn(async move {
+            // Whoever waits for an answer is told the error, too.
+            drop(connection.await);
+        });
+        client
     }
 
     /// Closes all connections.

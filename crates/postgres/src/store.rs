@@ -1,14 +1,13 @@
 //! The store.
 
+use crate::address::Address;
 use crate::error::Place;
 use crate::link::Link;
-use crate::pool::{Pool, Work};
+use crate::pool::{Pool, Server, Work};
 use crate::schema;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
 use weftwork_store::{Store, StoreError};
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
@@ -78,13 +77,19 @@ impl PostgresStore {
     /// format up to date. `address` is a URL (`postgres://user@host:port/database`) or a list of
     /// `key=value` pairs as other programs take it. Blocks.
     ///
+    /// With `sslmode=require` or `sslmode=verify-full` connections are encrypted, and the server's
+    /// certificate must be vouched for by those in the file `sslrootcert` (or by those whom the
+    /// system trusts), be valid now, and be for the host that the address names. With
+    /// `sslmode=prefer`, which is also what holds without a mode, and `sslmode=disable` they are
+    /// not; nor are those to a local socket.
+    ///
     /// # Errors
-    /// [`StoreError::Unavailable`] for an address that cannot be read or that demands TLS, for a
-    /// database that does not answer or lets us not in, and for a schema of another program;
+    /// [`StoreError::Unavailable`] for an address that cannot be read, for a database that does
+    /// not answer or lets us not in, for a server without TLS or with a certificate that does not
+    /// pass where the address demands it, and for a schema of another program;
     /// [`StoreError::Newer`], [`StoreError::ReadOnly`], [`StoreError::Locked`].
     pub fn open(address: &str, options: &Options) -> Result<Self, StoreError> {
-        let mut config = read_address(address, options.wait_ms)?;
-        let place = Place { name: name_of(&config).into(), wait_ms: options.wait_ms };
+        let Address { mut config, tls, place } = Address::read(address, options.wait_ms)?;
         if !schema::is_name(&options.schema) {
             let reason = format!(
                 "`{}` cannot name its schema: expected at most 63 lower-case ASCII letters, digits and `_`",
@@ -98,7 +103,8 @@ impl PostgresStore {
         }
         let answer = Duration::from_millis(options.answer_ms);
         let greeting = greeting(options);
-        let pool = Pool::new(config, greeting, place.clone(), answer, options.connections_max);
+        let server = Server { config, tls, greeting };
+        let pool = Pool::new(server, place.clone(), answer, options.connections_max);
         let link = Link::start(pool)?;
         link.wait((options.schema.clone(), place.clone()), |conn, (schema, place), _| {
             Box::pin(schema::migrate(conn, schema, place))
@@ -145,48 +151,6 @@ impl Store for PostgresStore {
     fn place(&self) -> &str {
         &self.place.name
     }
-}
-
-fn read_address(address: &str, wait_ms: u64) -> Result<Config, StoreError> {
-    let nameless = Place { name: "postgres".into(), wait_ms };
-    // What cannot be read is not repeated: it may hold a password.
-    let config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        nameless.unavailable(format!("its address cannot be read: {error}; {cause}"))
-    })?;
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        return Err(nameless.unavailable(
-            "its address names no host; expected postgres://user@host:port/database",
-        ));
-    }
-    if config.get_ssl_mode() == SslMode::Require {
-        let place = Place { name: name_of(&config).into(), wait_ms };
-        return Err(place.unavailable(
-            "its address demands TLS (sslmode=require), which this program cannot speak to Postgres yet; use a local socket, a private network or a tunnel, with sslmode=prefer",
-        ));
-    }
-    Ok(config)
-}
-
-/// The database that an address leads to, without password and settings; `None` when the address
-/// cannot be read.
-#[must_use]
-pub fn name_of_address(address: &str) -> Option<String> {
-    address.parse().ok().map(|config| name_of(&config))
-}
-
-/// The database without password and settings.
-fn name_of(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        #[cfg(unix)]
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => config.get_hostaddrs().first().map(ToString::to_string).unwrap_or_default(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("postgres://{user}{host}:{port}/{database}")
 }
 
 fn greeting(options: &Options) -> String {

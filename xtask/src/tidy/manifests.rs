@@ -17,14 +17,15 @@ const BANNED: [(&str, &str); 2] = [
     ("aws-lc-sys", "it needs cmake; use the ring provider of rustls"),
     ("openssl-sys", "it needs the system's OpenSSL; use rustls"),
 ];
-/// Dependencies that only one crate of ours may name, and that crate: all HTTP goes through the
-/// guarded client.
-const HOMES: [(&str, &str); 5] = [
-    ("hyper", "egress"),
-    ("hyper-util", "egress"),
-    ("reqwest", "egress"),
-    ("rustls", "egress"),
-    ("ureq", "egress"),
+/// Dependencies that only these crates of ours may name: all HTTP goes through the guarded client,
+/// and nothing but that and the database is spoken to with TLS.
+const HOMES: [(&str, &[&str]); 6] = [
+    ("hyper", &["egress"]),
+    ("hyper-util", &["egress"]),
+    ("reqwest", &["egress"]),
+    ("rustls", &["egress", "postgres"]),
+    ("tokio-rustls", &["postgres"]),
+    ("ureq", &["egress"]),
 ];
 /// What each crate takes over from the workspace.
 const INHERITED: [&str; 6] =
@@ -90,10 +91,12 @@ pub(super) fn homes(house: &House<'_>) -> Vec<Offence> {
     let mut offences = Vec::new();
     for one in &house.crates.all {
         let external = one.external();
-        let astray =
-            HOMES.iter().filter(|(name, home)| external.contains(name) && one.name != *home);
-        offences.extend(astray.map(|(name, home)| {
-            let message = format!("`{name}` is for `{home}` alone; go through its port");
+        let astray = HOMES
+            .iter()
+            .filter(|(name, homes)| external.contains(name) && !homes.contains(&one.name.as_str()));
+        offences.extend(astray.map(|(name, homes)| {
+            let homes = homes.join("` and `");
+            let message = format!("`{name}` is for `{homes}` alone; go through its port");
             Offence::of(&one.manifest_path, message)
         }));
     }

@@ -11,6 +11,7 @@ mod open;
 mod races;
 mod restart;
 mod support;
+mod tls;
 
 use std::sync::Arc;
 use support::{Schema, block_on};
