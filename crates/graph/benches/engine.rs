@@ -344,6 +344,9 @@ fn main() {
         if named.iter().any(|name| name == "history") {
             cases::history::measure(&mut rows).await;
         }
+        if named.iter().any(|name| name == "threads") {
+            cases::threads::measure(1_000_000, &mut rows).await;
+        }
         if !named.is_empty() {
             return;
         }
@@ -353,14 +356,17 @@ fn main() {
         waits(&mut rows).await;
         growth(&mut rows).await;
         cases::history::measure(&mut rows).await;
+        cases::threads::measure(100_000, &mut rows).await;
     });
-    if !named.is_empty() {
-        return;
-    }
+    let file = match named.as_slice() {
+        [] => "engine.json",
+        [one] if one == "threads" => "scale.json",
+        _ => return,
+    };
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| root.to_owned());
     let dir = std::path::Path::new(&target).join("bench");
     std::fs::create_dir_all(&dir).expect("the target directory can be written");
     let text = serde_json::to_string_pretty(&rows).expect("plain JSON");
-    std::fs::write(dir.join("engine.json"), text).expect("the target directory can be written");
+    std::fs::write(dir.join(file), text).expect("the target directory can be written");
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("without_steps.sql"),
     include_str!("wakes.sql"),
     include_str!("blocks.sql"),
+    include_str!("listed.sql"),
 ];
 
 /// The newest format this program knows.

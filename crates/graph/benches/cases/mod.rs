@@ -4,6 +4,7 @@ pub(crate) mod filed;
 pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;
+pub(crate) mod threads;
 mod wide;
 
 use crate::inline::{self, DONE, Work};
@@ -51,6 +52,12 @@ fn chain() -> CompiledGraph {
         }
     }
     graph.build().expect("sound")
+}
+
+/// One node.
+fn one() -> CompiledGraph {
+    let node = async |state: State<Bench>| BenchUpdate::new().n(state.n() + 1);
+    Graph::<Bench>::new("one").node("n0", node).edge(START, "n0").build().expect("sound")
 }
 
 fn fan() -> CompiledGraph {

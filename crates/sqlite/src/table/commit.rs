@@ -60,18 +60,27 @@ pub(crate) fn commit(
         interrupts::ask(conn, org, &claim.at, interrupt)?;
     }
     let first_seq = events::append(conn, org, &claim.at.run, &commit.events, commit.at)?;
-    let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, end, commit.at)?;
         if let Some(wakes_at) = commit.wakes_at {
             threads::wakes_at(conn, org, thread, wakes_at)?;
         }
     }
-    let sql = "UPDATE threads SET head = ?3, status = ?4, updated_at = ?5
-               WHERE org = ?1 AND id = ?2";
     let head = head.map(|id| id.0.to_be_bytes());
-    let values = params![org.as_str(), thread.as_str(), head, row::word(&status)?, commit.at.0];
-    row::execute(conn, sql, values)?;
+    let (org, thread, at) = (org.as_str(), thread.as_str(), commit.at.0);
+    match &commit.finish {
+        // A thread whose run goes on has its status, and stays where lists find it.
+        None => {
+            let sql = "UPDATE threads SET head = ?3, updated_at = ?4
+                       WHERE org = ?1 AND id = ?2";
+            row::execute(conn, sql, params![org, thread, head, at])?
+        }
+        Some(end) => {
+            let sql = "UPDATE threads SET head = ?3, updated_at = ?4, status = ?5
+                       WHERE org = ?1 AND id = ?2";
+            row::execute(conn, sql, params![org, thread, head, at, row::word(&end.status())?])?
+        }
+    };
     Ok(Committed { first_seq, cancel_requested: held.cancel_requested })
 }
 

@@ -29,9 +29,17 @@ impl ReadThreads for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         let org = who.org.clone();
         self.read(move |conn| {
-            let sql = "SELECT * FROM threads WHERE org = ?1
-                       ORDER BY updated_at DESC, id DESC LIMIT ?2 OFFSET ?3";
-            row::all(conn, sql, params![org.as_str(), row::int(limit), row::int(offset)], read)
+            // Of those at rest no more than the page reaches to.
+            let sql = "SELECT * FROM (
+                           SELECT * FROM threads
+                           WHERE org = ?1 AND status NOT IN ('pending', 'running')
+                           ORDER BY updated_at DESC, id DESC LIMIT ?2)
+                       UNION ALL
+                       SELECT * FROM threads INDEXED BY threads_running
+                       WHERE org = ?1 AND status IN ('pending', 'running')
+                       ORDER BY updated_at DESC, id DESC LIMIT ?3 OFFSET ?4";
+            let (reach, limit) = (row::int(offset.saturating_add(limit)), row::int(limit));
+            row::all(conn, sql, params![org.as_str(), reach, limit, row::int(offset)], read)
         })
     }
 }
