@@ -174,21 +174,22 @@ class Bench:
 
 
 async def measured(case, saver, is_async, seconds, file):
-    if saver != "sqlite":
+    if not saver.startswith("sqlite"):
         saver_object = InMemorySaver() if saver == "memory" else None
         return await Bench(case, saver, is_async, saver_object).measure(seconds)
+    synchronous = f"PRAGMA synchronous = {'FULL' if saver == 'sqlite-full' else 'NORMAL'}"
     if is_async:
         import aiosqlite
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
         async with aiosqlite.connect(file) as connection:
-            await connection.execute("PRAGMA synchronous = NORMAL")
+            await connection.execute(synchronous)
             return await Bench(case, saver, True, AsyncSqliteSaver(connection)).measure(seconds)
     import sqlite3
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     connection = sqlite3.connect(file, check_same_thread=False)
-    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(synchronous)
     return await Bench(case, saver, False, SqliteSaver(connection)).measure(seconds)
 
 

@@ -63,6 +63,15 @@ pub enum Saver {
     Sqlite,
 }
 
+/// When a saver in a file waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// Seldom: a loss of power may take the last commits.
+    Seldom,
+    /// At each commit.
+    Always,
+}
+
 /// Which tokio runtime the engine gets; the driver finds out which one suits it better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
@@ -88,6 +97,8 @@ pub struct Cell {
     pub case: Case,
     /// The durability.
     pub saver: Saver,
+    /// When that waits for the disk.
+    pub waits: Waits,
     /// The runtime.
     pub runtime: Threads,
     /// How long to measure, in seconds.
@@ -104,9 +115,15 @@ impl Cell {
     pub fn from_args() -> Result<Self, Failure> {
         let mut args = std::env::args().skip(1);
         let mut next = || args.next().unwrap_or_default();
+        let (case, saver) = (next().parse()?, next());
+        let (saver, waits) = match saver.strip_suffix("-full") {
+            Some(saver) => (saver.parse()?, Waits::Always),
+            None => (saver.parse()?, Waits::Seldom),
+        };
         Ok(Self {
-            case: next().parse()?,
-            saver: next().parse()?,
+            case,
+            saver,
+            waits,
             runtime: next().parse()?,
             seconds: next().parse()?,
             file: next().into(),

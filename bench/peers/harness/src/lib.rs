@@ -13,7 +13,7 @@ mod inline;
 mod work;
 
 pub use bound::Bound;
-pub use cell::{Case, Cell, Saver, Threads, UnknownWord};
+pub use cell::{Case, Cell, Saver, Threads, UnknownWord, Waits};
 pub use work::{DONE, Found, is_done, message, message_json, wide};
 
 use clock::{Spent, Watch};

@@ -5,7 +5,7 @@ mod graphs;
 mod wide;
 
 use graphs::{Bench, BenchUpdate};
-use peers_harness::{Case, Cell, Engine, Failure, Found, Saver};
+use peers_harness::{Case, Cell, Engine, Failure, Found, Saver, Waits};
 use std::sync::Arc;
 use weftwork_graph::{At, CompiledGraph, Host, MemorySaver, Start, State, StoreSaver};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
@@ -44,7 +44,11 @@ impl Engine for InProcess {
         match cell.saver {
             Saver::Memory => host = host.with_saver(MemorySaver::new()),
             Saver::Sqlite => {
-                let options = Options { durability: Durability::Normal, ..Options::default() };
+                let durability = match cell.waits {
+                    Waits::Seldom => Durability::Normal,
+                    Waits::Always => Durability::Full,
+                };
+                let options = Options { durability, ..Options::default() };
                 let store = Arc::new(SqliteStore::open(&cell.file, &options)?);
                 host = host.with_saver(StoreSaver::new(store, Principal::local()));
             }
