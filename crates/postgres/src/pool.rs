@@ -149,7 +149,9 @@ impl Pool {
                 return Err(self.place.away(reason).into());
             }
         };
-        let mut conn = self.connection().await?;
+        // Somebody else may be there, who takes connections and says nothing.
+        let silence = Fail::Silence { waited: self.answer };
+        let mut conn = timeout(self.answer, self.connection()).await.unwrap_or(Err(silence))?;
         let whole = async {
             while let Some(backend) = past.lost.last() {
                 conn.put_to_rest(backend).await?;

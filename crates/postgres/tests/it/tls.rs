@@ -3,7 +3,7 @@
 use crate::support::{Schema, address, begin, block_on, script, thread};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use weftwork_postgres::PostgresStore;
+use weftwork_postgres::{Options, PostgresStore};
 use weftwork_store::table::ReadRuns;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::Principal;
@@ -83,6 +83,19 @@ fn a_server_of_another_name_is_refused() {
     let told = refused(&known_as("other.test", &settings));
     assert!(told.contains("does not pass sslmode=verify-full"), "{told}");
     assert!(told.contains("not valid for name"), "{told}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("its number").port();
+    let schema = Schema::new("tls_silence");
+    let options = Options { answer_ms: 50, ..schema.options() };
+    for settings in [String::new(), format!("?sslmode=require&sslrootcert={}", certificate())] {
+        let address = format!("postgres://weft:s3cret@127.0.0.1:{port}/db{settings}");
+        let error = PostgresStore::open(&address, &options).expect_err("nobody answers");
+        assert!(error.is_retriable() && error.to_string().contains("within 50 ms"), "{error}");
+    }
 }
 
 #[test]
