@@ -2,11 +2,13 @@
 
 use crate::error::RuntimeError;
 use crate::exec::Earlier;
-use crate::hosted::{CallLog, Patience};
+use crate::hosted::{CallLog, Origins, Patience};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::{Claim, Store, StoreError, rule};
 use weftwork_types::canonical::{can_be_read_back, hash};
+use weftwork_types::code::Fault;
 use weftwork_types::port::{
     Attempts, CallKey, CallRecord, CallResult, CallState, Clock, Intent, Journal, JournalError,
     Opened,
@@ -33,6 +35,8 @@ pub(crate) struct TaskJournal {
     pub(crate) earlier: Earlier,
     /// How many processes died with the run since it last got further.
     pub(crate) lost: u32,
+    /// Where to look for calls that are not on record here.
+    pub(crate) origins: Option<Arc<Origins>>,
     pub(crate) known: Mutex<Known>,
 }
 
@@ -57,27 +61,36 @@ pub(crate) struct Known {
     calls: BTreeMap<CallKey, CallRecord>,
 }
 
+/// A call that is being announced.
+#[derive(Debug)]
+struct Call {
+    key: CallKey,
+    intent: Intent,
+    occurrence: Json,
+}
+
 impl TaskJournal {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn key(&self, intent: &Intent) -> CallKey {
+    /// What tells a call from others of the task with the same input.
+    fn occurrence(&self, intent: &Intent) -> Json {
+        if let Some(id) = &intent.call_id {
+            return serde_json::json!({"id": id});
+        }
         let what = format!("{:?}/{}/{}", intent.kind, intent.name, intent.input);
-        let occurrence = match &intent.call_id {
-            Some(id) => serde_json::json!({"id": id}),
-            None => {
-                let mut known = self.known();
-                let count = known.seen.entry(what).or_default();
-                *count += 1;
-                serde_json::json!({"nth": *count})
-            }
-        };
+        let mut known = self.known();
+        let count = known.seen.entry(what).or_default();
+        *count += 1;
+        serde_json::json!({"nth": *count})
+    }
+
+    fn key(&self, intent: &Intent, occurrence: &Json, place: &Place) -> CallKey {
         let attempt = match intent.attempts {
             Attempts::Each => self.place.attempt,
             Attempts::Shared => 0,
         };
-        let place = &self.place;
         CallKey(hash(&serde_json::json!({
             "v": 1,
             "branch": place.branch,
@@ -119,6 +132,27 @@ impl TaskJournal {
         }
     }
 
+    /// The result of the same call on a branch that this one went off.
+    async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
+        let (Some(origins), Some(branch)) = (&self.origins, self.place.branch) else {
+            return Ok(None);
+        };
+        let chain = origins.of(branch).await.map_err(|e| RuntimeError::from(e).fault())?;
+        for origin in chain.iter() {
+            let mut place = Place { branch: origin.branch, ..self.place.clone() };
+            if let Some((_, _, step)) = place.path.first_mut() {
+                *step -= origin.earlier;
+            }
+            let key = self.key(&call.intent, &call.occurrence, &place);
+            let found = self.read(key).await.map_err(|e| e.fault())?;
+            // What came of an effect without a result is for its own branch to find out.
+            if let Some(result) = found.and_then(|found| found.result) {
+                return Ok(Some(result));
+            }
+        }
+        Ok(None)
+    }
+
     /// A call that is made for the first time, as far as is known.
     fn begun(&self, key: CallKey, intent: Intent) -> CallRecord {
         CallRecord {
@@ -157,16 +191,46 @@ impl TaskJournal {
         Ok(())
     }
 
-    async fn announce(&self, key: CallKey, intent: Intent) -> Result<Opened, StoreError> {
-        let Some(mut call) = self.find(key).await? else {
-            let call = self.begun(key, intent);
-            if call.effect == Effect::ReadOnly {
-                self.known().calls.insert(key, call);
-            } else {
-                self.record(call).await?;
-            }
-            return Ok(Opened::New { key });
+    async fn announce(&self, call: Call) -> Result<Opened, Fault> {
+        let key = call.key;
+        match self.find(key).await.map_err(|error| error.fault())? {
+            Some(found) => self.again(found).await.map_err(|error| error.fault()),
+            None => match self.inherited(&call).await? {
+                Some(result) => Ok(self.adopt(call, result)),
+                None => self.first(call).await.map_err(|error| error.fault()),
+            },
+        }
+    }
+
+    async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, StoreError> {
+        let call = self.begun(key, intent);
+        if call.effect == Effect::ReadOnly {
+            self.known().calls.insert(key, call);
+        } else {
+            self.record(call).await?;
+        }
+        Ok(Opened::New { key })
+    }
+
+    /// Puts a call of another branch on record here, as reused.
+    fn adopt(&self, Call { key, intent, .. }: Call, result: CallResult) -> Opened {
+        let begun = self.begun(key, intent);
+        let call = CallRecord {
+            state: CallState::Settled,
+            result: Some(result.clone()),
+            made: 0,
+            possibly_paid: 0,
+            reused: 1,
+            settled_at: Some(begun.opened_at),
+            ..begun
         };
+        self.known().calls.insert(key, call.clone());
+        self.log.put(call);
+        Opened::Settled { key, result }
+    }
+
+    async fn again(&self, mut call: CallRecord) -> Result<Opened, StoreError> {
+        let key = call.key;
         if let (CallState::Settled, Some(result)) = (call.state, call.result.clone()) {
             call.reused = call.reused.saturating_add(1);
             self.known().calls.insert(key, call.clone());
@@ -197,16 +261,15 @@ impl TaskJournal {
     }
 }
 
-fn refused(name: &str, error: &StoreError) -> JournalError {
-    JournalError { name: name.to_owned(), source: error.fault() }
-}
-
 impl Journal for TaskJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
-        let key = self.key(&intent);
+        // Calls are counted in the order in which they are announced, whenever they are polled.
+        let occurrence = self.occurrence(&intent);
+        let key = self.key(&intent, &occurrence, &self.place);
         Box::pin(async move {
             let name = intent.name.clone();
-            self.announce(key, intent).await.map_err(|error| refused(&name, &error))
+            let opened = self.announce(Call { key, intent, occurrence }).await;
+            opened.map_err(|source| JournalError { name, source })
         })
     }
 
@@ -218,7 +281,8 @@ impl Journal for TaskJournal {
                 let source = RuntimeError::TooDeep { what }.fault();
                 return Err(JournalError { name: name(), source });
             }
-            self.conclude(key, result).await.map_err(|error| refused(&name(), &error))
+            let concluded = self.conclude(key, result).await;
+            concluded.map_err(|error| JournalError { name: name(), source: error.fault() })
         })
     }
 }

@@ -65,10 +65,34 @@ pub struct RunOptions {
     /// A key under which a repeated request returns the first one's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// From where calls are used again that are not on record on the run's own branch.
+    #[serde(default, skip_serializing_if = "ReuseFrom::is_own")]
+    pub reuse_from: ReuseFrom,
     /// The model the graph was opened with, as it was asked for (`provider:model`), so that whoever
     /// goes on with the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+/// From where a run uses calls again, rather than making them.
+///
+/// A call is the same where node, path, superstep, name and input are. One that is used again is
+/// on record as reused, and its bill stays the first one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReuseFrom {
+    /// From its own branch only: a branch that goes off the thread makes its calls itself.
+    #[default]
+    Own,
+    /// From the branch that its own went off as well, and so on to the first: for a replay that
+    /// shall not pay again for what is as before. Effects that were made are not made again either.
+    Origin,
+}
+
+impl ReuseFrom {
+    fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
 }
 
 /// Where a run stands.

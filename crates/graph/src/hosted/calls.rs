@@ -1,7 +1,7 @@
 //! What nodes of hosted runs reach: models and tools with journal, budget and ledger, and those
 //! who watch.
 
-use super::{CallLog, Host};
+use super::{CallLog, Host, Origins};
 use crate::exec::caught::millis;
 use crate::exec::scope::{TaskAt, lock};
 use crate::exec::{Attempt, Hosting};
@@ -30,6 +30,7 @@ pub(super) struct Calls {
     pub(super) log: Arc<CallLog>,
     /// How many workers died in the superstep that is open.
     pub(super) lost: u32,
+    pub(super) origins: Option<Arc<Origins>>,
 }
 
 impl Hosting for Calls {
@@ -51,6 +52,7 @@ impl Hosting for Calls {
                 log: Arc::clone(&self.log),
                 earlier: at.earlier,
                 lost: self.lost,
+                origins: self.origins.clone(),
                 known: Mutex::default(),
             };
             let (log, late) = (Arc::clone(&self.log), Arc::clone(&host.ledger));

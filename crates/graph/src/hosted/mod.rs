@@ -8,6 +8,7 @@ mod calls;
 mod closing;
 mod end;
 mod log;
+mod origin;
 mod writer;
 
 use crate::compiled::CompiledGraph;
@@ -24,10 +25,11 @@ pub(crate) use closing::STOPS;
 pub(crate) use end::{End, Ended, Unrecorded};
 use futures_util::FutureExt;
 pub(crate) use log::CallLog;
+pub(crate) use origin::Origins;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
@@ -35,7 +37,7 @@ use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{ReuseFrom, RunFinal, RunInput};
 use weftwork_types::{InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -488,8 +490,25 @@ impl Run {
             answers,
             log: Arc::clone(&writer.calls),
             lost,
+            origins: self.origins(),
         };
         self.host.local.clone().with_saver(saver).hosted_by(Arc::new(calls))
+    }
+}
+
+impl Run {
+    fn origins(&self) -> Option<Arc<Origins>> {
+        if self.row.new.options.reuse_from == ReuseFrom::Own {
+            return None;
+        }
+        let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
+        Some(Arc::new(Origins {
+            saver: StoreSaver::new(store, self.who.clone()),
+            plan: Arc::clone(self.graph.plan()),
+            clock: Arc::clone(&self.host.clock),
+            run: self.claim.at.clone(),
+            known: Mutex::default(),
+        }))
     }
 }
 

@@ -10,7 +10,7 @@ use weftwork_graph::{
 };
 use weftwork_types::canonical::hash;
 use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
-use weftwork_types::run::{RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{ReuseFrom, RunInput, RunOptions, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Principal};
 
@@ -132,6 +132,61 @@ async fn a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew() {
     assert_eq!(output["log"], json!(["paid 2", "b", "c \"yes\""]));
 }
 
+fn reusing(mut request: RunRequest) -> RunRequest {
+    request.options.reuse_from = ReuseFrom::Origin;
+    request
+}
+
+#[tokio::test]
+async fn a_replay_that_may_reuse_pays_nothing_for_what_is_as_before() {
+    let paid = Count::default();
+    let bench = Bench::new(graph(&paid)).await;
+    interrupted(bench.start(json!({})).await);
+    let from = id(&due(&history(&bench).await, "pay"));
+    interrupted(bench.run(reusing(at(RunInput::Continue, from))).await.1);
+    assert_eq!(history(&bench).await[0].values["log"], json!(["paid 1", "b"]));
+    // A branch of that branch, which finds what the branch has of the first one.
+    let newest = id(&due(&history(&bench).await, "pay"));
+    assert_ne!(newest, from);
+    interrupted(bench.run(reusing(at(RunInput::Continue, newest))).await.1);
+    assert_eq!(history(&bench).await[0].values["log"], json!(["paid 1", "b"]));
+    // And one of the first branch again, by way of nothing but it.
+    interrupted(bench.run(reusing(at(RunInput::Continue, from))).await.1);
+    assert_eq!(paid.load(Ordering::SeqCst), 1);
+    let calls = bench.store.calls(&Principal::local(), &thread()).await.expect("reads");
+    let counts: Vec<_> = calls.iter().map(|call| (call.made, call.reused)).collect();
+    assert_eq!(counts, [(1, 0), (0, 1), (0, 1), (0, 1)], "each branch has its own record");
+    // Without the wish it pays.
+    interrupted(bench.run(at(RunInput::Continue, from)).await.1);
+    assert_eq!(paid.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn what_follows_a_changed_past_may_reuse_what_is_as_before() {
+    let paid = Count::default();
+    let graph = Graph::<Log>::new("changed")
+        .with(Arc::clone(&paid))
+        .node("a", async |_: State<Log>| LogUpdate::new().log(["a"]))
+        .node("pay", pay)
+        .edge(START, "a")
+        .edge("a", "pay")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    completed(bench.start(json!({})).await);
+    let from = id(&due(&history(&bench).await, "a"));
+    let change = || {
+        let (writes, as_node) = (json!({"log": ["changed"]}), Some("a".to_owned()));
+        at(RunInput::Update { writes, as_node }, from)
+    };
+    completed(bench.run(change()).await.1);
+    let output = completed(bench.run(reusing(Bench::request(RunInput::Continue))).await.1);
+    assert_eq!(output["log"], json!(["changed", "paid 1"]));
+    completed(bench.run(change()).await.1);
+    let output = completed(bench.run(Bench::request(RunInput::Continue)).await.1);
+    assert_eq!(output["log"], json!(["changed", "paid 2"]));
+}
+
 #[tokio::test]
 async fn an_update_of_the_past_starts_a_branch_and_what_follows_its_node_is_due() {
     let bench = Bench::new(graph(&Count::default())).await;
@@ -190,6 +245,8 @@ async fn branches_have_ids_of_their_own_even_when_the_clock_went_back() {
 }
 
 on_each_store![
+    a_replay_that_may_reuse_pays_nothing_for_what_is_as_before,
+    what_follows_a_changed_past_may_reuse_what_is_as_before,
     branches_have_ids_of_their_own_even_when_the_clock_went_back,
     history_says_what_each_task_did_and_what_waits,
     a_replay_runs_again_on_a_branch_that_pays_anew_and_asks_anew,
