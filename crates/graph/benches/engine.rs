@@ -12,6 +12,7 @@ mod cases;
 #[path = "../../../bench/inline.rs"]
 mod inline;
 
+use cases::journaled::Journaled;
 use cases::{Case, TURNS};
 use inline::{Inline, Work};
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ const BATCH: u32 = 16;
 const HOSTED_TASKS: u32 = 1_000;
 /// Tasks, and commits by hand, per round with a store.
 const FILED_TASKS: u32 = 2_000;
+/// The most commits a task of an agent may need, its calls and their bills included.
+const COMMITS_MAX: f64 = 1.2;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
@@ -231,6 +234,50 @@ async fn hosted(case: &Case) -> Vec<Cost> {
     costs
 }
 
+/// The agent's loop with its calls journaled and billed: calls have no commits of their own.
+async fn journaled(rows: &mut Vec<Value>) {
+    for (saver, durability) in [("hosted", Durability::Normal), ("hosted-full", Durability::Full)] {
+        let mut case = Journaled::open(durability).await;
+        // What is committed once for a store and not for each run.
+        case.run().await;
+        let before = case.commits();
+        case.run().await;
+        let commits = (case.commits() - before) as f64 / f64::from(Journaled::TASKS);
+        case.verify().await;
+        let bare = cases::filed::Bare::open(durability);
+        let (mut costs, mut bares, mut id) = (Vec::new(), Vec::new(), 0);
+        for round in 0..=ROUNDS {
+            let runs = HOSTED_TASKS / Journaled::TASKS;
+            let (cpu, wall) = (cpu_ns(), Instant::now());
+            for _ in 0..runs {
+                case.run().await;
+            }
+            let all = f64::from(runs * Journaled::TASKS) * 1e3;
+            let wall = wall.elapsed().as_nanos() as f64 / all;
+            let cost = Cost { cpu: (cpu_ns() - cpu) / all, wall };
+            let cpu = cpu_ns();
+            for _ in 0..HOSTED_TASKS {
+                id += 1;
+                bare.commit(id);
+            }
+            if round > 0 {
+                costs.push(cost);
+                bares.push((cpu_ns() - cpu) / f64::from(HOSTED_TASKS) / 1e3);
+            }
+        }
+        let (ours, commit_us) = (medians(&costs), median(bares));
+        println!(
+            "react50 with calls, {saver}: {:.2} us a task ({:.2} wall, a commit by hand {commit_us:.2}), {commits:.3} commits a task, limit {COMMITS_MAX}",
+            ours.cpu, ours.wall
+        );
+        rows.push(json!({
+            "case": "react50-calls", "saver": saver, "engine": "weftwork",
+            "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall, "commit_us": commit_us,
+            "commits_per_task": commits, "limit_commits_per_task": COMMITS_MAX,
+        }));
+    }
+}
+
 /// The agent's loop must not cost more the longer it goes: the last of 500 turns against the
 /// first 50.
 async fn flat(rows: &mut Vec<Value>) {
@@ -337,6 +384,9 @@ fn main() {
             if wanted(case.name) {
                 measure(&case, &savers, &mut rows).await;
             }
+        }
+        if wanted("react50-calls") {
+            journaled(&mut rows).await;
         }
         if named.iter().any(|name| name == "growth") {
             growth(&mut rows).await;

@@ -4,6 +4,7 @@ pub(crate) mod filed;
 pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;
+pub(crate) mod journaled;
 pub(crate) mod threads;
 mod wide;
 
