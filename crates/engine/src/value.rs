@@ -60,7 +60,7 @@ impl Write {
 }
 
 /// How many slots are copied when one of them changes.
-const CHUNK: usize = 8;
+pub(crate) const CHUNK: usize = 8;
 
 /// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
 /// copies the part that holds the slot.
@@ -101,6 +101,17 @@ impl Slots {
             n => self.rest.as_ref()?.get(n - 1)?,
         };
         chunk.get(index % CHUNK)?.as_ref()
+    }
+
+    /// Whether slots that are copied together are those of another state.
+    pub(crate) fn shares(&self, other: &Self, number: usize) -> bool {
+        let chunk = |slots: &'_ Self| -> Option<*const [Option<Value>; CHUNK]> {
+            match number {
+                0 => Some(Arc::as_ptr(&slots.first)),
+                n => slots.rest.as_ref()?.get(n - 1).map(Arc::as_ptr),
+            }
+        };
+        chunk(self).is_some() && chunk(self) == chunk(other)
     }
 
     /// How many slots there are.

@@ -69,6 +69,34 @@ pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError>
     Ok(())
 }
 
+/// Goes to the writes of the input that waits; says whether there are any. What is before them is
+/// only passed over.
+pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
+    for _ in 0..4 {
+        read.wide()?;
+    }
+    for _ in 0..read.count()? {
+        for _ in 0..3 {
+            read.wide()?;
+        }
+        read.byte()?;
+    }
+    for _ in 0..read.count()? {
+        read.wide()?;
+        for _ in 0..read.count()? {
+            read.wide()?;
+        }
+    }
+    for _ in 0..read.count()? {
+        read.wide()?;
+    }
+    for _ in 0..read.count()? {
+        read.text()?;
+        read.value()?;
+    }
+    Ok(read.byte()? == tag::WRITES)
+}
+
 fn write_updated(out: &mut Out, updated: &Updated) {
     match updated {
         Updated::Unknown => out.byte(tag::UNKNOWN),

@@ -3,11 +3,11 @@
 use super::bytes::{In, Named, Stored};
 use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
-use super::{Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, tag};
+use super::{Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, output, tag};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};
 use crate::pregel::Machine;
-use crate::value::{Slots, Value};
+use crate::value::{CHUNK, Slots, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -209,11 +209,22 @@ impl Loader {
         let mapped = layout.mapped(&self.plan)?;
         let mut given: BTreeMap<_, _> =
             channels(&mut read, &self.plan, &mapped, id)?.into_iter().collect();
+        let mut inputs = None;
         for (index, part) in &mut self.parts {
-            if part.wants().any(|wanted| wanted == id) {
-                let missing = || read.damaged("the channel that the row is named for");
-                part.take(id, given.remove(index).ok_or_else(missing)?)?;
+            if part.wants().all(|wanted| wanted != id) {
+                continue;
             }
+            let found = match given.remove(index) {
+                Some(given) => Some(given),
+                None => {
+                    if inputs.is_none() {
+                        inputs = Some(inputs_of(&mut read, &self.plan, &mapped)?);
+                    }
+                    inputs.as_mut().and_then(|inputs| inputs.remove(index))
+                }
+            };
+            let missing = || read.damaged("the channel that the row is named for");
+            part.take(id, found.ok_or_else(missing)?)?;
         }
         self.want_blobs();
         Ok(())
@@ -263,7 +274,10 @@ impl Loader {
         }
         let slots = Slots::new(slots);
         let layout = plan.layout().id();
-        let mark = Mark { id: self.id, layout, slots: slots.clone(), homes: homes.into() };
+        let homes = homes.chunks(CHUNK).map(|homes| Chunk::new(homes.iter().cloned().collect()));
+        let (slots_there, homes) = (slots.clone(), homes.collect());
+        // What waits there was read from JSON, so that no value will be the same.
+        let mark = Mark { id: self.id, layout, slots: slots_there, homes, input: None };
         Ok(Loaded { machine: Machine::from_parts(plan, slots, control), mark })
     }
 
@@ -302,7 +316,7 @@ impl Loader {
         let repeats = part.changes.range(..=base).count();
         let (older, tail) = (part.older.clone().into(), Arc::new(tail.clone()));
         let list = ListHome { base: (*base, at_base), older, repeats, tail };
-        Ok((Some(value), Home::List(list)))
+        Ok((Some(value), Home::List(Arc::new(list))))
     }
 }
 
@@ -367,13 +381,33 @@ fn channels(
     }
 }
 
+/// What the input of a row writes to each channel, as far as this build has them.
+fn inputs_of(
+    read: &mut In<'_>,
+    plan: &Plan,
+    mapped: &Mapped,
+) -> Result<BTreeMap<usize, Given>, EngineError> {
+    let mut found = BTreeMap::new();
+    if control::find_writes(read)? {
+        for (number, stored) in output::writes(read)? {
+            let channel = mapped.channel(plan, number, read)?;
+            found.extend(channel.map(|channel| (channel.0, Given::Whole(bytes(stored)))));
+        }
+    }
+    Ok(found)
+}
+
 fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
     Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
 }
 
 fn value(read: &mut In<'_>) -> Result<Bytes, EngineError> {
-    Ok(match read.value()? {
+    read.value().map(bytes)
+}
+
+fn bytes(stored: Stored<'_>) -> Bytes {
+    match stored {
         Stored::Here(bytes) => Bytes::Here(bytes.to_vec()),
         Stored::Apart(hash) => Bytes::Apart(hash),
-    })
+    }
 }

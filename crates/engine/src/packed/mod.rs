@@ -6,7 +6,10 @@
 //! so many changes of a list, a row repeats those since the last such row in one piece, and rows
 //! after it lead there; reading a list takes one row in [`TAIL_MAX`] of those that changed it, and
 //! the last few. A list that changed more often than it has items is written again as a whole, so
-//! that what reading takes does not grow when the list does not. Rows are never changed: a branch of a thread leads into the rows it shares.
+//! that what reading takes does not grow when the list does not. Rows are never changed: a branch
+//! of a thread leads into the rows it shares.
+//!
+//! What the input writes stays with the input: a channel that has just that is named by its row.
 //!
 //! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
 
@@ -26,9 +29,11 @@ pub use output::{OutputReader, read_output, write_output};
 use crate::channel::Messages;
 use crate::error::EngineError;
 use crate::list::List;
-use crate::plan::{ChannelPlan, Plan};
-use crate::pregel::Machine;
-use crate::value::{Slots, Value};
+use crate::plan::{ChannelIdx, ChannelPlan, Plan};
+use crate::pregel::{Machine, StartInput};
+use crate::task::TaskOutput;
+use crate::value::{CHUNK, Slots, Value, Write};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
@@ -63,7 +68,9 @@ pub struct Mark {
     id: CheckpointId,
     layout: LayoutId,
     slots: Slots,
-    homes: Arc<[Home]>,
+    homes: Homes,
+    /// The input that waits there: a value that it becomes as it is need not be written again.
+    input: Option<Arc<TaskOutput>>,
 }
 
 /// Where a channel's value is.
@@ -77,7 +84,27 @@ enum Home {
     /// In this row.
     At(CheckpointId),
     /// Changes lead to it.
-    List(ListHome),
+    List(Arc<ListHome>),
+}
+
+/// Where the values of channels are, as many together as slots are.
+type Homes = SmallVec<[Arc<Chunk>; 1]>;
+
+#[derive(Debug)]
+struct Chunk {
+    homes: [Home; CHUNK],
+    /// The row that all of them lead to.
+    row: Option<CheckpointId>,
+}
+
+impl Chunk {
+    /// The homes of some channels; of fewer than a whole chunk, at the end of a state.
+    fn new(homes: SmallVec<[Home; CHUNK]>) -> Arc<Self> {
+        let row = homes.first().and_then(Home::row);
+        let row = row.filter(|row| homes.iter().all(|home| home.row() == Some(*row)));
+        let mut homes = homes.into_iter();
+        Arc::new(Self { homes: std::array::from_fn(|_| homes.next().unwrap_or_default()), row })
+    }
 }
 
 /// Where a list is.
@@ -147,32 +174,20 @@ pub fn pack(
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);
-    let stored = |index: usize, channel: &ChannelPlan| {
-        machine.slots().get(index).filter(|_| channel.channel.managed().is_none())
-    };
-    let all = plan.channels.iter().enumerate();
-    let mut homes = Vec::with_capacity(plan.channels.len());
-    let mut same = Same::default();
-    for (index, channel) in all {
-        let Some(value) = stored(index, channel) else {
-            homes.push(Home::Nowhere);
-            continue;
-        };
-        let before = since.and_then(|mark| mark.before(index));
-        let one = One { id, index, channel, value, before };
-        if let Some((row, home)) = one.unchanged() {
-            same.add(&mut out, id, (index, row));
-            homes.push(home.clone());
-        } else {
-            same.end(&mut out, id);
-            homes.push(one.write(&mut out)?);
-        }
-    }
-    same.end(&mut out, id);
+    let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
+    let chunks = plan.channels.chunks(CHUNK).enumerate();
+    let homes = chunks.map(|(number, channels)| row.chunk(machine.slots(), (number, channels)));
+    let homes: Homes = homes.collect::<Result<_, _>>()?;
+    row.same.end(&mut row.out, id);
+    let mut out = row.out;
     out.byte(tag::END);
     control::write(&mut out, machine)?;
     let (bytes, blobs) = out.finish();
-    let mark = Mark { id, layout, slots: machine.slots().clone(), homes: homes.into() };
+    let input = match &machine.control().start {
+        Some(StartInput::Writes(output)) => Some(Arc::clone(output)),
+        _ => None,
+    };
+    let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
     Ok(Packed { bytes, blobs, mark })
 }
 
@@ -209,7 +224,58 @@ impl Mark {
 
     /// A channel's value, and where it is.
     fn before(&self, index: usize) -> Option<(&Value, &Home)> {
-        self.slots.get(index).zip(self.homes.get(index))
+        let chunk = self.homes.get(index / CHUNK)?;
+        self.slots.get(index).zip(chunk.homes.get(index % CHUNK))
+    }
+}
+
+/// A row that is being written.
+struct Row<'a> {
+    out: Out,
+    id: CheckpointId,
+    same: Same,
+    inputs: Inputs<'a>,
+    since: Option<&'a Mark>,
+}
+
+impl Row<'_> {
+    /// Writes the channels whose slots are copied together.
+    fn chunk(
+        &mut self,
+        slots: &Slots,
+        (number, channels): (usize, &[ChannelPlan]),
+    ) -> Result<Arc<Chunk>, EngineError> {
+        let first = number * CHUNK;
+        let before = self.since.filter(|mark| slots.shares(&mark.slots, number));
+        let before = before.and_then(|mark| mark.homes.get(number));
+        if let Some((chunk, row)) = before.and_then(|chunk| Some((chunk, chunk.row?))) {
+            self.same.add(&mut self.out, self.id, (first, channels.len(), row));
+            return Ok(Arc::clone(chunk));
+        }
+        let homes = (first..).zip(channels).map(|(index, channel)| {
+            let value = slots.get(index).filter(|_| channel.channel.managed().is_none());
+            value.map_or(Ok(Home::Nowhere), |value| self.channel((index, channel), value))
+        });
+        Ok(Chunk::new(homes.collect::<Result<_, _>>()?))
+    }
+
+    fn channel(
+        &mut self,
+        (index, channel): (usize, &ChannelPlan),
+        value: &Value,
+    ) -> Result<Home, EngineError> {
+        let before = self.since.and_then(|mark| mark.before(index));
+        let one = One { id: self.id, index, channel, value, before };
+        if let Some((row, home)) = one.unchanged() {
+            self.same.add(&mut self.out, self.id, (index, 1, row));
+            return Ok(home.clone());
+        }
+        if let Some(row) = self.inputs.has(index, value) {
+            self.same.add(&mut self.out, self.id, (index, 1, row));
+            return Ok(Home::At(row));
+        }
+        self.same.end(&mut self.out, self.id);
+        one.write(&mut self.out)
     }
 }
 
@@ -218,22 +284,60 @@ impl Mark {
 struct Same(Option<(usize, usize, CheckpointId)>);
 
 impl Same {
-    fn add(&mut self, out: &mut Out, id: CheckpointId, (index, row): (usize, CheckpointId)) {
+    /// So many channels from one on.
+    fn add(
+        &mut self,
+        out: &mut Out,
+        id: CheckpointId,
+        (index, count, row): (usize, usize, CheckpointId),
+    ) {
         match &mut self.0 {
-            Some((first, more, of)) if *of == row && *first + *more + 1 == index => *more += 1,
+            Some((first, known, of)) if *of == row && *first + *known == index => *known += count,
             _ => {
                 self.end(out, id);
-                self.0 = Some((index, 0, row));
+                self.0 = Some((index, count, row));
             }
         }
     }
 
     fn end(&mut self, out: &mut Out, id: CheckpointId) {
-        if let Some((first, more, row)) = self.0.take() {
+        if let Some((first, count, row)) = self.0.take() {
             out.count(first + 1);
             out.byte(tag::AT);
             out.number(id.0.wrapping_sub(row.0));
-            out.count(more);
+            out.count(count - 1);
+        }
+    }
+}
+
+/// The input that waited at the row before, in the order of channels, as typed inputs have it.
+struct Inputs<'a> {
+    row: Option<CheckpointId>,
+    writes: &'a [(ChannelIdx, Write)],
+}
+
+impl<'a> Inputs<'a> {
+    fn of(since: Option<&'a Mark>) -> Self {
+        let input = since.and_then(|mark| Some((mark.id, mark.input.as_deref()?)));
+        let (row, writes) = match input {
+            Some((id, output)) => (Some(id), output.writes.as_slice()),
+            None => (None, [].as_slice()),
+        };
+        Self { row, writes }
+    }
+
+    /// The row of the input, when a channel's value is what was written to it there.
+    fn has(&mut self, index: usize, value: &Value) -> Option<CheckpointId> {
+        while let [(written, _), rest @ ..] = self.writes
+            && written.0 < index
+        {
+            self.writes = rest;
+        }
+        match self.writes {
+            [(written, Write::Typed(input)), ..] if written.0 == index && input.is(value) => {
+                self.row
+            }
+            _ => None,
         }
     }
 }
@@ -259,7 +363,7 @@ impl<'a> One<'a> {
         if let Some((before, Home::List(list))) = self.before
             && let Some(list) = self.write_change(out, before, list)?
         {
-            return Ok(Home::List(list));
+            return Ok(Home::List(Arc::new(list)));
         }
         out.byte(tag::VALUE);
         let mut len = 0;
@@ -270,7 +374,7 @@ impl<'a> One<'a> {
         };
         out.value(write).map_err(|reason| self.bad(reason))?;
         Ok(match self.items().is_some() {
-            true => Home::List(ListHome::whole((self.id, self.value.clone()))),
+            true => Home::List(Arc::new(ListHome::whole((self.id, self.value.clone())))),
             false if len <= REPEATED_MAX => Home::Every,
             false => Home::At(self.id),
         })

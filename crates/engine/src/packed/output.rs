@@ -132,6 +132,20 @@ pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOut
     Ok(output)
 }
 
+/// The values that a task wrote, by the number of their channels. What replaces a value is left out.
+pub(super) fn writes<'r>(read: &mut In<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
+    let mut found = Vec::new();
+    for _ in 0..read.count()? {
+        let (index, kind, value) = (read.number()?, read.byte()?, read.value()?);
+        match kind {
+            tag::WRITE => found.push((index, value)),
+            tag::OVERWRITE => {}
+            _ => return Err(read.damaged("a write or an overwrite")),
+        }
+    }
+    Ok(found)
+}
+
 impl OutputReader<'_> {
     fn write(&self, read: &mut In<'_>, name: &str) -> Result<Write, EngineError> {
         match read.byte()? {

@@ -269,6 +269,38 @@ fn large_values_are_apart_and_due_input_comes_back() {
 }
 
 #[test]
+fn what_the_input_writes_stays_with_the_input() {
+    let plan = plan(None);
+    let mut rows = Rows::default();
+    for (text, apart) in [("long ".repeat(20), false), ("x".repeat(INLINE_MAX + 1), true)] {
+        let (small, text) = (Value::new(7u32), Value::new(text));
+        let writes = [(0, small.clone()), (1, text.clone())];
+        let writes = writes.map(|(index, value)| (ChannelIdx(index), Write::Typed(value)));
+        let output = TaskOutput { writes: writes.into_iter().collect(), ..TaskOutput::default() };
+        let empty = pushed(&Machine::new(Arc::clone(&plan)), &["before".to_owned()]);
+        let mut machine = empty.clone();
+        machine.take_input(StartInput::Writes(Arc::new(output)));
+        let mark = rows.put(1, &machine, None);
+        let applied = with(&with(&empty, 0, small), 1, text);
+        let mark = rows.put(2, &applied, Some(&mark));
+        let later = with(&applied, 0, Value::new(8u32));
+        rows.put(3, &later, Some(&mark));
+        assert!(rows.rows[&CheckpointId(2)].len() < 80, "the values are not written again");
+        assert_eq!(rows.blobs.len(), usize::from(apart));
+        for (id, machine) in [(1, &machine), (2, &applied), (3, &later)] {
+            let (loaded, read) = rows.get(&plan, id).expect("it is there");
+            assert_eq!(json(&loaded.machine), json(machine));
+            assert_eq!(read, if id == 1 { 1 } else { 2 });
+        }
+        // Another build finds them by name; a row after that leads to the input as well.
+        let new = self::plan(Some("a_new_one"));
+        let (loaded, _) = rows.get(&new, 2).expect("it is compatible");
+        rows.put(4, &loaded.machine, Some(&loaded.mark));
+        assert_eq!(json(&rows.get(&new, 4).expect("it is there").0.machine)["small"], 7);
+    }
+}
+
+#[test]
 fn another_build_finds_its_channels_by_name() {
     let old = plan(None);
     let mut rows = Rows::default();
