@@ -8,7 +8,7 @@ mod fleeting;
 mod last_value;
 mod managed;
 mod messages;
-mod patch;
+pub(crate) mod patch;
 mod reduce;
 mod topic;
 mod untracked;

@@ -38,6 +38,17 @@ pub(super) fn write<T: Serialize>(
     Ok(true)
 }
 
+/// Where the items begin, of a patch with items in one range; everything before them is short.
+pub(crate) fn items_at(patch: &[u8]) -> usize {
+    let mut read = In::new(patch);
+    let mut head = || {
+        let (_, ranges, _) = (read.wide().ok()?, read.count().ok()?, read.wide().ok()?);
+        let len: usize = read.number().ok()?;
+        patch.len().checked_sub(len).filter(|_| ranges == 1)
+    };
+    head().unwrap_or_default()
+}
+
 /// The newer list.
 pub(super) fn apply<T>(older: Value, patch: &[u8]) -> Result<Value, String>
 where

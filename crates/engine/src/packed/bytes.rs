@@ -1,7 +1,8 @@
 //! Bytes, written and read back.
 
 use crate::error::EngineError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
 /// The most bytes of one value within a row; larger ones are kept apart, by their hash.
@@ -11,12 +12,44 @@ pub const INLINE_MAX: usize = 64 * 1024;
 /// read for itself, so that a small row could ask for any amount of memory.
 pub const REPEATS_MAX: u64 = 1 << 30;
 
+/// The fewest bytes of a value that are looked for in another row.
+const TEXT_MIN: usize = 64;
+
+/// The most bytes of a row in which values are looked for.
+const KNOWN_MAX: usize = 16 * 1024;
+
+/// A row that may have values which are being written, and how far its id is from that of the row
+/// that they are written to.
+#[derive(Debug, Clone)]
+pub struct Known {
+    off: u128,
+    row: Arc<[u8]>,
+}
+
+impl Known {
+    /// A row; none when it is too long to look for values in it.
+    #[must_use]
+    pub fn new(off: u128, row: Arc<[u8]>) -> Option<Self> {
+        (TEXT_MIN..=KNOWN_MAX).contains(&row.len()).then_some(Self { off, row })
+    }
+
+    fn find(&self, value: &[u8]) -> Option<There> {
+        let (off, len) = (self.off, value.len());
+        if len < TEXT_MIN {
+            return None;
+        }
+        memchr::memmem::find(&self.row, value).map(|at| There { off, at, len })
+    }
+}
+
 /// Bytes that are being written, and the values that are kept apart.
 #[derive(Debug, Default)]
 pub struct Out {
     bytes: Vec<u8>,
     /// Values kept apart, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
+    /// Where values may be already.
+    known: Option<Known>,
     /// Room for one value.
     scratch: Vec<u8>,
     /// The bytes of values kept apart that were named again.
@@ -28,6 +61,11 @@ impl Out {
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
+    /// Names a row for values that are there, from now on.
+    pub fn refer_to(&mut self, known: Option<Known>) {
+        self.known = known;
     }
 
     /// What was written.
@@ -99,18 +137,38 @@ impl Out {
     ) -> Result<(), String> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        let written = write(&mut scratch).and_then(|()| match is_too_deep(&scratch) {
-            true => Err(format!("it is nested more than {DEPTH_MAX} levels deep")),
-            false => Ok(()),
-        });
-        let written = written.and_then(|()| self.sized(&scratch));
+        let written = write(&mut scratch).and_then(|()| shallow(&scratch));
+        let written = written.and_then(|()| self.sized(&scratch, 0));
         self.scratch = scratch;
         written
     }
 
-    fn sized(&mut self, value: &[u8]) -> Result<(), String> {
+    /// A value of which another row may have what is from `split` on.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    pub(super) fn value_of_parts(&mut self, value: &[u8], split: usize) -> Result<(), String> {
+        shallow(value)?;
+        self.sized(value, split)
+    }
+
+    fn sized(&mut self, value: &[u8], split: usize) -> Result<(), String> {
         if value.len() <= INLINE_MAX {
-            // One more than the number of bytes: zero stands for what is kept apart.
+            let (head, part) = value.split_at_checked(split).unwrap_or((&[], value));
+            let there = self.known.as_ref().and_then(|known| known.find(part));
+            if let Some(There { off, at, len }) = there {
+                self.count(1);
+                self.bytes(head);
+                self.number(off);
+                self.count(at);
+                self.count(len);
+                return Ok(());
+            }
+            // One more than the number of bytes, of which there are some: zero stands for what is
+            // kept apart, and one for what is in another row.
+            if value.is_empty() {
+                return Err("it is no JSON: it has no bytes".to_owned());
+            }
             self.count(value.len() + 1);
             self.raw(value);
             return Ok(());
@@ -135,6 +193,13 @@ impl Out {
     /// As [`value`](Self::value).
     pub fn json<T: serde::Serialize + ?Sized>(&mut self, json: &T) -> Result<(), String> {
         self.value(|out| serde_json::to_writer(out, json).map_err(|error| error.to_string()))
+    }
+}
+
+fn shallow(json: &[u8]) -> Result<(), String> {
+    match is_too_deep(json) {
+        true => Err(format!("it is nested more than {DEPTH_MAX} levels deep")),
+        false => Ok(()),
     }
 }
 
@@ -173,21 +238,62 @@ pub enum Stored<'a> {
     Here(&'a [u8]),
     /// Apart, by the hash of its bytes.
     Apart(Hash),
+    /// These bytes, and after them those of another row.
+    There(&'a [u8], There),
 }
 
-/// The values kept apart that a row names, and how often each.
+/// A part of another row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct There {
+    /// How far the id of that row is.
+    pub off: u128,
+    at: usize,
+    len: usize,
+}
+
+impl There {
+    /// The bytes, when the row has them.
+    #[must_use]
+    pub fn of<'r>(&self, row: &'r [u8]) -> Option<&'r [u8]> {
+        row.get(self.at..self.at.checked_add(self.len)?)
+    }
+}
+
+/// The values that a row has elsewhere: those kept apart, how often each, and parts of other rows.
 #[derive(Debug, Clone, Default)]
-pub struct Named(BTreeMap<Hash, u64>);
+pub struct Named {
+    apart: BTreeMap<Hash, u64>,
+    /// The rows that have values, by how far they are, and the bytes of all these.
+    rows: BTreeSet<u128>,
+    there: u64,
+}
 
 impl Named {
     /// One more naming.
     pub fn note(&mut self, hash: Hash) {
-        *self.0.entry(hash).or_default() += 1;
+        *self.apart.entry(hash).or_default() += 1;
     }
 
-    /// The values, each once.
+    /// One more part of another row.
+    pub fn note_part(&mut self, there: There) {
+        self.rows.insert(there.off);
+        self.there = self.there.saturating_add(there.len as u64);
+    }
+
+    /// Whether all values are in the row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.apart.is_empty() && self.rows.is_empty()
+    }
+
+    /// The values kept apart, each once.
     pub fn hashes(&self) -> impl Iterator<Item = Hash> {
-        self.0.keys().copied()
+        self.apart.keys().copied()
+    }
+
+    /// How far the rows are that have parts, each once.
+    pub fn rows(&self) -> impl Iterator<Item = u128> {
+        self.rows.iter().copied()
     }
 
     /// Lets a row pass that does not repeat more than is ever written.
@@ -196,10 +302,10 @@ impl Named {
     /// [`EngineError::Damaged`].
     pub fn check(&self, bytes: impl Fn(Hash) -> usize) -> Result<(), EngineError> {
         let repeats = self
-            .0
+            .apart
             .iter()
             .map(|(hash, times)| times.saturating_sub(1).saturating_mul(bytes(*hash) as u64));
-        match repeats.fold(0u64, u64::saturating_add) <= REPEATS_MAX {
+        match repeats.fold(self.there, u64::saturating_add) <= REPEATS_MAX {
             true => Ok(()),
             false => Err(EngineError::Damaged {
                 at: 0,
@@ -329,14 +435,18 @@ impl<'a> In<'a> {
     /// # Errors
     /// [`EngineError::Damaged`].
     pub fn value(&mut self) -> Result<Stored<'a>, EngineError> {
-        let len: usize = self.number()?;
-        match len.checked_sub(1) {
-            Some(len) => self.raw(len).map(Stored::Here),
-            None => {
+        match self.number::<usize>()? {
+            0 => {
                 let mut hash = [0u8; 32];
                 hash.copy_from_slice(self.raw(32)?);
                 Ok(Stored::Apart(Hash(hash)))
             }
+            1 => {
+                let head = self.bytes()?;
+                let (off, at, len) = (self.wide()?, self.number()?, self.number()?);
+                Ok(Stored::There(head, There { off, at, len }))
+            }
+            len => self.raw(len - 1).map(Stored::Here),
         }
     }
 }
@@ -385,6 +495,24 @@ mod tests {
         assert_eq!(read.value(), Ok(Stored::Apart(hash)));
         assert_eq!(read.value(), Ok(Stored::Apart(hash)));
         assert_eq!(read.value(), Ok(Stored::Here(b"\"small\"")));
+    }
+
+    #[test]
+    fn what_is_in_another_row_is_named() {
+        let text = "a text of some length, so that it is worth the while to name its place";
+        let row: Arc<[u8]> = format!("before{text:?}after").into_bytes().into();
+        let mut out = Out::default();
+        out.refer_to(Known::new(7, Arc::clone(&row)));
+        out.json(text).expect("a text");
+        out.json("short").expect("a text");
+        let bytes = out.into_bytes();
+        assert!(bytes.len() < 16);
+        let mut read = In::new(&bytes);
+        let Ok(Stored::There(&[], there)) = read.value() else { panic!("it is named") };
+        assert_eq!((there.off, there.of(&row)), (7, Some(format!("{text:?}").as_bytes())));
+        assert_eq!(there.of(&row[..20]), None);
+        assert_eq!(read.value(), Ok(Stored::Here(b"\"short\"")));
+        assert!(Known::new(7, vec![0; KNOWN_MAX + 1].into()).is_none());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
 
-use super::bytes::{In, Named, Stored};
+use super::bytes::{In, Named, Stored, There};
 use super::layout::{Layout, Mapped};
-use super::output::OutputReader;
+use super::output::{Elsewhere, OutputReader};
 use super::{Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, output, tag};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};
@@ -24,6 +24,9 @@ pub struct Loader {
     parts: BTreeMap<usize, Part>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     wanted: BTreeSet<Hash>,
+    /// Rows of which parts are values.
+    texts: BTreeMap<CheckpointId, Vec<u8>>,
+    wanted_texts: BTreeSet<CheckpointId>,
     /// The blobs that are named by what decides the next superstep.
     named: Named,
 }
@@ -60,6 +63,8 @@ pub struct Loaded {
 enum Bytes {
     Here(Vec<u8>),
     Apart(Hash),
+    /// These, and after them a part of the row of this id.
+    There(Vec<u8>, CheckpointId, There),
 }
 
 /// How a row gives a channel.
@@ -168,26 +173,32 @@ impl Loader {
         }
         // Values that are kept apart are found by reading without them.
         let named = RefCell::new(Named::default());
-        let note = |hash| {
-            named.borrow_mut().note(hash);
-            Some(b"null".to_vec())
+        let note = |place| match place {
+            Elsewhere::Apart(hash) => {
+                named.borrow_mut().note(hash);
+                Some(b"null".to_vec())
+            }
+            Elsewhere::There(_) => None,
         };
-        control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, blobs: &note })?;
+        control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, elsewhere: &note })?;
         if !read.is_empty() {
             return Err(read.damaged("the end"));
         }
         let named = named.into_inner();
         let wanted = named.hashes().collect();
         let (plan, blobs) = (Arc::clone(plan), BTreeMap::new());
-        let mut loader = Self { plan, id, row, mapped, parts, blobs, wanted, named };
-        loader.want_blobs();
+        let (texts, wanted_texts) = (BTreeMap::new(), BTreeSet::new());
+        let mut loader =
+            Self { plan, id, row, mapped, parts, blobs, wanted, texts, wanted_texts, named };
+        loader.want_others();
         Ok(loader)
     }
 
     /// What it takes to go on; empty when [`finish`](Self::finish) may be called.
     #[must_use]
     pub fn wants(&self) -> Wants {
-        let rows: BTreeSet<_> = self.parts.values().flat_map(Part::wants).collect();
+        let rows = self.parts.values().flat_map(Part::wants);
+        let rows: BTreeSet<_> = rows.chain(self.wanted_texts.iter().copied()).collect();
         let soon = self.parts.values().flat_map(|part| &part.soon).copied();
         let soon: BTreeSet<_> = soon.filter(|row| !rows.contains(row)).collect();
         let (rows, blobs) = (rows.into_iter().collect(), self.wanted.iter().copied().collect());
@@ -204,6 +215,9 @@ impl Loader {
         row: &[u8],
         layout: &Layout,
     ) -> Result<(), EngineError> {
+        if self.wanted_texts.remove(&id) {
+            self.texts.insert(id, row.to_vec());
+        }
         let (_, mut read) = open_row(row)?;
         read.bytes()?;
         let mapped = layout.mapped(&self.plan)?;
@@ -218,7 +232,7 @@ impl Loader {
                 Some(given) => Some(given),
                 None => {
                     if inputs.is_none() {
-                        inputs = Some(inputs_of(&mut read, &self.plan, &mapped)?);
+                        inputs = Some(inputs_of(&mut read, &self.plan, (&mapped, id))?);
                     }
                     inputs.as_mut().and_then(|inputs| inputs.remove(index))
                 }
@@ -226,7 +240,7 @@ impl Loader {
             let missing = || read.damaged("the channel that the row is named for");
             part.take(id, found.ok_or_else(missing)?)?;
         }
-        self.want_blobs();
+        self.want_others();
         Ok(())
     }
 
@@ -236,12 +250,16 @@ impl Loader {
         self.blobs.insert(hash, bytes);
     }
 
-    fn want_blobs(&mut self) {
+    fn want_others(&mut self) {
         for bytes in self.parts.values().flat_map(Part::bytes) {
-            if let Bytes::Apart(hash) = bytes
-                && !self.blobs.contains_key(hash)
-            {
-                self.wanted.insert(*hash);
+            match bytes {
+                Bytes::Apart(hash) if !self.blobs.contains_key(hash) => {
+                    self.wanted.insert(*hash);
+                }
+                Bytes::There(_, row, _) if !self.texts.contains_key(row) => {
+                    self.wanted_texts.insert(*row);
+                }
+                _ => {}
             }
         }
     }
@@ -254,8 +272,11 @@ impl Loader {
     pub fn finish(self) -> Result<Loaded, EngineError> {
         let plan = Arc::clone(&self.plan);
         self.named.check(|hash| self.blobs.get(&hash).map_or(0, Vec::len))?;
-        let blobs = |hash: Hash| self.blobs.get(&hash).cloned();
-        let with = OutputReader { plan: &plan, mapped: &self.mapped, blobs: &blobs };
+        let known = |place| match place {
+            Elsewhere::Apart(hash) => self.blobs.get(&hash).cloned(),
+            Elsewhere::There(_) => None,
+        };
+        let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
         read.bytes()?;
         channels(&mut read, &plan, &self.mapped, self.id)?;
@@ -293,6 +314,11 @@ impl Loader {
                 Bytes::Apart(hash) => {
                     let found = self.blobs.get(hash).cloned();
                     found.ok_or_else(|| bad(format!("its bytes of hash `{hash}` are missing")))
+                }
+                Bytes::There(head, row, there) => {
+                    let found = self.texts.get(row).and_then(|row| there.of(row));
+                    let missing = || bad(format!("row `{row}`, which has it, is too short"));
+                    Ok([head, found.ok_or_else(missing)?].concat())
                 }
             }
         };
@@ -341,7 +367,7 @@ fn channels(
         next = number;
         let channel = mapped.channel(plan, index, read)?;
         let given = match read.byte()? {
-            tag::VALUE => Given::Whole(value(read)?),
+            tag::VALUE => Given::Whole(value(read, id)?),
             tag::AT => {
                 let row = row(read, id)?;
                 all.extend(channel.map(|channel| (channel.0, Given::At(row))));
@@ -361,7 +387,7 @@ fn channels(
                     last = CheckpointId(last.0.wrapping_add(read.wide()?));
                     tail.push(last);
                 }
-                Given::Patch { base, tail, patch: value(read)? }
+                Given::Patch { base, tail, patch: value(read, id)? }
             }
             tag::REPEAT => {
                 let base = row(read, id)?;
@@ -373,7 +399,7 @@ fn channels(
                         older.push(last);
                     }
                 }
-                Given::Repeat { base, older, patch: value(read)? }
+                Given::Repeat { base, older, patch: value(read, id)? }
             }
             _ => return Err(read.damaged("how a channel is given")),
         };
@@ -385,13 +411,13 @@ fn channels(
 fn inputs_of(
     read: &mut In<'_>,
     plan: &Plan,
-    mapped: &Mapped,
+    (mapped, id): (&Mapped, CheckpointId),
 ) -> Result<BTreeMap<usize, Given>, EngineError> {
     let mut found = BTreeMap::new();
     if control::find_writes(read)? {
         for (number, stored) in output::writes(read)? {
             let channel = mapped.channel(plan, number, read)?;
-            found.extend(channel.map(|channel| (channel.0, Given::Whole(bytes(stored)))));
+            found.extend(channel.map(|channel| (channel.0, Given::Whole(bytes(stored, id)))));
         }
     }
     Ok(found)
@@ -401,13 +427,17 @@ fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError>
     Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
 }
 
-fn value(read: &mut In<'_>) -> Result<Bytes, EngineError> {
-    read.value().map(bytes)
+fn value(read: &mut In<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
+    read.value().map(|stored| bytes(stored, id))
 }
 
-fn bytes(stored: Stored<'_>) -> Bytes {
+/// A value of the row of an id.
+fn bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
     match stored {
         Stored::Here(bytes) => Bytes::Here(bytes.to_vec()),
         Stored::Apart(hash) => Bytes::Apart(hash),
+        Stored::There(head, there) => {
+            Bytes::There(head.to_vec(), CheckpointId(id.0.wrapping_sub(there.off)), there)
+        }
     }
 }

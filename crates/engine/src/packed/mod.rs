@@ -9,7 +9,8 @@
 //! that what reading takes does not grow when the list does not. Rows are never changed: a branch
 //! of a thread leads into the rows it shares.
 //!
-//! What the input writes stays with the input: a channel that has just that is named by its row.
+//! What the input writes stays with the input: a channel that has just that is named by its row,
+//! and so is the part of that row which has the same bytes as a change.
 //!
 //! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
 
@@ -21,12 +22,12 @@ mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{INLINE_MAX, In, Named, Out, REPEATS_MAX, Stored};
+pub use bytes::{INLINE_MAX, In, Known, Named, Out, REPEATS_MAX, Stored, There};
 pub use layout::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
-pub use output::{OutputReader, read_output, write_output};
+pub use output::{Elsewhere, OutputReader, read_output, write_output};
 
-use crate::channel::Messages;
+use crate::channel::{Messages, patch};
 use crate::error::EngineError;
 use crate::list::List;
 use crate::plan::{ChannelIdx, ChannelPlan, Plan};
@@ -69,8 +70,16 @@ pub struct Mark {
     layout: LayoutId,
     slots: Slots,
     homes: Homes,
-    /// The input that waits there: a value that it becomes as it is need not be written again.
-    input: Option<Arc<TaskOutput>>,
+    /// The input that waits there.
+    input: Option<Input>,
+}
+
+/// An input that waits at a checkpoint. What it becomes as it is need not be written again.
+#[derive(Debug, Clone)]
+struct Input {
+    writes: Option<Arc<TaskOutput>>,
+    /// The row that it is in.
+    row: Arc<[u8]>,
 }
 
 /// Where a channel's value is.
@@ -174,19 +183,27 @@ pub fn pack(
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);
+    let input = since.and_then(|mark| Some((mark, mark.input.as_ref()?)));
+    let known = input
+        .and_then(|(mark, input)| Known::new(id.0.wrapping_sub(mark.id.0), Arc::clone(&input.row)));
+    out.refer_to(known);
     let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
     let chunks = plan.channels.chunks(CHUNK).enumerate();
     let homes = chunks.map(|(number, channels)| row.chunk(machine.slots(), (number, channels)));
     let homes: Homes = homes.collect::<Result<_, _>>()?;
     row.same.end(&mut row.out, id);
     let mut out = row.out;
+    out.refer_to(None);
     out.byte(tag::END);
     control::write(&mut out, machine)?;
     let (bytes, blobs) = out.finish();
-    let input = match &machine.control().start {
-        Some(StartInput::Writes(output)) => Some(Arc::clone(output)),
-        _ => None,
-    };
+    let input = machine.control().start.as_ref().map(|start| {
+        let writes = match start {
+            StartInput::Writes(output) => Some(Arc::clone(output)),
+            StartInput::Json(_) => None,
+        };
+        Input { writes, row: bytes.as_slice().into() }
+    });
     let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
     Ok(Packed { bytes, blobs, mark })
 }
@@ -270,7 +287,9 @@ impl Row<'_> {
             self.same.add(&mut self.out, self.id, (index, 1, row));
             return Ok(home.clone());
         }
-        if let Some(row) = self.inputs.has(index, value) {
+        if let Some(row) = self.inputs.has(index, value)
+            && one.items().is_none()
+        {
             self.same.add(&mut self.out, self.id, (index, 1, row));
             return Ok(Home::At(row));
         }
@@ -318,7 +337,7 @@ struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     fn of(since: Option<&'a Mark>) -> Self {
-        let input = since.and_then(|mark| Some((mark.id, mark.input.as_deref()?)));
+        let input = since.and_then(|mark| Some((mark.id, mark.input.as_ref()?.writes.as_ref()?)));
         let (row, writes) = match input {
             Some((id, output)) => (Some(id), output.writes.as_slice()),
             None => (None, [].as_slice()),
@@ -414,11 +433,8 @@ impl<'a> One<'a> {
                 last = *row;
             }
         }
-        let write = |bytes: &mut Vec<u8>| {
-            bytes.extend_from_slice(&patch);
-            Ok(())
-        };
-        out.value(write).map_err(|reason| self.bad(reason))?;
+        let split = patch::items_at(&patch);
+        out.value_of_parts(&patch, split).map_err(|reason| self.bad(reason))?;
         Ok(Some(if from_base {
             let older = std::iter::once(list.base.0).chain(list.older.iter().copied());
             let older = older.take(OLDER_MAX).collect();

@@ -1,6 +1,6 @@
 //! What tasks left behind, as bytes.
 
-use super::bytes::{In, Out, Stored};
+use super::bytes::{In, Out, Stored, There};
 use super::layout::Mapped;
 use crate::error::EngineError;
 use crate::plan::{ChannelIdx, Plan};
@@ -95,8 +95,17 @@ pub struct OutputReader<'a> {
     pub plan: &'a Plan,
     /// What the numbers of the row are in it.
     pub mapped: &'a Mapped,
-    /// The values that are kept apart, by the hash of their bytes, as far as they were read.
-    pub blobs: &'a dyn Fn(Hash) -> Option<Vec<u8>>,
+    /// The values that are not in the row, as far as they were read.
+    pub elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
+}
+
+/// Where a value is that is not in its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Apart, by the hash of its bytes.
+    Apart(Hash),
+    /// In another row.
+    There(There),
 }
 
 /// Reads what a task left behind.
@@ -166,7 +175,13 @@ impl OutputReader<'_> {
             Stored::Here(bytes) => bytes,
             Stored::Apart(hash) => {
                 let missing = || bad(format!("its bytes of hash `{hash}` are missing"));
-                apart = (self.blobs)(hash).ok_or_else(missing)?;
+                apart = (self.elsewhere)(Elsewhere::Apart(hash)).ok_or_else(missing)?;
+                apart.as_slice()
+            }
+            Stored::There(head, there) => {
+                let missing = || bad("the row that has it is missing, or too short".to_owned());
+                let part = (self.elsewhere)(Elsewhere::There(there)).ok_or_else(missing)?;
+                apart = [head, &part].concat();
                 apart.as_slice()
             }
         };

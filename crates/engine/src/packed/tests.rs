@@ -301,6 +301,30 @@ fn what_the_input_writes_stays_with_the_input() {
 }
 
 #[test]
+fn what_the_input_says_is_named_in_the_change_of_a_list() {
+    let plan = plan(None);
+    let mut rows = Rows::default();
+    let mut machine = pushed(&Machine::new(Arc::clone(&plan)), &["before".to_owned()]);
+    let empty = rows.put(1, &machine, None);
+    let said = "a text that is longer than what is worth the while to be named".repeat(2);
+    let before = machine.clone();
+    machine.take_input(StartInput::Json(Arc::new(serde_json::json!({"log": [said]}))));
+    let mark = rows.put(2, &machine, Some(&empty));
+    let taken = pushed(&before, std::slice::from_ref(&said));
+    let mark = rows.put(3, &taken, Some(&mark));
+    assert!(rows.rows[&CheckpointId(3)].len() < 80, "the text is not written again");
+    let later = pushed(&taken, &["after".to_owned()]);
+    rows.put(4, &later, Some(&mark));
+    for (id, machine) in [(3, &taken), (4, &later)] {
+        let (loaded, read) = rows.get(&plan, id).expect("it is there");
+        assert_eq!(json(&loaded.machine), json(machine));
+        assert_eq!(read as u128, id, "the row, those before it, and the input's");
+    }
+    rows.rows.get_mut(&CheckpointId(2)).expect("a row").truncate(30);
+    assert!(rows.get(&plan, 3).is_err(), "the text is gone");
+}
+
+#[test]
 fn another_build_finds_its_channels_by_name() {
     let old = plan(None);
     let mut rows = Rows::default();

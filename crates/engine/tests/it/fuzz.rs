@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic};
 use weftwork_engine::packed::{
-    INLINE_MAX, In, Layout, LayoutId, Loader, Mark, Out, OutputReader, open_row, pack, read_output,
-    write_output,
+    Elsewhere, INLINE_MAX, In, Known, Layout, LayoutId, Loader, Mark, Out, OutputReader, open_row,
+    pack, read_output, write_output,
 };
 use weftwork_engine::plan::START;
 use weftwork_engine::pregel::{Done, Machine, StartInput};
@@ -21,6 +21,8 @@ use weftwork_types::canonical::{Hash, hash_bytes};
 
 const ROUNDS: u64 = 30_000;
 const SUPERSTEPS: u128 = 90;
+/// A text that is worth the while to name where it is.
+const LONG: &str = "say what was said before, and then say that it was said before, and again";
 /// Format and layout of a row.
 const HEAD: usize = 17;
 
@@ -69,7 +71,7 @@ fn output(plan: &Plan, step: u128) -> TaskOutput {
         output.writes.push((index, Write::Overwrite(json!({"large": large, "step": step as u64}))));
     }
     if step.is_multiple_of(4) {
-        let arg = Arg { typed: None, json: json!({"i": step as u64}) };
+        let arg = Arg { typed: None, json: json!(LONG) };
         output.goto.push(Goto::Send { node: "a".into(), arg: arg.into() });
     }
     output.goto.push(if step.is_multiple_of(2) { Goto::Node("b".into()) } else { Goto::End });
@@ -84,6 +86,8 @@ struct Corpus {
     rows: Vec<Vec<u8>>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     outputs: Vec<Vec<u8>>,
+    /// A row of which outputs name parts.
+    text: Vec<u8>,
 }
 
 impl Corpus {
@@ -94,13 +98,14 @@ impl Corpus {
             rows: Vec::new(),
             blobs: BTreeMap::new(),
             outputs: Vec::new(),
+            text: serde_json::to_vec(&[LONG]).expect("JSON"),
             plan: Arc::clone(&plan),
         };
         let mut machine = Machine::new(Arc::clone(&plan));
         let mut mark: Option<Mark> = None;
         for step in 0..SUPERSTEPS {
             if machine.is_done() {
-                machine.take_input(StartInput::Json(Arc::new(json!({"log": ["in"], "sum": 2}))));
+                machine.take_input(StartInput::Json(Arc::new(json!({"log": [LONG], "sum": 2}))));
             }
             mark = Some(corpus.put(&machine, mark.as_ref()));
             let due = machine.due();
@@ -120,6 +125,7 @@ impl Corpus {
                 .collect();
             machine.apply(&mut done, &mut Vec::new()).expect("the writes fit");
             let mut out = Out::default();
+            out.refer_to(Known::new(1, corpus.text.as_slice().into()));
             write_output(&mut out, &plan, &output(&plan, step)).expect("it can be written");
             let (bytes, blobs) = out.finish();
             corpus.outputs.push(bytes);
@@ -171,9 +177,12 @@ impl Corpus {
     }
 
     fn read_output(&self, bytes: &[u8]) -> Way {
-        let blobs = |hash: Hash| self.blobs.get(&hash).cloned();
+        let known = |place| match place {
+            Elsewhere::Apart(hash) => self.blobs.get(&hash).cloned(),
+            Elsewhere::There(there) => there.of(&self.text).map(<[u8]>::to_vec),
+        };
         let mapped = self.plan.layout().mapped(&self.plan)?;
-        let with = OutputReader { plan: &self.plan, mapped: &mapped, blobs: &blobs };
+        let with = OutputReader { plan: &self.plan, mapped: &mapped, elsewhere: &known };
         let read = read_output(&mut In::new(bytes), &with)?;
         Ok(format!("{} writes", read.writes.len().min(4)))
     }

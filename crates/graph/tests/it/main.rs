@@ -22,6 +22,7 @@ mod retire;
 mod sim;
 mod supersteps;
 mod support;
+mod texts;
 mod travel;
 mod ui;
 mod wakes;

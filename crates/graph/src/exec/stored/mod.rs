@@ -14,7 +14,7 @@ use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_engine::packed::{Layout, LayoutId, Mark, pack};
+use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, pack};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_store::{
@@ -92,6 +92,9 @@ impl StoreSaver {
         }
         let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = packed.bytes;
+        // The tasks of the newest checkpoint are in the row after it; others had one before.
+        let in_row = bundle.memo.newest && !tasks.is_empty();
+        let known = in_row.then(|| Known::new(id.0.wrapping_sub(of.0), body.as_slice().into()));
         row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
         let mut new = NewCheckpoint {
             ns: at.ns.to_string(),
@@ -103,9 +106,8 @@ impl StoreSaver {
         };
         bundle.keep.blobs.extend(packed.blobs);
         if !tasks.is_empty() {
-            // The tasks of the newest checkpoint are in the row after it; others had one before.
-            if bundle.memo.newest {
-                let (tasks, blobs) = tasks_row(plan, at, of, &tasks)?;
+            if let Some(known) = known {
+                let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
                 (new.of, new.tasks) = (Some(of), tasks);
                 new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
                 bundle.keep.blobs.extend(blobs);
@@ -131,7 +133,7 @@ impl StoreSaver {
         tasks: &Records,
         keep: &mut Keep,
     ) -> Result<(), EngineError> {
-        let (body, blobs) = tasks_row(plan, at, of, tasks)?;
+        let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
         let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
         let (ns, what) = (at.ns.to_string(), Pending::Tasks);
         keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
@@ -178,9 +180,9 @@ fn tasks_row(
     plan: &Plan,
     at: &Place,
     of: CheckpointId,
-    tasks: &Records,
+    (tasks, known): (&Records, Option<Known>),
 ) -> Result<row::Written, EngineError> {
-    let (mut body, blobs) = row::write_tasks(plan, tasks)?;
+    let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
     Ok((body, blobs))
 }

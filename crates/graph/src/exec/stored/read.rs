@@ -6,7 +6,7 @@ use super::row::{self, Kind, Reader};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::packed::{In, Layout, LayoutId, Loader, Named, open_row};
+use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
@@ -171,17 +171,20 @@ impl Reading<'_> {
         let (key, start) = open_row(&row).map_err(|error| self.at(id, error))?;
         let layout = self.layout(id, key).await?;
         let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
-        // Values that are kept apart are found by reading without them.
+        // Values that are elsewhere are found by reading without them.
         let named = {
             let named = RefCell::new(Named::default());
-            let note = |hash| {
-                named.borrow_mut().note(hash);
+            let note = |place| {
+                match place {
+                    Elsewhere::Apart(hash) => named.borrow_mut().note(hash),
+                    Elsewhere::There(there) => named.borrow_mut().note_part(there),
+                }
                 Some(b"null".to_vec())
             };
-            let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &note };
+            let reader = Reader { plan: self.plan, mapped: &mapped, elsewhere: &note };
             let found = read(&reader, &mut start.clone());
             let named = named.into_inner();
-            if named.hashes().next().is_none() {
+            if named.is_empty() {
                 return found.map_err(|error| self.at(id, error));
             }
             named
@@ -192,9 +195,38 @@ impl Reading<'_> {
         }
         let len = |hash: Hash| blobs.get(&hash).map_or(0, Vec::len);
         named.check(len).map_err(|error| self.at(id, error))?;
-        let known = |hash: Hash| blobs.get(&hash).cloned();
-        let reader = Reader { plan: self.plan, mapped: &mapped, blobs: &known };
+        let rows = self.others(id, named.rows()).await?;
+        let known = |place| match place {
+            Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
+            Elsewhere::There(there) => there.of(rows.get(&there.off)?).map(<[u8]>::to_vec),
+        };
+        let reader = Reader { plan: self.plan, mapped: &mapped, elsewhere: &known };
         read(&reader, &mut start.clone()).map_err(|error| self.at(id, error))
+    }
+
+    /// The rows of checkpoints so far after one.
+    async fn others(
+        &self,
+        id: CheckpointId,
+        offs: impl Iterator<Item = u128>,
+    ) -> Result<BTreeMap<u128, Vec<u8>>, SaverError> {
+        let mut found = BTreeMap::new();
+        let to = |off: u128| CheckpointId(id.0.wrapping_add(off));
+        let mut missing = Vec::new();
+        for off in offs {
+            match self.rows.get(&to(off)) {
+                Some(row) => drop(found.insert(off, row.clone())),
+                None => missing.push(to(off)),
+            }
+        }
+        if !missing.is_empty() {
+            let (store, who) = (&self.saver.store, &self.saver.who);
+            for (row, body) in store.bodies(who, self.shelf, missing).await? {
+                let body = self.open(Kind::Checkpoint, row, body)?;
+                found.insert(row.0.wrapping_sub(id.0), body);
+            }
+        }
+        Ok(found)
     }
 
     /// The bytes of a row before its checksum.

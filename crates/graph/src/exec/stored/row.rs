@@ -6,7 +6,9 @@
 use super::super::event::{Metadata, Source};
 use super::super::saver::{Outside, Records, Rest, TaskKey, TaskRecord};
 use std::sync::Arc;
-use weftwork_engine::packed::{In, Mapped, Out, OutputReader, VERSION, read_output, write_output};
+use weftwork_engine::packed::{
+    Elsewhere, In, Known, Mapped, Out, OutputReader, VERSION, read_output, write_output,
+};
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_types::CheckpointId;
@@ -122,9 +124,15 @@ fn begin(plan: &Plan, room: usize) -> Out {
     out
 }
 
-/// What became of tasks.
-pub(super) fn write_tasks(plan: &Plan, tasks: &Records) -> Result<Written, EngineError> {
+/// What became of tasks. Values that `known` has are named there; how far it is goes from the
+/// checkpoint at which the tasks were due.
+pub(super) fn write_tasks(
+    plan: &Plan,
+    tasks: &Records,
+    known: Option<Known>,
+) -> Result<Written, EngineError> {
     let mut out = begin(plan, 32 + 32 * tasks.len());
+    out.refer_to(known);
     out.count(tasks.len());
     for (key, record) in tasks {
         write_key(&mut out, plan, key);
@@ -185,7 +193,7 @@ fn write_key(out: &mut Out, plan: &Plan, key: &TaskKey) {
 pub(super) struct Reader<'a> {
     pub(super) plan: &'a Plan,
     pub(super) mapped: &'a Mapped,
-    pub(super) blobs: &'a dyn Fn(Hash) -> Option<Vec<u8>>,
+    pub(super) elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
 }
 
 /// How deeply calls may be within calls; more is damage.
@@ -193,7 +201,7 @@ const CALLS_MAX: usize = 1_000;
 
 impl Reader<'_> {
     fn output(&self) -> OutputReader<'_> {
-        OutputReader { plan: self.plan, mapped: self.mapped, blobs: self.blobs }
+        OutputReader { plan: self.plan, mapped: self.mapped, elsewhere: self.elsewhere }
     }
 
     pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<Records, EngineError> {

@@ -5,7 +5,7 @@ use super::*;
 use crate::channel::{Append, LastValue};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_engine::packed::{INLINE_MAX, open_row};
+use weftwork_engine::packed::{Elsewhere, INLINE_MAX, open_row};
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
@@ -91,15 +91,18 @@ fn read(plan: &Plan, blobs: &BTreeMap<Hash, Vec<u8>>, kind: Kind, bytes: &[u8]) 
         }
         let (_, mut row) = open_row(bytes)?;
         let mapped = plan.layout().mapped(plan)?;
-        let known = |hash: Hash| blobs.get(&hash).cloned();
-        let reader = Reader { plan, mapped: &mapped, blobs: &known };
+        let known = |place| match place {
+            Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
+            Elsewhere::There(_) => None,
+        };
+        let reader = Reader { plan, mapped: &mapped, elsewhere: &known };
         if kind == Kind::Outside {
             let outside = reader.outside(&mut row)?;
             write_outside(plan, &outside)?;
             return Ok("outside".to_owned());
         }
         let tasks = reader.tasks(&mut row)?;
-        write_tasks(plan, &tasks)?;
+        write_tasks(plan, &tasks, None)?;
         Ok(format!("{} tasks", tasks.len()))
     };
     way().unwrap_or_else(|error| format!("{} {error}", error.code()))
@@ -114,7 +117,7 @@ fn brief(way: &str) -> String {
 #[test]
 fn rows_of_tasks_never_panic() {
     let plan = plan();
-    let (tasks, blobs) = write_tasks(&plan, &records()).expect("it can be written");
+    let (tasks, blobs) = write_tasks(&plan, &records(), None).expect("it can be written");
     let blobs: BTreeMap<_, _> = blobs.into_iter().collect();
     let outside = Outside { output: output(), resume: Some(json!({"answer": [1, null]})) };
     let (outside, _) = write_outside(&plan, &outside).expect("it can be written");
