@@ -9,6 +9,7 @@ mod closing;
 mod end;
 mod log;
 mod origin;
+mod past;
 mod writer;
 
 use crate::compiled::CompiledGraph;
@@ -26,6 +27,7 @@ pub(crate) use end::{End, Ended, Unrecorded};
 use futures_util::FutureExt;
 pub(crate) use log::CallLog;
 pub(crate) use origin::Origins;
+use past::Past;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -79,57 +81,6 @@ pub(crate) struct Run {
 const SUSPICION: Duration = Duration::from_secs(10);
 /// The most events read at once.
 const LOG_PAGE: usize = 1_000;
-
-/// What claims before this one left in the log.
-#[derive(Debug, Default)]
-struct Past {
-    /// Whether the first checkpoint is there.
-    begun: bool,
-    /// How often it was taken over since it last got further.
-    taken_over: u32,
-    /// How often it was put back in order since then.
-    released: u32,
-    /// The same two, of which a requeue makes no new start: what was begun stays begun.
-    begun_again: u32,
-    ended: u32,
-}
-
-impl Past {
-    fn read(&mut self, told: &AiEvent) {
-        match told {
-            AiEvent::RunStarted { .. } => self.begun = true,
-            AiEvent::TakenOver { .. } => {
-                self.taken_over += 1;
-                self.begun_again += 1;
-            }
-            AiEvent::Released { .. } => {
-                self.released += 1;
-                self.ended += 1;
-            }
-            AiEvent::Step { .. } => {
-                (self.taken_over, self.released) = (0, 0);
-                (self.begun_again, self.ended) = (0, 0);
-            }
-            // Who had it before had come to its end.
-            AiEvent::Requeued { .. } => {
-                (self.taken_over, self.released) = (0, 1);
-                // Unless it gave up on a run that ends its workers: then it had not begun.
-                self.ended += u32::from(self.begun_again == 0);
-            }
-            _ => {}
-        }
-    }
-
-    /// How many workers it ended since then, the one before this included.
-    fn attempts(&self) -> u32 {
-        (self.taken_over + 1).saturating_sub(self.released)
-    }
-
-    /// How many workers died in the superstep that is open, at most.
-    fn lost(&self) -> u32 {
-        (self.begun_again + 1).saturating_sub(self.ended)
-    }
-}
 
 /// How long a commit that is on its way when the process stops may take.
 const LAST_COMMIT: Duration = Duration::from_secs(1);

@@ -1,0 +1,100 @@
+//! What became of a run before this claim.
+
+use weftwork_types::event::AiEvent;
+
+/// What claims before this one left in the log.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// Whether the first checkpoint is there.
+    pub(super) begun: bool,
+    /// How often it was taken over since it last got further.
+    taken_over: u32,
+    /// How often it was put back in order since then.
+    released: u32,
+    /// The same two, of which a requeue makes no new start: what was begun stays begun.
+    begun_again: u32,
+    ended: u32,
+}
+
+impl Past {
+    pub(super) fn read(&mut self, told: &AiEvent) {
+        match told {
+            AiEvent::RunStarted { .. } => self.begun = true,
+            AiEvent::TakenOver { .. } => {
+                self.taken_over += 1;
+                self.begun_again += 1;
+            }
+            AiEvent::Released { .. } => {
+                self.released += 1;
+                self.ended += 1;
+            }
+            AiEvent::Step { .. } => {
+                (self.taken_over, self.released) = (0, 0);
+                (self.begun_again, self.ended) = (0, 0);
+            }
+            // Who had it before had come to its end.
+            AiEvent::Requeued { .. } => {
+                (self.taken_over, self.released) = (0, 1);
+                // Unless it gave up on a run that ends its workers: then it had not begun.
+                self.ended += u32::from(self.begun_again == 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// How many workers it ended since then, the one before this included.
+    pub(super) fn attempts(&self) -> u32 {
+        (self.taken_over + 1).saturating_sub(self.released)
+    }
+
+    /// How many workers died in the superstep that is open, at most.
+    pub(super) fn lost(&self) -> u32 {
+        (self.begun_again + 1).saturating_sub(self.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is known after a log of starts (`s`), steps (`.`), takeovers (`t`), releases (`r`) and
+    /// requeues (`q`): how many workers it ended without getting further, and how many died in the
+    /// superstep that is open.
+    fn after(log: &str) -> (u32, u32) {
+        let mut past = Past::default();
+        for letter in log.chars() {
+            past.read(&match letter {
+                's' => AiEvent::RunStarted { graph: "g".to_owned() },
+                '.' => AiEvent::Step { step: 1, nodes: Vec::new() },
+                't' => AiEvent::TakenOver { claim: 2 },
+                'r' => AiEvent::Released { claim: 1 },
+                _ => AiEvent::Requeued { by: "ada".to_owned() },
+            });
+        }
+        assert_eq!(past.begun, log.contains('s'));
+        (past.attempts(), past.lost())
+    }
+
+    #[test]
+    fn deaths_count_until_the_run_gets_further() {
+        let cases = [
+            // Whoever had it before this claim died.
+            ("", (1, 1)),
+            ("s..", (1, 1)),
+            ("s.t", (2, 2)),
+            ("s.tt", (3, 3)),
+            ("s.tt.", (1, 1)),
+            // It was put back in order.
+            ("s.r", (0, 0)),
+            ("s.tr", (1, 1)),
+            ("s.rt", (1, 1)),
+            // It failed in order, or because it ended its workers.
+            ("s.q", (0, 0)),
+            ("s.qt", (1, 1)),
+            ("s.ttq", (0, 3)),
+        ];
+        for (log, expected) in cases {
+            assert_eq!(after(log), expected, "{log}");
+        }
+    }
+}
