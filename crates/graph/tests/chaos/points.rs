@@ -10,8 +10,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use weftwork_store::Store;
+use weftwork_store::{Commit, Store};
 use weftwork_types::Principal;
+use weftwork_types::port::CallState;
 use weftwork_types::run::RunStatus;
 
 /// The writes, and at which time of each a process may end.
@@ -25,6 +26,20 @@ const POINTS: [(&str, u64); 7] = [
     ("keep_alive", 4),
 ];
 
+/// Whether a write is what a point is named for: a call may be announced, or its result kept, in
+/// the same commit as what became of tasks meanwhile.
+fn is(wanted: &str, point: &'static str, commit: Option<&Commit>) -> bool {
+    let open = commit.filter(|commit| commit.keep.checkpoints.is_empty());
+    let any = |state: CallState| {
+        open.is_some_and(|commit| commit.calls.iter().any(|call| call.state == state))
+    };
+    match wanted {
+        "commit of an intent" => any(CallState::Intent),
+        "commit of a result" => any(CallState::Settled),
+        _ => name(point, commit) == wanted,
+    }
+}
+
 /// A store that ends this process where the environment says, if it says so.
 pub(crate) fn planted(store: Arc<dyn Store>) -> Arc<dyn Store> {
     let Ok(said) = std::env::var(POINT) else { return store };
@@ -33,7 +48,7 @@ pub(crate) fn planted(store: Arc<dyn Store>) -> Arc<dyn Store> {
     let faulty = Faulty::new(store);
     let count = AtomicU64::new(0);
     faulty.interfere(move |point, moment, commit| {
-        if name(point, commit) == words[0]
+        if is(&words[0], point, commit)
             && format!("{moment:?}") == words[1]
             && count.fetch_add(1, Ordering::SeqCst) + 1 == times
         {
