@@ -1,6 +1,7 @@
 //! Ids as types, so that one cannot be passed where another is meant.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,12 +30,38 @@ fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     Err(InvalidId { kind, found: text.chars().take(80).collect(), max_chars: ID_CHARS_MAX })
 }
 
+/// Reads an id from a text that the format need not copy.
+struct Text<F>(F);
+
+impl<T, F: FnOnce(&str) -> Result<T, InvalidId>> Visitor<'_> for Text<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
+}
+
 macro_rules! text_id {
     ($($(#[$doc:meta])* $name:ident, $kind:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(std::sync::Arc<str>);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_str(Text(|text: &str| Self::new(text)))
+            }
+        }
 
         impl $name {
             /// Checks a text and makes an id of it.

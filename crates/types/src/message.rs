@@ -1,5 +1,7 @@
 //! Messages of a conversation, made of parts.
 
+mod read;
+
 use crate::{MessageId, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +32,7 @@ pub struct Message {
 }
 
 /// A piece of a message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Words.
@@ -43,7 +45,7 @@ pub enum Part {
         /// The words.
         text: String,
         /// The provider's proof that it may be sent back, when it gave one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
     /// An image, sound, film or file.

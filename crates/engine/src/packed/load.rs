@@ -8,6 +8,7 @@ use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};
 use crate::pregel::Machine;
 use crate::value::{CHUNK, Slots, Value};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -302,30 +303,31 @@ impl Loader {
         Ok(Loaded { machine: Machine::from_parts(plan, slots, control), mark })
     }
 
+    fn bytes<'a>(&'a self, bytes: &'a Bytes) -> Result<Cow<'a, [u8]>, String> {
+        match bytes {
+            Bytes::Here(bytes) => Ok(Cow::Borrowed(bytes)),
+            Bytes::Apart(hash) => {
+                let missing = || format!("its bytes of hash `{hash}` are missing");
+                Ok(Cow::Borrowed(self.blobs.get(hash).ok_or_else(missing)?))
+            }
+            Bytes::There(head, row, there) => {
+                let found = self.texts.get(row).and_then(|row| there.of(row));
+                let missing = || format!("row `{row}`, which has it, is too short");
+                Ok(Cow::Owned([head, found.ok_or_else(missing)?].concat()))
+            }
+        }
+    }
+
     fn value(
         &self,
         part: &Part,
         channel: &ChannelPlan,
     ) -> Result<(Option<Value>, Home), EngineError> {
         let bad = |reason| EngineError::BadStored { channel: channel.name.clone(), reason };
-        let bytes = |bytes: &Bytes| -> Result<Vec<u8>, EngineError> {
-            match bytes {
-                Bytes::Here(bytes) => Ok(bytes.clone()),
-                Bytes::Apart(hash) => {
-                    let found = self.blobs.get(hash).cloned();
-                    found.ok_or_else(|| bad(format!("its bytes of hash `{hash}` are missing")))
-                }
-                Bytes::There(head, row, there) => {
-                    let found = self.texts.get(row).and_then(|row| there.of(row));
-                    let missing = || bad(format!("row `{row}`, which has it, is too short"));
-                    Ok([head, found.ok_or_else(missing)?].concat())
-                }
-            }
-        };
         let (Some((row, whole)), Some((base, tail))) = (&part.whole, &part.home) else {
             return Err(bad("its rows are missing".to_owned()));
         };
-        let whole = bytes(whole)?;
+        let whole = self.bytes(whole).map_err(bad)?;
         let mut value = channel.channel.read_value(&whole).map_err(bad)?;
         if channel.channel.items(&value).is_none() {
             let every = *row == self.id && whole.len() <= REPEATED_MAX;
@@ -333,7 +335,10 @@ impl Loader {
         }
         let mut at_base = (base == row).then(|| value.clone());
         for (row, patch) in &part.changes {
-            value = channel.channel.patched(value, &bytes(patch)?).map_err(bad)?;
+            value = self
+                .bytes(patch)
+                .and_then(|patch| channel.channel.patched(value, &patch))
+                .map_err(bad)?;
             if row == base {
                 at_base = Some(value.clone());
             }

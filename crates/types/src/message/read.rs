@@ -1,0 +1,154 @@
+//! Reading parts of messages.
+//!
+//! Their kind comes first wherever this program wrote them, so that what follows is read straight
+//! into that kind. A derived reader would hold all of a part in memory as something of any kind
+//! first, which takes twice as long; it still reads parts whose kind comes later.
+
+use super::{Media, Part, ToolCall, ToolResult};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Text,
+    Reasoning,
+    Media,
+    ToolCall,
+    ToolResult,
+}
+
+#[derive(Deserialize)]
+struct Words {
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Reasoning {
+    text: String,
+    #[serde(default)]
+    signature: Option<String>,
+}
+
+/// A name without a copy of it, where the format has it at hand.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Kind {
+    fn read<'de, M: MapAccess<'de>>(self, rest: M) -> Result<Part, M::Error> {
+        let rest = MapAccessDeserializer::new(rest);
+        Ok(match self {
+            Self::Text => {
+                let Words { text } = Words::deserialize(rest)?;
+                Part::Text { text }
+            }
+            Self::Reasoning => {
+                let Reasoning { text, signature } = Reasoning::deserialize(rest)?;
+                Part::Reasoning { text, signature }
+            }
+            Self::Media => Part::Media(Media::deserialize(rest)?),
+            Self::ToolCall => Part::ToolCall(ToolCall::deserialize(rest)?),
+            Self::ToolResult => Part::ToolResult(ToolResult::deserialize(rest)?),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Parts)
+    }
+}
+
+struct Parts;
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a part of a message, with its `type`")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Part, M::Error> {
+        let mut before = Map::new();
+        while let Some(Name(name)) = map.next_key()? {
+            if name != "type" {
+                before.insert(name.into_owned(), map.next_value()?);
+                continue;
+            }
+            let kind: Kind = map.next_value()?;
+            if before.is_empty() {
+                return kind.read(map);
+            }
+            while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                before.insert(name, value);
+            }
+            let mut rest = before.into_iter();
+            let rest = serde::de::value::MapDeserializer::new(rest.by_ref());
+            return kind.read(rest).map_err(|error: serde_json::Error| M::Error::custom(error));
+        }
+        Err(M::Error::missing_field("type"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parts() -> Vec<Value> {
+        vec![
+            json!({"type": "text", "text": "words"}),
+            json!({"type": "reasoning", "text": "thought"}),
+            json!({"type": "reasoning", "text": "thought", "signature": "s"}),
+            json!({"type": "media", "media_type": "image/png", "url": "data:"}),
+            json!({"type": "tool_call", "id": "c1", "name": "add", "args": {"a": [1, null]}}),
+            json!({"type": "tool_result", "tool_call_id": "c1", "name": "add", "value": 3,
+                   "is_error": true}),
+        ]
+    }
+
+    #[test]
+    fn parts_come_back_wherever_their_kind_stands() {
+        for part in parts() {
+            let read: Part = serde_json::from_value(part.clone()).expect("a part");
+            let Value::Object(members) = &part else { panic!("an object") };
+            let last: Map<_, _> = members.clone().into_iter().rev().collect();
+            for text in [part.to_string(), Value::Object(last).to_string()] {
+                assert_eq!(serde_json::from_str::<Part>(&text).expect("a part"), read, "{text}");
+                assert_eq!(serde_json::from_slice::<Part>(text.as_bytes()).expect("one"), read);
+            }
+            let written = serde_json::to_value(&read).expect("JSON");
+            let of = |value: &Value, name: &str| value.get(name).cloned();
+            for name in members.keys() {
+                assert_eq!(of(&written, name), of(&part, name), "{part}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_with_escapes_and_members_that_nobody_knows_are_read() {
+        let text = r#"{"ty\u0070e": "text", "more": {"a": 1}, "text": "words"}"#;
+        let read: Part = serde_json::from_str(text).expect("a part");
+        assert_eq!(read, Part::Text { text: "words".to_owned() });
+        let text = r#"{"more": {"a": 1}, "type": "text", "text": "words"}"#;
+        assert_eq!(serde_json::from_str::<Part>(text).expect("a part"), read);
+    }
+
+    #[test]
+    fn what_is_no_part_is_named() {
+        for (text, said) in [
+            (r#"{"text": "words"}"#, "missing field `type`"),
+            (r#"{"type": "dream"}"#, "unknown variant `dream`, expected one of `text`"),
+            (r#"{"type": "text"}"#, "missing field `text`"),
+            (r#"{"url": "x", "type": "media"}"#, "missing field `media_type`"),
+            (r#"["text", "words"]"#, "expected a part of a message, with its `type`"),
+        ] {
+            let error = serde_json::from_str::<Part>(text).expect_err("no part").to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
