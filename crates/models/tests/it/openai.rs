@@ -1,7 +1,7 @@
 //! The client against a server that does everything servers do.
 
 use crate::desk::{Desk, request};
-use crate::server::{fragment, model, said, server, stream, whole, words};
+use crate::server::{fragment, model, said, server, stream, waiting, whole, words};
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork_models::{ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy};
@@ -12,10 +12,13 @@ use weftwork_types::port::EgressError;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 use weftwork_types::usage::{Tokens, UsageStatus};
 
+/// How long a server that says nothing is waited for: no longer than a test may take.
+const PATIENCE_MS: u64 = 2_000;
+
 async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, ModelError> {
     let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
     let caller = ModelCaller::new(RetryPolicy::once());
-    caller.call(&*model(server, ""), request("hi"), &desk.context(&clock)).await
+    caller.call(&*waiting(server, "", PATIENCE_MS), request("hi"), &desk.context(&clock)).await
 }
 
 async fn refused(reply: Reply) -> ModelError {
@@ -108,7 +111,7 @@ async fn a_slow_server_is_a_timeout() {
     else {
         panic!("expected a timeout, found: {error}");
     };
-    assert_eq!((what, after_ms), ("answer", 300));
+    assert_eq!((what, after_ms), ("answer", PATIENCE_MS));
 }
 
 #[tokio::test]

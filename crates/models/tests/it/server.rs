@@ -17,8 +17,14 @@ pub(crate) async fn server(
 
 /// The model `lab:tiny` on that server, opened as a configuration would.
 pub(crate) fn model(server: &LoopbackServer, quirks: &str) -> Arc<dyn ChatModel> {
+    // Longer than any machine takes that is only busy.
+    waiting(server, quirks, 60_000)
+}
+
+/// The same, which waits only so long.
+pub(crate) fn waiting(server: &LoopbackServer, quirks: &str, ms: u64) -> Arc<dyn ChatModel> {
     let config = format!(
-        "[lab]\nurl = \"{}\"\nkey_env = \"LAB_KEY\"\nquirks = [{quirks}]\nhead_timeout_ms = 300\nidle_timeout_ms = 300",
+        "[lab]\nurl = \"{}\"\nkey_env = \"LAB_KEY\"\nquirks = [{quirks}]\nhead_timeout_ms = {ms}\nidle_timeout_ms = {ms}",
         server.url("")
     );
     let overrides: BTreeMap<String, ProviderOverride> = toml::from_str(&config).expect("a table");

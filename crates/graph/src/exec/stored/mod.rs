@@ -248,6 +248,8 @@ impl Saver for StoreSaver {
             let shelf = shelf(at)?;
             let page = self.store.page(&self.who, &shelf, before, limit).await?;
             let mut reader = self.reader(&shelf, plan);
+            // What became of the tasks of one leads to the row of the next.
+            page.iter().for_each(|found| reader.know(found));
             let mut all = Vec::with_capacity(page.len());
             for found in page {
                 all.push(reader.saved(found, false).await?);

@@ -31,6 +31,15 @@ impl StoreSaver {
 }
 
 impl Reading<'_> {
+    /// Keeps the row of a checkpoint at hand; one that is damaged is told of when it is read.
+    pub(super) fn know(&mut self, found: &FoundCheckpoint) {
+        if self.rows.len() < ROWS_MAX
+            && let Some(body) = row::open(Kind::Checkpoint, &self.shelf.ns, found.id, &found.body)
+        {
+            self.rows.insert(found.id, body.to_vec());
+        }
+    }
+
     pub(super) async fn saved(
         &mut self,
         found: FoundCheckpoint,
