@@ -28,6 +28,7 @@ pub struct Message {
     /// Who speaks.
     pub role: Role,
     /// What is said.
+    #[serde(deserialize_with = "read::parts")]
     pub parts: Vec<Part>,
 }
 

@@ -7,7 +7,7 @@
 use super::{Media, Part, ToolCall, ToolResult};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -63,6 +63,32 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
+/// The parts of a message: mostly one, for which no room is taken beyond it.
+pub(super) fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
+    deserializer.deserialize_seq(All)
+}
+
+struct All;
+
+impl<'de> Visitor<'de> for All {
+    type Value = Vec<Part>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Vec<Part>, S::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = seq.next_element()? {
+            if parts.is_empty() {
+                parts.reserve_exact(1);
+            }
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+}
+
 struct Parts;
 
 impl<'de> Visitor<'de> for Parts {
@@ -96,6 +122,7 @@ impl<'de> Visitor<'de> for Parts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Message;
     use super::*;
     use serde_json::json;
 
@@ -136,6 +163,19 @@ mod tests {
         assert_eq!(read, Part::Text { text: "words".to_owned() });
         let text = r#"{"more": {"a": 1}, "type": "text", "text": "words"}"#;
         assert_eq!(serde_json::from_str::<Part>(text).expect("a part"), read);
+    }
+
+    #[test]
+    fn a_message_has_room_for_its_parts_and_no_more() {
+        let text = json!({"id": "m", "role": "user", "parts": [parts()[0]]}).to_string();
+        let message: Message = serde_json::from_str(&text).expect("a message");
+        assert_eq!((message.parts.len(), message.parts.capacity()), (1, 1));
+        let text = json!({"id": "m", "role": "user", "parts": parts()}).to_string();
+        let message: Message = serde_json::from_str(&text).expect("a message");
+        assert_eq!(message.parts.len(), parts().len());
+        let text = r#"{"id": "m", "role": "user", "parts": "words"}"#;
+        let error = serde_json::from_str::<Message>(text).expect_err("no parts").to_string();
+        assert!(error.contains("invalid type: string \"words\", expected a sequence"), "{error}");
     }
 
     #[test]
