@@ -1,46 +1,11 @@
 //! Bytes, written and read back.
 
+use super::elsewhere::{Known, REPEATS_MAX, There};
 use crate::error::EngineError;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
 /// The most bytes of one value within a row; larger ones are kept apart, by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
-
-/// The most bytes of values kept apart that a row names again, all namings taken together. Each is
-/// read for itself, so that a small row could ask for any amount of memory.
-pub const REPEATS_MAX: u64 = 1 << 30;
-
-/// The fewest bytes of a value that are looked for in another row.
-const TEXT_MIN: usize = 64;
-
-/// The most bytes of a row in which values are looked for.
-const KNOWN_MAX: usize = 16 * 1024;
-
-/// A row that may have values which are being written, and how far its id is from that of the row
-/// that they are written to.
-#[derive(Debug, Clone)]
-pub struct Known {
-    off: u128,
-    row: Arc<[u8]>,
-}
-
-impl Known {
-    /// A row; none when it is too long to look for values in it.
-    #[must_use]
-    pub fn new(off: u128, row: Arc<[u8]>) -> Option<Self> {
-        (TEXT_MIN..=KNOWN_MAX).contains(&row.len()).then_some(Self { off, row })
-    }
-
-    fn find(&self, value: &[u8]) -> Option<There> {
-        let (off, len) = (self.off, value.len());
-        if len < TEXT_MIN {
-            return None;
-        }
-        memchr::memmem::find(&self.row, value).map(|at| There { off, at, len })
-    }
-}
 
 /// Bytes that are being written, and the values that are kept apart.
 #[derive(Debug, Default)]
@@ -242,79 +207,6 @@ pub enum Stored<'a> {
     There(&'a [u8], There),
 }
 
-/// A part of another row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct There {
-    /// How far the id of that row is.
-    pub off: u128,
-    at: usize,
-    len: usize,
-}
-
-impl There {
-    /// The bytes, when the row has them.
-    #[must_use]
-    pub fn of<'r>(&self, row: &'r [u8]) -> Option<&'r [u8]> {
-        row.get(self.at..self.at.checked_add(self.len)?)
-    }
-}
-
-/// The values that a row has elsewhere: those kept apart, how often each, and parts of other rows.
-#[derive(Debug, Clone, Default)]
-pub struct Named {
-    apart: BTreeMap<Hash, u64>,
-    /// The rows that have values, by how far they are, and the bytes of all these.
-    rows: BTreeSet<u128>,
-    there: u64,
-}
-
-impl Named {
-    /// One more naming.
-    pub fn note(&mut self, hash: Hash) {
-        *self.apart.entry(hash).or_default() += 1;
-    }
-
-    /// One more part of another row.
-    pub fn note_part(&mut self, there: There) {
-        self.rows.insert(there.off);
-        self.there = self.there.saturating_add(there.len as u64);
-    }
-
-    /// Whether all values are in the row.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.apart.is_empty() && self.rows.is_empty()
-    }
-
-    /// The values kept apart, each once.
-    pub fn hashes(&self) -> impl Iterator<Item = Hash> {
-        self.apart.keys().copied()
-    }
-
-    /// How far the rows are that have parts, each once.
-    pub fn rows(&self) -> impl Iterator<Item = u128> {
-        self.rows.iter().copied()
-    }
-
-    /// Lets a row pass that does not repeat more than is ever written.
-    ///
-    /// # Errors
-    /// [`EngineError::Damaged`].
-    pub fn check(&self, bytes: impl Fn(Hash) -> usize) -> Result<(), EngineError> {
-        let repeats = self
-            .apart
-            .iter()
-            .map(|(hash, times)| times.saturating_sub(1).saturating_mul(bytes(*hash) as u64));
-        match repeats.fold(self.there, u64::saturating_add) <= REPEATS_MAX {
-            true => Ok(()),
-            false => Err(EngineError::Damaged {
-                at: 0,
-                expected: "large values that are repeated to at most 1 GiB",
-            }),
-        }
-    }
-}
-
 /// Bytes that are being read. They may be anybody's: nothing is taken on trust.
 #[derive(Debug, Clone, Copy)]
 pub struct In<'a> {
@@ -453,6 +345,7 @@ impl<'a> In<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::elsewhere::Text;
     use super::*;
 
     #[test]
@@ -500,9 +393,9 @@ mod tests {
     #[test]
     fn what_is_in_another_row_is_named() {
         let text = "a text of some length, so that it is worth the while to name its place";
-        let row: Arc<[u8]> = format!("before{text:?}after").into_bytes().into();
+        let row = format!("before{text:?}after").into_bytes();
         let mut out = Out::default();
-        out.refer_to(Known::new(7, Arc::clone(&row)));
+        out.refer_to(Text::of(&row).map(|text| Known { off: 7, text }));
         out.json(text).expect("a text");
         out.json("short").expect("a text");
         let bytes = out.into_bytes();
@@ -512,7 +405,8 @@ mod tests {
         assert_eq!((there.off, there.of(&row)), (7, Some(format!("{text:?}").as_bytes())));
         assert_eq!(there.of(&row[..20]), None);
         assert_eq!(read.value(), Ok(Stored::Here(b"\"short\"")));
-        assert!(Known::new(7, vec![0; KNOWN_MAX + 1].into()).is_none());
+        assert!(Text::of(&[0; 16 * 1024]).is_some());
+        assert!(Text::of(&[0; 16 * 1024 + 1]).is_none());
     }
 
     #[test]

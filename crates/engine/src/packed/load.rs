@@ -1,8 +1,9 @@
 //! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
 
-use super::bytes::{In, Named, Stored, There};
+use super::bytes::{In, Stored};
+use super::elsewhere::{Elsewhere, Named, There};
 use super::layout::{Layout, Mapped};
-use super::output::{Elsewhere, OutputReader};
+use super::output::OutputReader;
 use super::{Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, output, tag};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};

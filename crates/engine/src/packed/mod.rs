@@ -16,16 +16,18 @@
 
 mod bytes;
 mod control;
+mod elsewhere;
 mod layout;
 mod load;
 mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{INLINE_MAX, In, Known, Named, Out, REPEATS_MAX, Stored, There};
+pub use bytes::{INLINE_MAX, In, Out, Stored};
+pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
 pub use layout::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
-pub use output::{Elsewhere, OutputReader, read_output, write_output};
+pub use output::{OutputReader, read_output, write_output};
 
 use crate::channel::{Messages, patch};
 use crate::error::EngineError;
@@ -78,8 +80,8 @@ pub struct Mark {
 #[derive(Debug, Clone)]
 struct Input {
     writes: Option<Arc<TaskOutput>>,
-    /// The row that it is in.
-    row: Arc<[u8]>,
+    /// The row that it is in, when values are looked for there.
+    text: Option<Text>,
 }
 
 /// Where a channel's value is.
@@ -183,9 +185,10 @@ pub fn pack(
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);
-    let input = since.and_then(|mark| Some((mark, mark.input.as_ref()?)));
-    let known = input
-        .and_then(|(mark, input)| Known::new(id.0.wrapping_sub(mark.id.0), Arc::clone(&input.row)));
+    let known = since.and_then(|mark| {
+        let text = mark.input.as_ref()?.text.clone()?;
+        Some(Known { off: id.0.wrapping_sub(mark.id.0), text })
+    });
     out.refer_to(known);
     let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
     let chunks = plan.channels.chunks(CHUNK).enumerate();
@@ -202,7 +205,7 @@ pub fn pack(
             StartInput::Writes(output) => Some(Arc::clone(output)),
             StartInput::Json(_) => None,
         };
-        Input { writes, row: bytes.as_slice().into() }
+        Input { writes, text: Text::of(&bytes) }
     });
     let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
     Ok(Packed { bytes, blobs, mark })
@@ -287,6 +290,7 @@ impl Row<'_> {
             self.same.add(&mut self.out, self.id, (index, 1, row));
             return Ok(home.clone());
         }
+        // Changes of a list lead to where it was written as a list.
         if let Some(row) = self.inputs.has(index, value)
             && one.items().is_none()
         {

@@ -1,6 +1,7 @@
 //! What tasks left behind, as bytes.
 
-use super::bytes::{In, Out, Stored, There};
+use super::bytes::{In, Out, Stored};
+use super::elsewhere::Elsewhere;
 use super::layout::Mapped;
 use crate::error::EngineError;
 use crate::plan::{ChannelIdx, Plan};
@@ -8,7 +9,6 @@ use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::Write;
 use serde_json::Value as Json;
 use std::sync::Arc;
-use weftwork_types::canonical::Hash;
 
 mod tag {
     pub(super) const WRITE: u8 = 0;
@@ -97,15 +97,6 @@ pub struct OutputReader<'a> {
     pub mapped: &'a Mapped,
     /// The values that are not in the row, as far as they were read.
     pub elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
-}
-
-/// Where a value is that is not in its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// Apart, by the hash of its bytes.
-    Apart(Hash),
-    /// In another row.
-    There(There),
 }
 
 /// Reads what a task left behind.

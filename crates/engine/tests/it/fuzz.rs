@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic};
 use weftwork_engine::packed::{
-    Elsewhere, INLINE_MAX, In, Known, Layout, LayoutId, Loader, Mark, Out, OutputReader, open_row,
-    pack, read_output, write_output,
+    Elsewhere, INLINE_MAX, In, Known, Layout, LayoutId, Loader, Mark, Out, OutputReader, Text,
+    open_row, pack, read_output, write_output,
 };
 use weftwork_engine::plan::START;
 use weftwork_engine::pregel::{Done, Machine, StartInput};
@@ -125,7 +125,7 @@ impl Corpus {
                 .collect();
             machine.apply(&mut done, &mut Vec::new()).expect("the writes fit");
             let mut out = Out::default();
-            out.refer_to(Known::new(1, corpus.text.as_slice().into()));
+            out.refer_to(Text::of(&corpus.text).map(|text| Known { off: 1, text }));
             write_output(&mut out, &plan, &output(&plan, step)).expect("it can be written");
             let (bytes, blobs) = out.finish();
             corpus.outputs.push(bytes);

@@ -14,7 +14,7 @@ use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, pack};
+use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_store::{
@@ -94,7 +94,7 @@ impl StoreSaver {
         let mut body = packed.bytes;
         // The tasks of the newest checkpoint are in the row after it; others had one before.
         let in_row = bundle.memo.newest && !tasks.is_empty();
-        let known = in_row.then(|| Known::new(id.0.wrapping_sub(of.0), body.as_slice().into()));
+        let text = if in_row { Text::of(&body) } else { None };
         row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
         let mut new = NewCheckpoint {
             ns: at.ns.to_string(),
@@ -106,7 +106,8 @@ impl StoreSaver {
         };
         bundle.keep.blobs.extend(packed.blobs);
         if !tasks.is_empty() {
-            if let Some(known) = known {
+            if in_row {
+                let known = text.map(|text| Known { off: id.0.wrapping_sub(of.0), text });
                 let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
                 (new.of, new.tasks) = (Some(of), tasks);
                 new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));

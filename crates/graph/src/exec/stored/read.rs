@@ -46,7 +46,10 @@ impl Reading<'_> {
         newest: bool,
     ) -> Result<Saved, SaverError> {
         let FoundCheckpoint { id, body, outside, tasks } = found;
-        let body = self.open(Kind::Checkpoint, id, body)?;
+        let body = match self.rows.get(&id) {
+            Some(known) => known.clone(),
+            None => self.open(Kind::Checkpoint, id, body)?,
+        };
         let rest = open_row(&body).and_then(|(_, mut read)| read.bytes());
         let read = rest.and_then(row::read_metadata);
         let (metadata, parent) = read.map_err(|error| self.at(id, error))?;
