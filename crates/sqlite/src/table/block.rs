@@ -148,7 +148,13 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
                    SELECT (blocks.number << 24) + place - ?5, of, tasks, body
                    FROM blocks CROSS JOIN checkpoint_rows ON place BETWEEN ?5 AND ?5 + 0xffffff
                    WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4";
-        row::execute(conn, sql, params![org.as_str(), to.as_str(), ns, prefix, first])?;
+        let copied =
+            row::execute(conn, sql, params![org.as_str(), to.as_str(), ns, prefix, first])?;
+        // The next block would get the number of one without rows.
+        if copied == 0 {
+            let name = format!("thread `{from}`");
+            return Err(At::new("blocks", &name).corrupt("a block has no checkpoints").into());
+        }
     }
     Ok(())
 }

@@ -173,17 +173,15 @@ macro_rules! of_graph {
 /// The newest row of a graph.
 macro_rules! newest_of {
     ($columns:literal) => {
-        concat!(
-            "SELECT ",
+        $crate::table::checkpoints::of_graph!(
             $columns,
-            " FROM blocks CROSS JOIN checkpoint_rows
-                  ON place BETWEEN number << 24 AND (number << 24) + 0xffffff
-              WHERE org = ?1 AND thread = ?2 AND ns = ?3
-              ORDER BY prefix DESC, place DESC LIMIT 1"
+            "place BETWEEN number << 24 AND (number << 24) + 0xffffff
+             WHERE org = ?1 AND thread = ?2 AND ns = ?3
+             ORDER BY prefix DESC, place DESC LIMIT 1"
         )
     };
 }
-pub(crate) use newest_of;
+pub(crate) use {newest_of, of_graph};
 
 /// The id of a row, of the prefix of its block and its place.
 pub(crate) fn id(at: &At<'_>, row: &Row<'_>) -> Done<CheckpointId> {

@@ -60,12 +60,12 @@ pub(crate) fn keep_one(
 
 /// Adds a row to its block; says whether there is such a block, and none of its rows in the place.
 fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<bool> {
-    let (spot, of) = (Spot::of(new.id), Other::new(new.id, new.of));
+    let (Spot { prefix, low }, of) = (Spot::of(new.id), Other::new(new.id, new.of));
     let sql = "INSERT INTO checkpoint_rows (place, of, tasks, body)
                SELECT (number << 24) | ?5, ?6, ?7, ?8 FROM blocks
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4
                ON CONFLICT (place) DO NOTHING";
-    let (org, thread, Spot { prefix, low }) = (org.as_str(), thread.as_str(), spot);
+    let (org, thread) = (org.as_str(), thread.as_str());
     let values = params![org, thread, new.ns, prefix, low, of, new.tasks, new.body];
     Ok(row::execute(conn, sql, values)? > 0)
 }

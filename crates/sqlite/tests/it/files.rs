@@ -9,7 +9,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
-use weftwork_store::{ReadCheckpoints, StoreError};
+use weftwork_store::{ReadCheckpoints, StoreError, WriteCheckpoints};
 use weftwork_types::run::RunFinal;
 use weftwork_types::{Principal, ThreadId};
 
@@ -186,6 +186,19 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
         line(&mut table, what, &folder, &read.expect_err("must not be read"));
     }
     insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_thread_without_its_checkpoints_is_not_copied() {
+    let folder = filled();
+    edit(&folder, "DELETE FROM checkpoint_rows");
+    let store = open(&folder, &QUICK);
+    let (from, to) = (crate::support::at("t", "r").thread, crate::support::at("t2", "r").thread);
+    let copied = block_on(store.copy_checkpoints(&Principal::local(), &from, &to));
+    let error = copied.expect_err("there is nothing to copy");
+    assert!(error.to_string().contains("table `blocks`, thread `t`: a block has no"), "{error}");
+    let left = block_on(store.shelves(&Principal::local(), &to)).expect("reads");
+    assert_eq!(left, [], "nothing of it was kept");
 }
 
 #[test]
