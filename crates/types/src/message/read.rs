@@ -6,7 +6,7 @@
 
 use super::{Media, Part, ToolCall, ToolResult};
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -112,8 +112,7 @@ impl<'de> Visitor<'de> for Parts {
             while let Some((name, value)) = map.next_entry::<String, Value>()? {
                 before.insert(name, value);
             }
-            let mut rest = before.into_iter();
-            let rest = serde::de::value::MapDeserializer::new(rest.by_ref());
+            let rest = MapDeserializer::new(before.into_iter());
             return kind.read(rest).map_err(|error: serde_json::Error| M::Error::custom(error));
         }
         Err(M::Error::missing_field("type"))
