@@ -3,10 +3,9 @@
 use crate::faulty::{Faulty, Moment, name};
 use crate::support::{Bench, check_stream, completed, on_each_store, store, thread};
 use serde_json::json;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeError, NodeResult, Retry, Runtime, START,
     State,
@@ -30,18 +29,34 @@ struct Log {
 /// What nodes share with their test.
 #[derive(Debug, Clone)]
 struct Outside {
-    made: Arc<AtomicU32>,
+    made: Arc<watch::Sender<u32>>,
     /// A call that waits for this is not over before the test says so.
     gate: Arc<Semaphore>,
 }
 
 impl Outside {
     fn new() -> Self {
-        Self { made: Arc::default(), gate: Arc::new(Semaphore::new(0)) }
+        Self { made: Arc::new(watch::Sender::new(0)), gate: Arc::new(Semaphore::new(0)) }
     }
 
     fn made(&self) -> u32 {
-        self.made.load(Ordering::SeqCst)
+        *self.made.borrow()
+    }
+
+    /// Makes a call; returns how many were made by now.
+    fn make(&self) -> u32 {
+        let mut made = 0;
+        self.made.send_modify(|all| {
+            *all += 1;
+            made = *all;
+        });
+        made
+    }
+
+    /// Waits until so many calls were made.
+    async fn until_made(&self, calls: u32) {
+        let mut made = self.made.subscribe();
+        made.wait_for(|made| *made >= calls).await.expect("we have the sender");
     }
 
     async fn pass(&self) {
@@ -55,7 +70,7 @@ async fn call(ctx: &Ctx, name: &str, effect: Effect, outside: &Outside) -> NodeR
     let intent = Intent { kind: CallKind::Tool, name, input, call_id: None, effect, attempts };
     match ctx.calls().journal.open(intent).await? {
         Opened::New { key } => {
-            let made = outside.made.fetch_add(1, Ordering::SeqCst) + 1;
+            let made = outside.make();
             ctx.calls().journal.settle(key, CallResult { value: json!(made) }).await?;
             Ok(format!("made {made}"))
         }
@@ -160,7 +175,7 @@ async fn a_result_is_on_disk_while_its_node_waits_for_something_else() {
     let request = Bench::request(RunInput::Start { input: json!({}) });
     let handle = bench.runtime.execute(request).await.expect("accepted");
     while records(&*bench.store).await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
     }
     outside.gate.add_permits(1);
     assert_eq!(completed(handle.outcome.await)["log"], json!(["made 1"]));
@@ -191,9 +206,7 @@ async fn dies_in_a_call(
         (handle.run, runtime.worker().clone())
     });
     let (at, worker) = began.await.expect("begins");
-    while outside.made() < before + calls {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    outside.until_made(before + calls).await;
     let ended = move || process.shutdown_timeout(Duration::from_secs(5));
     tokio::task::spawn_blocking(ended).await.expect("ends");
     store.retire(&worker).await.expect("it is dead");
@@ -221,7 +234,7 @@ async fn what_processes_died_in_is_possibly_paid() {
             let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
                 return Err(NodeError::message("was recorded"));
             };
-            outside.made.fetch_add(1, Ordering::SeqCst);
+            outside.make();
             outside.pass().await;
             ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
             Ok(LogUpdate::new().log([first, effect]))
@@ -262,7 +275,7 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
             let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
                 return Err(NodeError::message("was recorded"));
             };
-            outside.made.fetch_add(1, Ordering::SeqCst);
+            outside.make();
             outside.pass().await;
             ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
             Ok(LogUpdate::new().log(["done"]))
@@ -273,9 +286,7 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
     let bench = Bench::on(store(), graph).await;
     let request = Bench::request(RunInput::Start { input: json!({}) });
     let handle = bench.runtime.execute(request).await.expect("accepted");
-    while outside.made() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    outside.until_made(1).await;
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("is heard");
     assert_eq!(handle.outcome.await, RunFinal::Cancelled);
     let begun = records(&*bench.store).await;
