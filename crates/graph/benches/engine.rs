@@ -266,13 +266,15 @@ async fn journaled(rows: &mut Vec<Value>) {
             }
         }
         let (ours, commit_us) = (medians(&costs), median(bares));
+        let limit_us = 1.5 * commits * commit_us + 3.0;
         println!(
-            "react50 with calls, {saver}: {:.2} us a task ({:.2} wall, a commit by hand {commit_us:.2}), {commits:.3} commits a task, limit {COMMITS_MAX}",
+            "react50 with calls, {saver}: {:.2} us a task, limit {limit_us:.2} ({:.2} wall, a commit by hand {commit_us:.2}); {commits:.3} commits a task, limit {COMMITS_MAX}",
             ours.cpu, ours.wall
         );
         rows.push(json!({
             "case": "react50-calls", "saver": saver, "engine": "weftwork",
             "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall, "commit_us": commit_us,
+            "limit_us": limit_us,
             "commits_per_task": commits, "limit_commits_per_task": COMMITS_MAX,
         }));
     }
