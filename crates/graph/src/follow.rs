@@ -48,7 +48,7 @@ impl Follow {
                 let batch = this.batch(after?).await.unwrap_or_else(|error| {
                     tracing::warn!(%error, run = %this.at.run, "cannot read the events of the run");
                     let event = AiEvent::Done { outcome: RunStatus::Failed };
-                    vec![RunEvent { seq: None, event }]
+                    vec![RunEvent::placeless(event)]
                 });
                 let last = batch.last();
                 let done = last.is_some_and(|e| matches!(e.event, AiEvent::Done { .. }));
@@ -81,7 +81,7 @@ impl Follow {
             };
             if !events.is_empty() {
                 let events = events.into_iter();
-                return Ok(events.map(|e| RunEvent { seq: Some(e.seq), event: e.event }).collect());
+                return Ok(events.map(|e| RunEvent::durable(e.seq, e.event)).collect());
             }
             self.host.clock.sleep(LOOK_EVERY).await;
         }

@@ -61,11 +61,11 @@ impl Hub {
         let mut seqs = (first_seq..).take(count);
         while let Some(event) = state.queue.pop_front() {
             if !event.is_durable() {
-                state.tell(RunEvent { seq: None, event });
+                state.tell(RunEvent::placeless(event));
                 continue;
             }
             match seqs.next() {
-                Some(seq) => state.tell(RunEvent { seq: Some(seq), event }),
+                Some(seq) => state.tell(RunEvent::durable(seq, event)),
                 None => {
                     state.queue.push_front(event);
                     break;
@@ -75,7 +75,7 @@ impl Hub {
         let mut over = false;
         for (seq, event) in own_seqs.zip(own) {
             over |= matches!(event, AiEvent::Done { .. } | AiEvent::Released { .. });
-            state.tell(RunEvent { seq: Some(seq), event });
+            state.tell(RunEvent::durable(seq, event));
         }
         if over {
             state.end();
@@ -93,7 +93,7 @@ impl Hub {
         let mut state = self.lock();
         state.queue.push_back(last);
         while let Some(event) = state.queue.pop_front() {
-            state.tell(RunEvent { seq: None, event });
+            state.tell(RunEvent::placeless(event));
         }
         state.end();
     }
@@ -130,7 +130,7 @@ impl Emit for Hub {
                 self.arrived.notify_one();
             }
         } else {
-            state.tell(RunEvent { seq: None, event });
+            state.tell(RunEvent::placeless(event));
         }
     }
 }
@@ -161,18 +161,12 @@ mod tests {
         assert_eq!(hub.uncommitted(), vec![custom(1), custom(2)]);
         hub.committed(7, 1, Vec::new());
         let told: Vec<_> = std::iter::from_fn(|| watcher.try_recv().ok()).collect();
-        assert_eq!(
-            told,
-            vec![
-                RunEvent { seq: Some(7), event: custom(1) },
-                RunEvent { seq: None, event: delta("b") },
-            ]
-        );
+        assert_eq!(told, vec![RunEvent::durable(7, custom(1)), RunEvent::placeless(delta("b")),]);
         let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Failed };
         hub.committed(8, 1, vec![done.clone()]);
         assert_eq!(watcher.try_recv().expect("committed").seq, Some(8));
         let last = watcher.try_recv().expect("of the commit itself");
-        assert_eq!(last, RunEvent { seq: Some(9), event: done });
+        assert_eq!(last, RunEvent::durable(9, done));
         hub.emit(delta("late"));
         assert_eq!(watcher.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
     }

@@ -8,8 +8,12 @@ use weftwork_types::canonical;
 
 /// Each entry brings the tables to the format of its index, in one transaction. `meta` counts the
 /// entries that were applied, so a process that died on the way goes on where it stopped.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("wakes.sql"), include_str!("calls.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("wakes.sql"),
+    include_str!("calls.sql"),
+    include_str!("pieces.sql"),
+];
 
 /// The newest format this program knows.
 pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("wakes.sql"),
     include_str!("blocks.sql"),
     include_str!("listed.sql"),
+    include_str!("pieces.sql"),
 ];
 
 /// The newest format this program knows.

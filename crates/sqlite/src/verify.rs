@@ -4,7 +4,7 @@ use crate::error::{Done, Fail, Place};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
-use crate::table::{calls, checkpoints, events, interrupts, runs, threads, usage};
+use crate::table::{calls, checkpoints, events, interrupts, pieces, runs, threads, usage};
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
 use weftwork_store::StoreError;
@@ -98,6 +98,7 @@ const TABLES: &[(&str, Read)] = &[
         let run: RunId = At::new("events", &"the run of a row").id(row, "run")?;
         events::batch(row, &run).map(drop)
     }),
+    ("SELECT * FROM pieces", |row| pieces::batch(row).map(drop)),
     ("SELECT * FROM interrupts", |row| {
         interrupts::read(row, &owner("interrupts", row)?.1).map(drop)
     }),

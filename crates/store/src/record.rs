@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weftwork_types::caller::{Caller, GraphCaller};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
@@ -108,6 +108,13 @@ pub struct Commit {
     pub interrupts: Vec<Interrupt>,
     /// Events, in order. The store numbers them.
     pub events: Vec<AiEvent>,
+    /// Pieces of the run up to here are void, and forgotten before those of this commit are kept;
+    /// what another commit kept goes as a whole, once the last of it is void. Who ends a run voids
+    /// all of it.
+    pub void: Option<Position>,
+    /// Text that was told since, in order. Pieces are no events: they have no numbers, and are not
+    /// part of a thread that is taken to another store.
+    pub pieces: Vec<Piece>,
     /// How the run ended, in its last commit.
     pub finish: Option<RunFinal>,
     /// With the end of the run: when the thread goes on by itself.

@@ -13,6 +13,7 @@ use crate::record::{
 use crate::retention::Retention;
 use crate::whole::{ReadWhole, WriteWhole};
 use std::collections::BTreeMap;
+use weftwork_types::event::{Piece, Position};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
@@ -206,6 +207,21 @@ pub trait ReadEvents: Send + Sync {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>>;
+
+    /// Pieces of a run of which something stands after a position, in order, at most `limit`.
+    ///
+    /// Who reads events first and pieces then, and leaves aside those that stand after the last
+    /// event read, misses none that is not void.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run.
+    fn pieces<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Piece>>>;
 }
 
 /// Reads questions.

@@ -9,7 +9,8 @@ use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::CallRecord;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
-/// A thread with everything a store has of it, as it was at one moment.
+/// A thread with everything a store has of it, as it was at one moment, but for pieces of text of a
+/// run that goes on: they are void once it went on elsewhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WholeThread {
     /// The thread.

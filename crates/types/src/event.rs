@@ -1,5 +1,9 @@
 //! What a run tells while it goes: one stream, from which every protocol's stream is made.
 
+mod piece;
+
+pub use piece::{Piece, PieceAt, PieceKind, Position};
+
 use crate::interrupt::{Ask, Interrupt};
 use crate::message::Message;
 use crate::run::RunStatus;
@@ -37,12 +41,13 @@ pub enum AiEvent {
         /// Who put it back: the subject of the principal.
         by: String,
     },
-    /// A piece of a model's answer. Live only; the durable log keeps the final message.
+    /// A piece of a model's answer. It is told at once, and kept only until what the node made of
+    /// it is on record; the durable log has the final message.
     TextDelta {
         /// The piece.
         delta: String,
     },
-    /// A piece of a model's thinking. Live only.
+    /// A piece of a model's thinking, kept as long as one of the answer.
     ReasoningDelta {
         /// The piece.
         delta: String,
@@ -115,7 +120,7 @@ pub enum AiEvent {
 }
 
 impl AiEvent {
-    /// Whether the durable log keeps this event. Deltas are live only.
+    /// Whether the durable log keeps this event. It does not keep pieces of text.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         !matches!(self, Self::TextDelta { .. } | Self::ReasoningDelta { .. })
@@ -128,13 +133,43 @@ impl AiEvent {
     }
 }
 
-/// An event with its place in the run's log. Live-only events carry no sequence.
+/// An event with its place in what the run tells.
+///
+/// Durable events have their number in the log, pieces of text stand between them. What neither has
+/// was told by a run whose log is out of reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunEvent {
-    /// Its place in the durable log, from 1 without gaps; `None` for live-only events.
+    /// Its place in the durable log, from 1 without gaps; `None` for pieces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+    /// Where a piece of text stands, and who told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<PieceAt>,
     /// The event.
     #[serde(flatten)]
     pub event: AiEvent,
+}
+
+impl RunEvent {
+    /// An event of the durable log.
+    #[must_use]
+    pub fn durable(seq: u64, event: AiEvent) -> Self {
+        Self { seq: Some(seq), piece: None, event }
+    }
+
+    /// An event that has no place.
+    #[must_use]
+    pub fn placeless(event: AiEvent) -> Self {
+        Self { seq: None, piece: None, event }
+    }
+
+    /// How far somebody is who has seen this event and all before it.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        match (&self.seq, &self.piece) {
+            (Some(seq), _) => Some(Position::after(*seq)),
+            (None, Some(piece)) => Some(piece.end),
+            (None, None) => None,
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weftwork_store::table::Result;
 use weftwork_store::*;
 use weftwork_types::canonical::Hash;
+use weftwork_types::event::{Piece, Position};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::run::RunRef;
@@ -237,6 +238,15 @@ impl ReadEvents for Faulty {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
         self.inner.events(w, at, after, limit)
+    }
+    fn pieces<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a RunRef,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Piece>>> {
+        self.inner.pieces(w, at, after, limit)
     }
 }
 

@@ -2,7 +2,7 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{calls, interrupts, keep, threads, usage};
+use crate::table::{calls, interrupts, keep, pieces, threads, usage};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
@@ -106,7 +106,7 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
 }
 
 /// The statements of a commit: claim, questions left, events, outcome and the thread's row; then
-/// what is kept, calls, what is billed, questions asked.
+/// what is kept, calls, what is billed, pieces, questions asked.
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
@@ -115,6 +115,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
         && commit.usage.is_empty()
         && commit.interrupts.is_empty()
         && commit.wakes_at.is_none()
+        && !pieces::any(commit)
     {
         return Ok(vec![usual(write, new)?]);
     }
@@ -133,6 +134,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     if let (Some(wakes_at), true) = (commit.wakes_at, commit.finish.is_some()) {
         asks.push(threads::wakes_at(org, thread, wakes_at));
     }
+    asks.extend(pieces::asks(org, &claim.at.run, commit)?);
     for interrupt in &commit.interrupts {
         asks.push(interrupts::open(org, &claim.at, interrupt)?);
     }

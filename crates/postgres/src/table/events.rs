@@ -2,10 +2,11 @@ use crate::conn::ask;
 use crate::error::Done;
 use crate::row::{At, int, text};
 use crate::store::PostgresStore;
+use crate::table::pieces;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, rule};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, Principal, RunId, Timestamp};
 
@@ -37,6 +38,19 @@ impl ReadEvents for PostgresStore {
                 }
                 some(rows, &at.run, *after, *limit)
             })
+        })
+    }
+
+    fn pieces<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Piece>>> {
+        let args = (who.org.clone(), at.clone(), after, limit);
+        self.run(args, |conn, (org, at, after, limit), _| {
+            Box::pin(pieces::read(conn, org, at, *after, *limit))
         })
     }
 }

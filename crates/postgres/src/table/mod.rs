@@ -7,6 +7,7 @@ mod commit;
 mod events;
 mod interrupts;
 mod keep;
+mod pieces;
 mod retention;
 mod runs;
 mod threads;

@@ -54,8 +54,10 @@ impl WriteThreads for PostgresStore {
     }
 }
 
-/// All that is a thread's own beside its checkpoints; the events go before the runs by which they are found.
+/// All that is a thread's own beside its checkpoints; events and pieces go before the runs by which they are found.
 const DELETES: &[&str] = &[
+    "DELETE FROM pieces WHERE org = $1
+         AND run IN (SELECT id FROM runs WHERE org = $1 AND thread = $2)",
     "DELETE FROM events WHERE org = $1
          AND run IN (SELECT id FROM runs WHERE org = $1 AND thread = $2)",
     "DELETE FROM runs WHERE org = $1 AND thread = $2",

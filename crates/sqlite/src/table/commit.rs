@@ -1,6 +1,6 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{calls, events, interrupts, keep, threads, usage};
+use crate::table::{calls, events, interrupts, keep, pieces, threads, usage};
 use rusqlite::{Connection, params};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed};
@@ -60,6 +60,7 @@ pub(crate) fn commit(
         interrupts::ask(conn, org, &claim.at, interrupt)?;
     }
     let first_seq = events::append(conn, org, &claim.at.run, &commit.events, commit.at)?;
+    pieces::write(conn, org, &claim.at.run, commit)?;
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, end, commit.at)?;
         if let Some(wakes_at) = commit.wakes_at {

@@ -1,10 +1,11 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
+use crate::table::pieces;
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, rule};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, Timestamp};
 
@@ -18,6 +19,17 @@ impl ReadEvents for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
         let (org, at) = (who.org.clone(), at.clone());
         self.read(move |conn| events(conn, &org, &at, after, limit))
+    }
+
+    fn pieces<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Piece>>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.read(move |conn| pieces::read(conn, &org, &at, after, limit))
     }
 }
 

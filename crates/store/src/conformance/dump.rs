@@ -1,10 +1,11 @@
 use crate::checkpoint::ReadCheckpoints;
 use crate::error::StoreError;
 use crate::table::{Result, Store};
+use weftwork_types::event::Position;
 use weftwork_types::{Principal, ThreadId};
 
 /// Everything of threads that have a row that can be read as these principals, one line per thread,
-/// run, checkpoint, question, call and usage fact; equal stores give equal lines.
+/// run, event, piece, checkpoint, question, call and usage fact; equal stores give equal lines.
 ///
 /// # Errors
 /// What the reads return.
@@ -30,6 +31,8 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
                     read => read?,
                 };
                 lines.extend(events.iter().map(|row| format!("event {row:?}")));
+                let pieces = store.pieces(who, &run.new.at, Position::START, usize::MAX).await?;
+                lines.extend(pieces.iter().map(|row| format!("piece {row:?}")));
             }
         }
     }

@@ -28,6 +28,7 @@ mod dump;
 mod fixture;
 mod interrupts;
 mod journal;
+mod pieces;
 mod retention;
 mod runs;
 mod tenancy;
@@ -108,6 +109,9 @@ cases! { $
     commits::a_refused_commit_changes_nothing,
     commits::the_thread_follows_the_outcome_of_the_run,
     commits::values_read_back_as_they_were_written,
+    pieces::pieces_are_read_in_order_from_any_position,
+    pieces::void_pieces_go_with_the_commit_that_says_so,
+    pieces::pieces_go_with_their_thread_and_to_no_other_store,
     checkpoints::a_checkpoint_is_read_by_id_or_as_the_newest,
     checkpoints::a_page_has_the_newest_first,
     checkpoints::tasks_are_added_in_order_and_those_of_the_next_come_last,

@@ -33,6 +33,12 @@ impl Thread {
         self.row.updated_at = commit.at;
         let run = &mut self.runs[index];
         let first_seq = run.append(commit.events, commit.at);
+        if let Some(void) = commit.void {
+            run.pieces.retain(|last, _| *last > void);
+        }
+        if let Some(last) = commit.pieces.last() {
+            run.pieces.insert(last.at.end, commit.pieces);
+        }
         if let Some(end) = commit.finish {
             run.row.status = end.status();
             run.row.outcome = Some(end);

@@ -12,6 +12,7 @@ use crate::rule;
 use crate::table::{Result, Store};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::CallRecord;
 use weftwork_types::run::RunRef;
 use weftwork_types::{
@@ -80,6 +81,8 @@ struct Run {
     subject: String,
     number: u64,
     events: Vec<StoredEvent>,
+    /// Pieces by commit: each by the position after its last.
+    pieces: BTreeMap<Position, Vec<Piece>>,
 }
 
 impl Tables {

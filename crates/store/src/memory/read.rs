@@ -5,6 +5,7 @@ use crate::table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result,
 };
 use std::cmp::Reverse;
+use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp};
@@ -120,6 +121,20 @@ impl ReadEvents for MemoryStore {
             let found: Vec<_> = events.iter().skip(found).take(limit).cloned().collect();
             rule::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
             Ok(found)
+        })
+    }
+
+    fn pieces<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a RunRef,
+        after: Position,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Piece>>> {
+        self.with(move |tables| {
+            let rows = &tables.run(who, at)?.pieces;
+            let all = rows.values().flatten().filter(|piece| piece.at.end > after);
+            Ok(all.take(limit).cloned().collect())
         })
     }
 }

@@ -4,6 +4,7 @@ use super::{MemoryStore, Run, Tables, Thread};
 use crate::rule;
 use crate::table::Result;
 use crate::whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};
+use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
 impl ReadWhole for MemoryStore {
@@ -68,7 +69,8 @@ fn put(tables: &mut Tables, who: &Principal, whole: WholeThread) -> Result<()> {
         }
         tables.runs.insert((org.clone(), row.new.at.run.clone()), id.clone());
         tables.run_count += 1;
-        runs.push(Run { row, subject, number: tables.run_count, events });
+        let pieces = BTreeMap::new();
+        runs.push(Run { row, subject, number: tables.run_count, events, pieces });
     }
     tables.checkpoints.keep(org, &id, whole.kept);
     for row in whole.usage {

@@ -195,6 +195,7 @@ fn create(
         subject: who.subject.clone(),
         number: tables.run_count,
         events: Vec::new(),
+        pieces: BTreeMap::new(),
     });
     Ok(row)
 }

@@ -9,7 +9,7 @@ use weftwork_store::{Claim, Commit, Keep, NewRun, Store, Untouched, UsageRow, Wa
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
@@ -133,6 +133,22 @@ fn usage() -> impl Strategy<Value = UsageRow> {
     })
 }
 
+fn position() -> impl Strategy<Value = Position> {
+    (0..4u64, 0..4u64).prop_map(|(seq, bytes)| Position { seq, bytes })
+}
+
+/// Pieces in order.
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let some = prop::collection::btree_map(position(), any::<String>(), 1..4);
+    some.prop_map(|pieces| {
+        let pieces = pieces.into_iter().map(|(end, text)| {
+            let at = PieceAt { end, node: "writer".to_owned(), task: TaskId(1) };
+            Piece { at, kind: PieceKind::Text, text }
+        });
+        pieces.collect()
+    })
+}
+
 fn commit() -> impl Strategy<Value = Box<Commit>> {
     let completed = value().prop_map(|output| RunFinal::Completed { output });
     let failed = Just(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
@@ -144,11 +160,24 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![1 => Just(Keep::default()), 2 => keep::keep()],
         prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],
         prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
+        prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
+        prop::option::weighted(0.3, position()),
     )
-        .prop_map(|(interrupts, events, finish, keep, calls, usage)| {
+        .prop_map(|(interrupts, events, finish, keep, calls, usage, pieces, void)| {
             let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
             let at = Timestamp(0);
-            Box::new(Commit { keep, calls, usage, interrupts, events, finish, wakes_at, at })
+            Box::new(Commit {
+                keep,
+                calls,
+                usage,
+                interrupts,
+                events,
+                void,
+                pieces,
+                finish,
+                wakes_at,
+                at,
+            })
         })
 }
 
@@ -246,7 +275,8 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
         }
         Op::Events { run, after, limit } => {
             let Some((org, at)) = recent(&world.runs, run) else { return String::new() };
-            format!("{:?}", store.events(&principal(org), &at, after, limit).await)
+            let pieces = store.pieces(&principal(org), &at, Position::after(after), limit).await;
+            format!("{:?} {pieces:?}", store.events(&principal(org), &at, after, limit).await)
         }
         Op::Delete { org, thread } => {
             let id = at(thread, 0).thread;

@@ -1,0 +1,200 @@
+//! Text that was told and is not void: what made of it is not on record yet.
+
+use super::Speaker;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+use weftwork_types::TaskId;
+use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
+
+/// The longest that text waits for a commit. One that happens anyway takes it along.
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(250);
+/// How much text waits at most.
+pub(crate) const FLUSH_BYTES: usize = 4 << 10;
+/// The most text of a run that is kept, unsaved and in the store together. What is told beyond it,
+/// mostly because the store takes nothing, is live only until what is kept is void.
+pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// What a run has said since its last superstep, and how far that is in the store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spoken {
+    /// How far whoever watches is.
+    at: Position,
+    unsaved: VecDeque<Said>,
+    /// How many of these are on their way to the store: what is said now is none of them.
+    sealed: usize,
+    saved: VecDeque<Saved>,
+    kept_bytes: usize,
+    /// Whether some of it was too much to be kept.
+    full: bool,
+    /// Whether the store may have pieces of claims before this one.
+    left: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Said {
+    piece: Piece,
+    step: i64,
+    told_at: Duration,
+}
+
+/// Text in the store, all of one speaker.
+#[derive(Debug, Clone)]
+struct Saved {
+    end: Position,
+    by: (String, TaskId, i64),
+    bytes: usize,
+    void: bool,
+}
+
+/// When text is to be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// There is none.
+    Never,
+    At(Duration),
+    Now,
+}
+
+impl Spoken {
+    /// Before anything was told by this claim.
+    pub(super) fn new(left: bool) -> Self {
+        Self { left, ..Self::default() }
+    }
+
+    /// How far whoever watches is.
+    pub(super) fn at(&self) -> Position {
+        self.at
+    }
+
+    /// Takes the number of the last event from the log.
+    pub(super) fn correct(&mut self, seq: u64) {
+        self.at.seq = seq;
+    }
+
+    /// The position from which on the store has nothing.
+    pub(super) fn unsaved_from(&self) -> Position {
+        self.unsaved.front().map_or(self.at, |said| said.piece.start())
+    }
+
+    /// What is in no store.
+    pub(super) fn unsaved(&self) -> impl Iterator<Item = &Piece> {
+        self.unsaved.iter().map(|said| &said.piece)
+    }
+
+    /// The store has nothing of claims before this one.
+    pub(super) fn nothing_left(&mut self) {
+        self.left = false;
+    }
+
+    /// The nodes whose text is not void.
+    pub(super) fn nodes(&self) -> BTreeSet<String> {
+        let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.by.0);
+        saved.chain(self.unsaved().map(|piece| &piece.at.node)).cloned().collect()
+    }
+
+    pub(super) fn due(&self) -> Due {
+        let Some(first) = self.unsaved.get(self.sealed) else { return Due::Never };
+        let waiting = self.unsaved.iter().skip(self.sealed);
+        if waiting.map(|said| said.piece.text.len()).sum::<usize>() >= FLUSH_BYTES {
+            return Due::Now;
+        }
+        Due::At(first.told_at.saturating_add(FLUSH_AFTER))
+    }
+
+    /// Gives a piece its place, and keeps it unless that would be too much.
+    pub(super) fn say(
+        &mut self,
+        by: &Speaker,
+        (kind, text): (PieceKind, &str),
+        now: Duration,
+    ) -> PieceAt {
+        self.at = self.at.plus(text.len());
+        let at = PieceAt { end: self.at, node: by.node.to_string(), task: by.task };
+        self.full |= self.kept_bytes.saturating_add(text.len()) > KEPT_BYTES_MAX;
+        if self.full || text.is_empty() {
+            return at;
+        }
+        self.kept_bytes += text.len();
+        let open = self.unsaved.len() > self.sealed;
+        match self.unsaved.back_mut().filter(|said| open && said.goes_on(&at, kind)) {
+            Some(said) => {
+                said.piece.text.push_str(text);
+                said.piece.at.end = at.end;
+            }
+            None => {
+                let piece = Piece { at: at.clone(), kind, text: text.to_owned() };
+                self.unsaved.push_back(Said { piece, step: by.step, told_at: now });
+            }
+        }
+        at
+    }
+
+    /// Goes past a durable event; says up to where the store's text is void by it.
+    pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&Speaker>) -> Option<Position> {
+        self.at = Position::after(self.at.seq + 1);
+        match event {
+            AiEvent::Step { step, .. } => self.void(|_, of| of <= *step),
+            AiEvent::AttemptReset { .. } => match by {
+                Some(by) => self.void(|task, _| task == by.task),
+                None => self.void_all(),
+            },
+            AiEvent::Done { .. } => self.void_all(),
+            _ => None,
+        }
+    }
+
+    fn void_all(&mut self) -> Option<Position> {
+        let any = self.left || !self.saved.is_empty();
+        self.left = false;
+        self.void(|_, _| true);
+        any.then_some(Position::END)
+    }
+
+    /// What is void goes from the front: what still stands before it keeps it there.
+    fn void(&mut self, is: impl Fn(TaskId, i64) -> bool) -> Option<Position> {
+        self.unsaved.retain(|said| !is(said.piece.at.task, said.step));
+        for saved in &mut self.saved {
+            saved.void |= is(saved.by.1, saved.by.2);
+        }
+        let mut last = None;
+        while let Some(saved) = self.saved.pop_front_if(|saved| saved.void) {
+            last = Some(saved.end);
+        }
+        let saved = self.saved.iter().map(|saved| saved.bytes);
+        self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
+        self.full &= self.kept_bytes > 0;
+        last
+    }
+
+    /// What is unsaved is on its way from now on.
+    pub(super) fn seal(&mut self) {
+        self.sealed = self.unsaved.len();
+    }
+
+    /// What was on its way is in the store.
+    pub(super) fn save_sealed(&mut self) {
+        for Said { piece, step, .. } in self.unsaved.drain(..self.sealed) {
+            let (end, bytes) = (piece.at.end, piece.text.len());
+            let by = (piece.at.node, piece.at.task, step);
+            match self.saved.back_mut().filter(|saved| saved.by == by && !saved.void) {
+                Some(saved) => {
+                    saved.end = end;
+                    saved.bytes += bytes;
+                }
+                None => self.saved.push_back(Saved { end, by, bytes, void: false }),
+            }
+        }
+        self.sealed = 0;
+    }
+}
+
+impl Said {
+    /// Whether a piece belongs to this one.
+    fn goes_on(&self, at: &PieceAt, kind: PieceKind) -> bool {
+        let ours = &self.piece;
+        ours.kind == kind
+            && ours.at.task == at.task
+            && ours.at.node == at.node
+            && ours.at.end.seq == at.end.seq
+    }
+}

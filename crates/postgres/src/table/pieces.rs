@@ -1,0 +1,78 @@
+//! Pieces of text: what runs told since their last durable event.
+
+use crate::conn::{Ask, Conn, ask};
+use crate::error::Done;
+use crate::row::{At, int, json, text};
+use tokio_postgres::Row;
+use weftwork_store::{Commit, StoreError, rule};
+use weftwork_types::event::{Piece, Position};
+use weftwork_types::run::RunRef;
+use weftwork_types::{OrgId, RunId};
+
+/// Whether a commit has to do with pieces; most have not.
+pub(crate) fn any(commit: &Commit) -> bool {
+    commit.void.is_some() || !commit.pieces.is_empty()
+}
+
+/// Forgets what is void, and keeps what was told since.
+pub(crate) fn asks(org: &OrgId, run: &RunId, commit: &Commit) -> Result<Vec<Ask>, StoreError> {
+    let mut asks = Vec::new();
+    if let Some(Position { seq, bytes }) = commit.void {
+        let sql = "DELETE FROM pieces WHERE org = $1 AND run = $2 AND (seq, bytes) <= ($3, $4)";
+        asks.push(ask!(sql, text(org), text(run), int(seq), int(bytes)));
+    }
+    if let Some(last) = commit.pieces.last() {
+        let sql = "INSERT INTO pieces (org, run, seq, bytes, pieces) VALUES ($1, $2, $3, $4, $5)
+                   ON CONFLICT (org, run, seq, bytes) DO UPDATE SET pieces = excluded.pieces";
+        let Position { seq, bytes } = last.at.end;
+        let pieces = json(&commit.pieces)?;
+        asks.push(ask!(sql, text(org), text(run), int(seq), int(bytes), pieces));
+    }
+    Ok(asks)
+}
+
+/// Pieces of a run that end after a position.
+pub(crate) async fn read(
+    conn: &mut Conn,
+    org: &OrgId,
+    at: &RunRef,
+    after: Position,
+    limit: usize,
+) -> Done<Vec<Piece>> {
+    let there = "SELECT 1 FROM runs WHERE org = $1 AND id = $2 AND thread = $3";
+    // Each row holds one piece at least.
+    let sql = "SELECT seq, bytes, pieces FROM pieces
+               WHERE org = $1 AND run = $2 AND (seq, bytes) > ($3, $4)
+               ORDER BY seq, bytes LIMIT $5";
+    let (run, thread) = (text(&at.run), text(&at.thread));
+    let (seq, bytes) = (int(after.seq), int(after.bytes));
+    let asks = vec![
+        ask!(there, text(org), run.clone(), thread),
+        ask!(sql, text(org), run, seq, bytes, int(limit)),
+    ];
+    let found = conn.read(asks).await?;
+    let [there, rows] = found.as_slice() else { return Ok(Vec::new()) };
+    if there.is_empty() {
+        return Err(rule::missing("run", &at.run).into());
+    }
+    let mut found = Vec::new();
+    for row in rows {
+        let some = batch(row, &at.run)?.into_iter().filter(|piece| piece.at.end > after);
+        found.extend(some.take(limit - found.len()));
+    }
+    Ok(found)
+}
+
+/// The pieces of one commit.
+fn batch(row: &Row, run: &RunId) -> Done<Vec<Piece>> {
+    let name = format!("run `{run}`");
+    let place = At::new("pieces", &name);
+    let pieces: Vec<Piece> = place.json(row, "pieces")?;
+    let end = Position { seq: place.count(row, "seq")?, bytes: place.count(row, "bytes")? };
+    let last = pieces.last().map(|piece| piece.at.end);
+    if last != Some(end) {
+        let what = format!("the last piece ends at {last:?}, expected {end:?}");
+        return Err(place.corrupt(what).into());
+    }
+    Ok(pieces)
+}
