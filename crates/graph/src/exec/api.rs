@@ -72,7 +72,9 @@ pub enum Durability {
     /// Each before the next superstep begins.
     #[default]
     Sync,
-    /// Each in order, at most one superstep behind.
+    /// Each in order, while the tasks of the next superstep run, which may be one ahead of what is
+    /// stored and no more. What stands on a checkpoint (results of tasks, questions, checkpoints of
+    /// graphs within) is stored or told after it, and the run ends when all is stored.
     Async,
     /// The last one only, when the run ends.
     Exit,

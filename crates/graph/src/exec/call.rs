@@ -353,9 +353,13 @@ impl Call<'_> {
         let exit = scope.shared.durability == super::api::Durability::Exit;
         if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
             let tasks = Records::from_iter([(self.key.clone(), record)]);
-            let put =
-                saver.put_tasks(&scope.place, scope.graph.plan(), self.at.checkpoint, tasks).await;
-            put.map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
+            let (plan, of) = (scope.graph.plan(), self.at.checkpoint);
+            let put = async {
+                scope.stored().await?;
+                saver.put_tasks(&scope.place, plan, of, tasks).await
+            };
+            put.await
+                .map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
         }
         Ok(())
     }

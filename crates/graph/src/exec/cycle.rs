@@ -1,6 +1,7 @@
 //! The loop of one graph: where it stands, how it begins and how it ends.
 
 use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
+use super::behind::Writing;
 use super::event::{Metadata, Modes, Source, StreamEvent};
 use super::saver::{Checkpoint, Memo, Outside, Put, Records, Saved};
 use super::scope::{Scope, lock};
@@ -32,6 +33,10 @@ pub(crate) struct Cycle {
     pub(super) memo: Memo,
     /// A checkpoint that is kept together with the next one.
     pub(super) held: Option<Box<Put>>,
+    /// A checkpoint that is written while tasks run.
+    pub(super) writing: Option<Writing>,
+    /// Whether such a write failed: nothing is stored after it.
+    pub(super) broken: bool,
     /// The one before it.
     pub(super) prev: Option<CheckpointId>,
     pub(super) meta: Metadata,
@@ -40,6 +45,8 @@ pub(crate) struct Cycle {
     pub(super) outside: Outside,
     /// Whether anything of the open superstep came from before this loop, or from outside.
     pub(super) has_open: bool,
+    /// Whether the superstep before the open one did.
+    pub(super) had_open: bool,
     pub(super) tasks: Vec<Slot>,
     /// Whether finished tasks run again.
     pub(super) replaying: bool,
@@ -159,11 +166,14 @@ impl Cycle {
             saved: id,
             memo,
             held: None,
+            writing: None,
+            broken: false,
             prev,
             meta,
             known,
             outside,
             has_open: true,
+            had_open: false,
             tasks: Vec::new(),
             replaying: false,
             superseded: false,

@@ -90,7 +90,9 @@ impl Cycle {
             if let Some(held) = held {
                 puts.insert(0, held);
             }
-            if let Some(saver) = &self.scope.keep.saver {
+            if self.scope.behind.is_some() && !rebuilds {
+                self.write_behind(puts).await?;
+            } else if let Some(saver) = &self.scope.keep.saver {
                 self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
                     Kept::Now(result) => result?,
                     Kept::Later(future) => future.await?,
@@ -204,6 +206,7 @@ impl Cycle {
             // The input is not taken yet.
             return Ok(());
         }
+        self.caught_up().await?;
         self.release_held().await?;
         match self.flushing() {
             Some(flushed) => Ok(flushed.await?),
@@ -223,13 +226,17 @@ impl Cycle {
         if tasks.is_empty() {
             return None;
         }
-        Some(Box::pin(
-            async move { saver.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await },
-        ))
+        Some(Box::pin(async move {
+            scope.stored_around().await?;
+            saver.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
+        }))
     }
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
     pub(super) async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
+        if self.broken {
+            return Ok(());
+        }
         let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
         let drained = matches!(ended, Ok(Ended::Drained(_)));
         // Input that cannot be applied leaves the thread as it was; not so in the reference.
@@ -237,6 +244,7 @@ impl Cycle {
         if ended.is_err() && refuses && self.held.take().is_some() {
             return Ok(());
         }
+        self.caught_up().await?;
         self.release_held().await?;
         self.flush().await?;
         let nested = self.scope.is_nested();

@@ -10,6 +10,7 @@
 
 mod api;
 mod begin;
+mod behind;
 mod call;
 pub(crate) mod caught;
 mod check;

@@ -1,6 +1,7 @@
 //! What the loops of one run share, and what each loop and each task has of its own.
 
 use super::api::Durability;
+use super::behind::Behind;
 use super::event::{Modes, StreamEvent, StreamItem};
 use super::questions::Expiries;
 use super::saver::{Place, Saver, TaskKey, TaskRecord};
@@ -161,6 +162,8 @@ pub(crate) struct Scope {
     pub(crate) calls: Mutex<Vec<Called>>,
     /// Whether there are any.
     pub(crate) called: AtomicBool,
+    /// How far its writes have come, when they go on beside its tasks.
+    pub(crate) behind: Option<Behind>,
 }
 
 /// A task that another called.
@@ -182,6 +185,13 @@ pub(crate) struct Keeping {
     pub(crate) own: bool,
 }
 
+impl Keeping {
+    fn behind(&self, shared: &Shared) -> Option<Behind> {
+        let behind = shared.durability == Durability::Async && self.saver.is_some();
+        behind.then(Behind::new)
+    }
+}
+
 impl Scope {
     pub(crate) fn outermost(
         shared: Arc<Shared>,
@@ -192,6 +202,7 @@ impl Scope {
         let saver = shared.host.saver().cloned();
         let keep = Keeping { lent: saver.clone(), saver, own: false };
         Self {
+            behind: keep.behind(&shared),
             shared,
             graph,
             place,
@@ -211,6 +222,7 @@ impl Scope {
     pub(crate) fn within(&self, within: Within<'_>) -> Self {
         let place = Place { thread: Arc::clone(&self.place.thread), ns: within.ns };
         let scope = Self {
+            behind: within.keep.behind(&self.shared),
             shared: Arc::clone(&self.shared),
             graph: within.graph.clone(),
             place,
@@ -329,6 +341,11 @@ impl Scratch {
             offered,
             scope,
         }
+    }
+
+    /// The loop of the task.
+    pub(super) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
     }
 
     /// An answer that belongs to no task yet. It can be taken once.

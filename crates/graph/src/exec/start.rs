@@ -1,5 +1,6 @@
 //! Starting a task: what it gets, and its first poll.
 
+use super::api::Durability;
 use super::cycle::Cycle;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
@@ -138,7 +139,14 @@ impl Cycle {
 
     /// Who may have made calls of the open superstep before. What runs within a task is as the task.
     fn earlier(&self) -> Earlier {
-        if self.has_open && !self.scope.is_nested() {
+        let begun = match self.scope.shared.durability {
+            Durability::Sync => self.has_open,
+            // The superstep after it was begun too, when nobody waited for its checkpoint.
+            Durability::Async => self.has_open || self.had_open,
+            // The checkpoints since the loaded one are not kept: all of them may have been made.
+            Durability::Exit => true,
+        };
+        if begun && !self.scope.is_nested() {
             return Earlier::Processes;
         }
         self.scope.earlier

@@ -22,7 +22,7 @@ use weftwork_types::interrupt::Interrupt;
 /// After how many supersteps that never waited the run lets others run.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
 
-type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
+pub(super) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
 
 impl Cycle {
     pub(super) async fn supersteps(&mut self) -> Going<Ended> {
@@ -137,7 +137,12 @@ impl Cycle {
             next += 1;
             if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
                 match self.start(index).await {
-                    Started::Ended(end) => self.settle(index, end, &mut ends),
+                    Started::Ended(end) => {
+                        if end.asks() {
+                            self.caught_up().await?;
+                        }
+                        self.settle(index, end, &mut ends);
+                    }
                     Started::Running(future) => {
                         let running = Running::from_iter([future]);
                         self.wait_for(running, next, &mut ends).await?;
@@ -157,19 +162,25 @@ impl Cycle {
         ends: &mut Option<Fail>,
     ) -> Going<()> {
         let most = self.scope.graph.concurrency().unwrap_or(usize::MAX);
+        let mut parked = Vec::new();
         loop {
             while next < self.tasks.len() && running.len() < most {
                 let index = next;
                 next += 1;
                 if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
                     match self.start(index).await {
-                        Started::Ended(end) => self.settle(index, end, ends),
+                        Started::Ended(end) => {
+                            self.settle_or_park((index, end), ends, &mut parked);
+                        }
                         Started::Running(future) => running.push(future),
                     }
                 }
             }
-            while let Some(Some((index, end))) = running.next().now_or_never() {
-                self.settle(index, end, ends);
+            while let Some(Some(ended)) = running.next().now_or_never() {
+                self.settle_or_park(ended, ends, &mut parked);
+            }
+            if !self.is_behind() {
+                parked.drain(..).for_each(|(index, end)| self.settle(index, end, ends));
             }
             if self.failed() || (running.is_empty() && next >= self.tasks.len()) {
                 break;
@@ -177,17 +188,29 @@ impl Cycle {
             if running.is_empty() || next < self.tasks.len() && running.len() < most {
                 continue;
             }
+            if self.writing.is_some() {
+                if let Some(ended) = self.write_beside(&mut running).await? {
+                    self.settle_or_park(ended, ends, &mut parked);
+                }
+                continue;
+            }
             match self.flushing() {
-                Some(flushed) => self.flush_beside(flushed, &mut running, ends).await?,
+                Some(flushed) => {
+                    self.flush_beside(flushed, &mut running, ends, &mut parked).await?;
+                }
                 None => {
-                    if let Some((index, end)) = running.next().await {
-                        self.settle(index, end, ends);
+                    if let Some(ended) = running.next().await {
+                        self.settle_or_park(ended, ends, &mut parked);
                     }
                 }
             }
         }
         // Dropping what still runs cuts it off at its await point.
         drop(running);
+        if !parked.is_empty() {
+            self.caught_up().await?;
+            parked.into_iter().for_each(|(index, end)| self.settle(index, end, ends));
+        }
         Ok(())
     }
 
@@ -197,11 +220,12 @@ impl Cycle {
         mut flushed: BoxFuture<'static, Result<(), SaverError>>,
         running: &mut Running,
         ends: &mut Option<Fail>,
+        parked: &mut Vec<(usize, End)>,
     ) -> Going<()> {
         loop {
             match select(&mut flushed, running.next()).await {
                 Either::Left((done, _)) => return Ok(done?),
-                Either::Right((Some((index, end)), _)) => self.settle(index, end, ends),
+                Either::Right((Some(ended), _)) => self.settle_or_park(ended, ends, parked),
                 Either::Right((None, _)) => return Ok(flushed.await?),
             }
         }
@@ -237,6 +261,7 @@ impl Cycle {
             self.tell_output();
         }
         let open = std::mem::take(&mut self.has_open);
+        self.had_open = open;
         if open {
             self.known.clear();
             self.outside = super::saver::Outside::default();

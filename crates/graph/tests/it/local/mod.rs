@@ -1,8 +1,10 @@
 //! Runs in this process.
 
+mod behind;
 mod ends;
 mod errors;
 mod fields;
+mod gated;
 mod peers;
 mod questions;
 mod resuming;

@@ -99,6 +99,14 @@ fn manners(seed: u64, spec: &Spec, expected: &Expected) -> Vec<Manner> {
         Manner { crashes: Crashes::Sometimes, slow: true, ..manner("with crashes") },
         Manner { crashes: Crashes::Sometimes, stops: true, ..manner("with crashes and stops") },
         Manner { durability: Durability::Async, ..manner("keeping behind") },
+        Manner { durability: Durability::Async, slow: true, ..manner("keeping behind, slowly") },
+        Manner {
+            crashes: Crashes::Sometimes,
+            durability: Durability::Async,
+            slow: true,
+            stops: true,
+            ..manner("keeping behind with crashes and stops")
+        },
     ];
     // In the semantics of the reference half of a superstep that cannot be closed is kept then.
     let half = spec.lenient && expected.ends.is_err();
@@ -145,7 +153,7 @@ fn check_manner(spec: &Arc<Spec>, expected: &Expected, manner: Manner) -> Result
     laws::check(spec, &stage, manner.durability)?;
     // The state that graphs within keep of their own is that of the newest branch.
     let whole = !spec.has_own_state_within();
-    if whole && manner.durability == Durability::Sync && expected.ends.is_ok() {
+    if whole && manner.durability != Durability::Exit && expected.ends.is_ok() {
         check_replay(&mut stage, manner)?;
         laws::check(spec, &stage, manner.durability)?;
     }
@@ -243,12 +251,15 @@ fn a_crash_at_any_poll_changes_nothing() {
         let _naming = Naming(seed);
         let spec = Arc::new(Spec::draw(seed));
         let expected = Expected::of(&spec);
-        let manner = manners(seed, &spec, &expected)[1];
-        let polls = Stage::new(&spec, manner).play(1).map_or(0, |told| told.polls);
-        for poll in 0..polls.min(150) {
-            let manner = Manner { crashes: Crashes::At(poll), ..manner };
-            if let Err(broken) = check_manner(&spec, &expected, manner) {
-                panic!("seed {seed}, cut after {poll} polls: {broken}");
+        let slow = manners(seed, &spec, &expected).into_iter();
+        let slow = slow.filter(|manner| manner.slow && manner.crashes == Crashes::Never);
+        for manner in slow {
+            let polls = Stage::new(&spec, manner).play(1).map_or(0, |told| told.polls);
+            for poll in 0..polls.min(150) {
+                let cut = Manner { crashes: Crashes::At(poll), ..manner };
+                if let Err(broken) = check_manner(&spec, &expected, cut) {
+                    panic!("seed {seed}, {}, cut after {poll} polls: {broken}", manner.name);
+                }
             }
         }
     }

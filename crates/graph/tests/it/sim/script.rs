@@ -192,7 +192,7 @@ impl Stage {
     fn check_progress(&mut self, goes_on: bool) -> Result<(), Broken> {
         let now = self.saver.changes();
         let stood = self.stopped_at.replace(now) == Some(now);
-        if goes_on && stood && self.manner.durability == Durability::Sync {
+        if goes_on && stood && self.manner.durability != Durability::Exit {
             return Err(Broken::new("a stop holds once", "a run that went on stopped again"));
         }
         Ok(())
@@ -243,7 +243,7 @@ impl Stage {
         let polls = self.cut_after();
         let told = self.draw.chance(50);
         let (saver, probe) = (Arc::clone(&self.saver), Arc::clone(&self.probe));
-        let keeps = self.manner.durability == Durability::Sync;
+        let keeps = self.manner.durability != Durability::Exit;
         let idle = || {
             // What finished is kept before the run waits for anything but its saver.
             if keeps && !saver.is_busy() {
