@@ -68,10 +68,37 @@ pub struct RunOptions {
     /// From where calls are used again that are not on record on the run's own branch.
     #[serde(default, skip_serializing_if = "ReuseFrom::is_own")]
     pub reuse_from: ReuseFrom,
+    /// When its checkpoints are stored.
+    #[serde(default, skip_serializing_if = "Durability::is_sync")]
+    pub durability: Durability,
     /// The model the graph was opened with, as it was asked for (`provider:model`), so that whoever
     /// goes on with the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+/// When the checkpoints of a run are stored.
+///
+/// Whatever it says: the run itself, its questions, the intents of calls that change something, and
+/// what calls came to are stored as they come, and the run has ended only when all is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Each before the next superstep begins.
+    #[default]
+    Sync,
+    /// Each in order, while the tasks of the next superstep run, which may be one ahead of what is
+    /// stored and no more. What stands on a checkpoint (results of tasks, intents, questions,
+    /// checkpoints of graphs within) is stored or told after it.
+    Async,
+    /// The last one only, when the run ends or stops. Runs that a worker has take it for `Sync`.
+    Exit,
+}
+
+impl Durability {
+    fn is_sync(&self) -> bool {
+        *self == Self::Sync
+    }
 }
 
 /// From where a run uses calls again, rather than making them.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::TaskOutput;
 use weftwork_types::interrupt::Interrupt;
+pub use weftwork_types::run::Durability;
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// What a run starts from.
@@ -64,20 +65,6 @@ pub enum Resume {
     ById(BTreeMap<InterruptId, Json>),
     /// Answers by the keys of the questions: each goes to all open questions of its key.
     ByKey(BTreeMap<String, Json>),
-}
-
-/// When the checkpoints of a run are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// Each before the next superstep begins.
-    #[default]
-    Sync,
-    /// Each in order, while the tasks of the next superstep run, which may be one ahead of what is
-    /// stored and no more. What stands on a checkpoint (results of tasks, questions, checkpoints of
-    /// graphs within) is stored or told after it, and the run ends when all is stored.
-    Async,
-    /// The last one only, when the run ends.
-    Exit,
 }
 
 /// Nodes before or after which a run stops.

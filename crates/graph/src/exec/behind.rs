@@ -6,6 +6,7 @@
 
 use super::api::{Durability, Fail, Going};
 use super::cycle::Cycle;
+use super::hosting::Hosting;
 use super::job::{End, What};
 use super::saver::{Memo, Puts, SaverError};
 use super::scope::Scope;
@@ -106,6 +107,15 @@ impl Drop for Writing {
     }
 }
 
+/// The right to the next commit of a hosted run.
+struct Turn<'a>(&'a dyn Hosting);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.unreserve();
+    }
+}
+
 impl End {
     /// Whether a task ended with a question, which is told only when what it stands on is stored.
     pub(super) fn asks(&self) -> bool {
@@ -118,6 +128,19 @@ impl Cycle {
     /// at once: what it writes is as it is before any task of the next superstep begins.
     pub(super) async fn write_behind(&mut self, puts: Puts) -> Going<()> {
         self.caught_up().await?;
+        let hosting = self.scope.shared.host.hosting().cloned();
+        let turn = match &hosting {
+            Some(hosting) => {
+                hosting.reserve().await;
+                Some(Turn(&**hosting))
+            }
+            None => None,
+        };
+        // Whoever looks for calls of a branch looks for its first checkpoint.
+        let begins_branch = puts.iter().any(|put| {
+            let checkpoint = &put.checkpoint;
+            checkpoint.metadata.branch == Some(checkpoint.id)
+        });
         let (scope, memo) = (Arc::clone(&self.scope), self.memo.clone());
         let mut kept: BoxFuture<'static, _> = Box::pin(async move {
             match &scope.keep.saver {
@@ -125,8 +148,14 @@ impl Cycle {
                 None => Ok(memo),
             }
         });
-        match poll_fn(|cx| Poll::Ready(kept.as_mut().poll(cx))).await {
+        let polled = poll_fn(|cx| Poll::Ready(kept.as_mut().poll(cx))).await;
+        drop(turn);
+        match polled {
             Poll::Ready(kept) => self.wrote(kept),
+            Poll::Pending if begins_branch => {
+                let kept = kept.await;
+                self.wrote(kept)
+            }
             Poll::Pending => {
                 self.stage(Stage::Writing);
                 self.writing = Some(Writing { kept, scope: Arc::clone(&self.scope) });

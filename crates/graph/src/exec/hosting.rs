@@ -41,6 +41,13 @@ pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
     /// Whether the process is on its way out, so that the run goes no further than its superstep.
     fn stops(&self) -> bool;
 
+    /// Waits until no commit of the run is on its way, and lets the next checkpoint that is kept
+    /// have the next one: it holds what was told up to now, and nothing that is told later.
+    fn reserve(&self) -> BoxFuture<'_, ()>;
+
+    /// Lets others have the next commit if no checkpoint took it.
+    fn unreserve(&self);
+
     /// The answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;
 }

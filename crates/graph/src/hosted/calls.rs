@@ -1,6 +1,7 @@
 //! What nodes of hosted runs reach: models and tools with journal, budget and ledger, and those
 //! who watch.
 
+use super::writer::Writer;
 use super::{CallLog, Host, Origins};
 use crate::exec::caught::millis;
 use crate::exec::scope::{TaskAt, lock};
@@ -28,6 +29,7 @@ pub(super) struct Calls {
     /// Who answered which question of the thread.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
     pub(super) log: Arc<CallLog>,
+    pub(super) writer: Arc<Writer>,
     /// How many workers died in the superstep that is open.
     pub(super) lost: u32,
     pub(super) origins: Option<Arc<Origins>>,
@@ -81,6 +83,14 @@ impl Hosting for Calls {
 
     fn stops(&self) -> bool {
         self.host.closing.drains()
+    }
+
+    fn reserve(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.writer.reserve())
+    }
+
+    fn unreserve(&self) {
+        self.writer.unreserve();
     }
 
     fn answer(&self, id: InterruptId) -> Option<Answer> {

@@ -39,7 +39,7 @@ use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{ReuseFrom, RunFinal, RunInput};
+use weftwork_types::run::{Durability, ReuseFrom, RunFinal, RunInput};
 use weftwork_types::{InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -330,6 +330,10 @@ impl Run {
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
+        run = run.durability(match options.durability {
+            Durability::Async => Durability::Async,
+            Durability::Sync | Durability::Exit => Durability::Sync,
+        });
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);
         }
@@ -440,6 +444,7 @@ impl Run {
             },
             answers,
             log: Arc::clone(&writer.calls),
+            writer: Arc::clone(writer),
             lost,
             origins: self.origins(),
         };

@@ -7,7 +7,7 @@ use crate::hub::Hub;
 use futures_util::future::Either;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
 use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
@@ -61,7 +61,9 @@ pub(super) struct Writer {
     who: Principal,
     hub: Arc<Hub>,
     cancel: watch::Sender<bool>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    /// The next commit, while it is a certain checkpoint's.
+    reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
     /// Held until the run gets further.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -84,7 +86,8 @@ impl Writer {
             who: run.who.clone(),
             hub: Arc::clone(&run.hub),
             cancel: run.cancel.clone(),
-            state: Mutex::new(State { begins, held: None }),
+            state: Arc::new(Mutex::new(State { begins, held: None })),
+            reserved: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
         })
     }
@@ -136,6 +139,21 @@ impl Writer {
     pub(super) async fn tell(&self, event: AiEvent) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         self.commit(&mut state, Commit { events: vec![event], ..Commit::default() }).await
+    }
+
+    /// Waits until no commit is on its way, and holds the next one for [`keep`](Claimed::keep).
+    pub(super) async fn reserve(&self) {
+        let state = Arc::clone(&self.state).lock_owned().await;
+        *self.reserved() = Some(state);
+    }
+
+    /// Holds the next commit no more.
+    pub(super) fn unreserve(&self) {
+        drop(self.reserved().take());
+    }
+
+    fn reserved(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<State>>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no commit is on its way.
@@ -278,7 +296,11 @@ impl Writer {
 impl Claimed for Writer {
     fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut state = self.state.lock().await;
+            let reserved = self.reserved().take();
+            let mut state = match reserved {
+                Some(state) => state,
+                None => Arc::clone(&self.state).lock_owned().await,
+            };
             let (mut all, mut events) = state.held.clone().unwrap_or_default();
             all.checkpoints.extend(keep.checkpoints);
             all.pending.extend(keep.pending);

@@ -18,7 +18,7 @@ use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::run::{RunFinal, RunInput, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, MessageId, Principal, RunId};
 
@@ -302,7 +302,7 @@ async fn a_run_that_was_cancelled_before_a_worker_had_it_runs_no_node() {
         graph: "test:graph".to_owned(),
         caller: Caller::local("request").expect("valid id"),
         input: start(),
-        options: RunOptions::default(),
+        options: crate::support::options(),
         created_at: weftwork_types::Timestamp(1),
     };
     bench.store.create_run(&who, run, [].into()).await.expect("a run");

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod bad_bytes;
+mod behind;
 mod calls;
 mod damage;
 mod depth;

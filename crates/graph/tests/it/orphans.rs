@@ -9,7 +9,7 @@ use weftwork_graph::{CompiledGraph, Graph, List, Orphans, Pace, Runtime, START, 
 use weftwork_store::{Commit, NewRun, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::run::{RunInput, RunRef, RunStatus};
 use weftwork_types::{Principal, RunId, Timestamp, WorkerId};
 
 #[derive(State)]
@@ -33,7 +33,7 @@ pub(crate) async fn created(store: &Arc<dyn Store>) -> RunRef {
         graph: "test:graph".to_owned(),
         caller: Caller::local("request").expect("valid id"),
         input: RunInput::Start { input: json!({}) },
-        options: RunOptions::default(),
+        options: crate::support::options(),
         created_at: Timestamp(1),
     };
     store.create_run(&Principal::local(), run, [].into()).await.expect("a run");

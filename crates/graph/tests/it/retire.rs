@@ -14,7 +14,7 @@ use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
-use weftwork_types::run::{RunInput, RunOptions, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
 
 #[derive(State)]
 struct Log {
@@ -60,7 +60,7 @@ fn request() -> RunRequest {
         graph: "test:graph".to_owned(),
         thread: thread(),
         input: RunInput::Start { input: json!({}) },
-        options: RunOptions::default(),
+        options: crate::support::options(),
     }
 }
 

@@ -14,7 +14,7 @@ use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{Clock, GraphExecutor};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Durability as Keeping, RunFinal, RunInput, RunOptions, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
 /// Where the tests of a thread run.
@@ -24,6 +24,8 @@ pub(crate) enum Place {
     /// Each run on a runtime of its own over the same store.
     Rebuilt,
     Sqlite(Durability),
+    /// On memory or SQLite, each run writing its checkpoints behind its supersteps.
+    Behind(Option<Durability>),
 }
 
 thread_local! {
@@ -50,6 +52,14 @@ macro_rules! on_each_store {
             use crate::support::{Durability, Place, within};
             $(#[test] fn $name() { within(Place::Sqlite(Durability::Normal), super::$name); })*
         }
+        mod behind {
+            use crate::support::{Place, within};
+            $(#[test] fn $name() { within(Place::Behind(None), super::$name); })*
+        }
+        mod behind_sqlite_full {
+            use crate::support::{Durability, Place, within};
+            $(#[test] fn $name() { within(Place::Behind(Some(Durability::Full)), super::$name); })*
+        }
         mod sqlite_full {
             use crate::support::{Durability, Place, within};
             $(#[test] fn $name() { within(Place::Sqlite(Durability::Full), super::$name); })*
@@ -61,7 +71,9 @@ pub(crate) use weftwork_sqlite::Durability;
 
 /// An empty store of the kind the test runs on.
 pub(crate) fn store() -> Arc<dyn Store> {
-    let Place::Sqlite(durability) = PLACE.get() else { return Arc::new(MemoryStore::new()) };
+    let (Place::Sqlite(durability) | Place::Behind(Some(durability))) = PLACE.get() else {
+        return Arc::new(MemoryStore::new());
+    };
     let folder = TempDir::new().expect("a folder");
     let options = Options { durability, ..Options::default() };
     let store = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
@@ -115,7 +127,7 @@ impl Bench {
             graph: "test:graph".to_owned(),
             thread: thread(),
             input,
-            options: RunOptions::default(),
+            options: options(),
         }
     }
 
@@ -152,6 +164,13 @@ impl Bench {
     pub(crate) async fn proceed(&self) -> RunFinal {
         self.run(Self::request(RunInput::Continue)).await.1
     }
+}
+
+/// How runs of the test are run.
+pub(crate) fn options() -> RunOptions {
+    let behind = matches!(PLACE.get(), Place::Behind(_));
+    let durability = if behind { Keeping::Async } else { Keeping::Sync };
+    RunOptions { durability, ..RunOptions::default() }
 }
 
 pub(crate) fn thread() -> ThreadId {

@@ -74,7 +74,7 @@ fn source(state: &Snapshot) -> Source {
 }
 
 fn at(input: RunInput, at: CheckpointId) -> RunRequest {
-    let options = RunOptions { at: Some(at), ..RunOptions::default() };
+    let options = RunOptions { at: Some(at), ..crate::support::options() };
     RunRequest { options, ..Bench::request(input) }
 }
 
