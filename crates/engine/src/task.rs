@@ -2,6 +2,7 @@
 
 use crate::plan::ChannelIdx;
 use crate::value::{Value, Write};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What a send carries: the value as it was given, and its JSON, which is what a store keeps and
@@ -30,11 +31,14 @@ pub enum Goto {
     End,
 }
 
+/// What tasks write: mostly one value.
+pub type Writes = SmallVec<[(ChannelIdx, Write); 1]>;
+
 /// What a finished task leaves behind.
 #[derive(Debug, Clone, Default)]
 pub struct TaskOutput {
     /// Its writes, in order.
-    pub writes: Vec<(ChannelIdx, Write)>,
+    pub writes: Writes,
     /// Writes to channels by name, for states that are only known when they run. They follow the
     /// others once [`Plan::find_named`](crate::Plan::find_named) has found their channels.
     pub named: Vec<(String, Write)>,
@@ -43,11 +47,8 @@ pub struct TaskOutput {
 }
 
 impl TaskOutput {
-    /// Adds a write. Most tasks make one, and leave no room for more.
+    /// Adds a write.
     pub fn write(&mut self, index: ChannelIdx, write: Write) {
-        if self.writes.capacity() == 0 {
-            self.writes.reserve_exact(1);
-        }
         self.writes.push((index, write));
     }
 }

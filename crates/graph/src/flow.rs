@@ -91,7 +91,7 @@ impl IntoOutput for Finish {
             (ChannelIdx(1), Write::Json(self.saved)),
         ];
         let named = vec![("__return__".to_owned(), Write::Json(self.value))];
-        Ok(TaskOutput { writes, named, goto: Vec::new() })
+        Ok(TaskOutput { writes: writes.into(), named, goto: Vec::new() })
     }
 }
 

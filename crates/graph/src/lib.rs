@@ -66,7 +66,7 @@ pub use worker::Pace;
 #[doc(hidden)]
 pub mod __private {
     pub use weftwork_engine::channel::{
-        Append, Fleeting, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
+        Append, Fleeting, Items, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
     };
     pub use weftwork_engine::{ChannelIdx, List, Plan, Slots, TaskOutput, Write};
 

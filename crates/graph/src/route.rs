@@ -63,11 +63,11 @@ pub trait IntoRoute {
     /// The targets it may choose, as far as its type tells.
     fn targets() -> &'static [&'static str];
 
-    /// Where it leads.
+    /// Adds where it leads.
     ///
     /// # Errors
     /// The route's own error, or a value that cannot be sent.
-    fn into_route(self) -> NodeResult<Vec<Goto>>;
+    fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()>;
 }
 
 impl<R: Routes> IntoRoute for R {
@@ -75,8 +75,8 @@ impl<R: Routes> IntoRoute for R {
         R::TARGETS
     }
 
-    fn into_route(self) -> NodeResult<Vec<Goto>> {
-        Next::node(self.target()).into_goto().map(|goto| vec![goto])
+    fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
+        Next::node(self.target()).lead(to)
     }
 }
 
@@ -85,8 +85,9 @@ impl IntoRoute for Next {
         &[]
     }
 
-    fn into_route(self) -> NodeResult<Vec<Goto>> {
-        self.into_goto().map(|goto| vec![goto])
+    fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
+        to.push(self.into_goto()?);
+        Ok(())
     }
 }
 
@@ -95,9 +96,9 @@ impl<R: IntoRoute> IntoRoute for Vec<R> {
         R::targets()
     }
 
-    fn into_route(self) -> NodeResult<Vec<Goto>> {
-        let lists: Vec<_> = self.into_iter().map(R::into_route).collect::<NodeResult<_>>()?;
-        Ok(lists.into_iter().flatten().collect())
+    fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
+        to.reserve_exact(self.len());
+        self.into_iter().try_for_each(|one| one.lead(to))
     }
 }
 
@@ -106,8 +107,8 @@ impl<R: IntoRoute, E: Into<NodeError>> IntoRoute for Result<R, E> {
         R::targets()
     }
 
-    fn into_route(self) -> NodeResult<Vec<Goto>> {
-        self.map_err(Into::into)?.into_route()
+    fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
+        self.map_err(Into::into)?.lead(to)
     }
 }
 
@@ -128,6 +129,8 @@ where
     F: Fn(State<S>) -> R + std::marker::Send + Sync + 'static,
 {
     fn choose(&self, seen: Seen<'_>) -> NodeResult<Vec<Goto>> {
-        self(State::over(seen)).into_route()
+        let mut to = Vec::new();
+        self(State::over(seen)).lead(&mut to)?;
+        Ok(to)
     }
 }

@@ -285,7 +285,7 @@ fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
             quote!(items: impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#item>>),
             quote! {
                 items.into_iter().map(::core::convert::Into::into)
-                    .collect::<::std::vec::Vec<#item>>()
+                    .collect::<#private::Items<#item>>()
             },
         ),
         Kind::Messages => (
@@ -294,7 +294,7 @@ fn writer(index: usize, channel: &Channel, krate: &Path) -> TokenStream {
             >),
             quote! {
                 items.into_iter().map(::core::convert::Into::into)
-                    .collect::<::std::vec::Vec<#private::MessageWrite>>()
+                    .collect::<#private::Items<#private::MessageWrite>>()
             },
         ),
     };

@@ -1,5 +1,6 @@
 use super::{
-    Channel, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json,
+    Channel, Items, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
+    write_json,
 };
 use crate::list::List;
 use crate::value::{Value, Write};
@@ -8,7 +9,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Appends. A write is a `Vec` of items; JSON may also be one item that is not a list.
+/// Appends. A write is [`Items`]; JSON may also be one item that is not a list.
 pub struct Append<T> {
     counted: Option<u64>,
     types: PhantomData<fn() -> T>,
@@ -73,7 +74,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
-        to_json(typed::<Vec<T>>(write)?)
+        to_json(&typed::<Items<T>>(write)?.as_slice())
     }
 
     fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
@@ -85,7 +86,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<Vec<T>>(write)?, out)
+        write_json(typed::<Items<T>>(write)?.as_slice(), out)
     }
 
     fn items(&self, value: &Value) -> Option<usize> {
@@ -110,7 +111,7 @@ where
         let bad = |reason| Refused::Bad { index, reason };
         match write {
             Write::Typed(items) => {
-                list.extend(typed::<Vec<T>>(items).map_err(bad)?.iter().cloned());
+                list.extend(typed::<Items<T>>(items).map_err(bad)?.iter().cloned());
             }
             Write::Json(json @ serde_json::Value::Array(_)) => {
                 list.extend(from_json::<Vec<T>>(json).map_err(bad)?);

@@ -1,5 +1,6 @@
 use super::{
-    Channel, Refused, from_json, patch, read_json, split_overwrite, to_json, typed, write_json,
+    Channel, Items, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
+    write_json,
 };
 use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
@@ -136,7 +137,9 @@ impl Channel for Messages {
             let bad = |reason| Refused::Bad { index, reason };
             let decoded;
             let changes = match write {
-                Write::Typed(changes) => typed::<Vec<MessageWrite>>(changes).map_err(bad)?,
+                Write::Typed(changes) => {
+                    typed::<Items<MessageWrite>>(changes).map_err(bad)?.as_slice()
+                }
                 Write::Json(json) | Write::Overwrite(json) => {
                     decoded = MessageWrite::read(json).map_err(bad)?;
                     &decoded
@@ -156,7 +159,7 @@ impl Channel for Messages {
     }
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
-        to_json(typed::<Vec<MessageWrite>>(write)?)
+        to_json(&typed::<Items<MessageWrite>>(write)?.as_slice())
     }
 
     fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
@@ -168,7 +171,7 @@ impl Channel for Messages {
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<Vec<MessageWrite>>(write)?, out)
+        write_json(typed::<Items<MessageWrite>>(write)?.as_slice(), out)
     }
 
     fn items(&self, value: &Value) -> Option<usize> {

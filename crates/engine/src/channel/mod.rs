@@ -24,6 +24,10 @@ pub use untracked::Untracked;
 
 use crate::ids::cut;
 use crate::value::{Value, Write};
+use smallvec::SmallVec;
+
+/// What a write to a channel of lists holds: mostly one item.
+pub type Items<T> = SmallVec<[T; 1]>;
 
 /// Why a channel refused a superstep's writes. The machine adds names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 use super::append::push_all;
-use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
+use super::{
+    Channel, Items, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json,
+};
 use crate::list::List;
 use crate::value::{Value, Write};
 use serde::Serialize;
@@ -64,7 +66,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String> {
-        to_json(typed::<Vec<T>>(write)?)
+        to_json(&typed::<Items<T>>(write)?.as_slice())
     }
 
     fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
@@ -76,6 +78,6 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<Vec<T>>(write)?, out)
+        write_json(typed::<Items<T>>(write)?.as_slice(), out)
     }
 }

@@ -1,11 +1,16 @@
 //! Bytes, written and read back.
 
-use super::elsewhere::{Known, REPEATS_MAX, There};
+use super::elsewhere::{Known, REPEATS_MAX, TEXT_MIN, There};
 use crate::error::EngineError;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
 /// The most bytes of one value within a row; larger ones are kept apart, by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
+
+/// The most bytes of values that are neither looked for elsewhere nor nested too deeply, and whose
+/// number takes a byte.
+const SMALL_MAX: usize = TEXT_MIN - 1;
+const _: () = assert!(SMALL_MAX < DEPTH_MAX && SMALL_MAX + 1 < 0x80);
 
 /// Bytes that are being written, and the values that are kept apart.
 #[derive(Debug, Default)]
@@ -100,10 +105,20 @@ impl Out {
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
+        // Most values are small: those are written to their place.
+        let start = self.bytes.len();
+        self.bytes.push(0);
+        write(&mut self.bytes)?;
+        let len = self.bytes.len() - start - 1;
+        if let (1..=SMALL_MAX, Some(place)) = (len, self.bytes.get_mut(start)) {
+            *place = len as u8 + 1;
+            return Ok(());
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        let written = write(&mut scratch).and_then(|()| shallow(&scratch));
-        let written = written.and_then(|()| self.sized(&scratch, 0));
+        scratch.extend_from_slice(self.bytes.get(start + 1..).unwrap_or_default());
+        self.bytes.truncate(start);
+        let written = shallow(&scratch).and_then(|()| self.sized(&scratch, 0));
         self.scratch = scratch;
         written
     }
@@ -261,18 +276,22 @@ impl<'a> In<'a> {
     /// [`EngineError::Damaged`] for one that does not fit.
     pub fn wide(&mut self) -> Result<u128, EngineError> {
         let mut number = 0u128;
-        for shift in (0..128).step_by(7) {
-            let byte = self.byte()?;
-            let part = u128::from(byte & 0x7f);
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        for (shift, byte) in (0..128).step_by(7).zip(rest) {
+            self.at += 1;
+            let part = byte & 0x7f;
             if shift == 126 && part > 3 {
-                break;
+                return Err(self.damaged("a number of at most 128 bits"));
             }
-            number |= part << shift;
-            if byte < 0x80 {
+            number |= u128::from(part) << shift;
+            if *byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(self.damaged("a number of at most 128 bits"))
+        match self.is_empty() {
+            true => Err(self.damaged("one more byte")),
+            false => Err(self.damaged("a number of at most 128 bits")),
+        }
     }
 
     /// A number of a smaller type.

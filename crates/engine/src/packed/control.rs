@@ -1,7 +1,7 @@
 //! What decides the next superstep, as bytes.
 
 use super::bytes::{In, Out};
-use super::layout::{Mapped, node_number};
+use super::layout::{Mapped, node_number, write_node};
 use super::output::{OutputReader, read_output, write_arg, write_output};
 use crate::error::EngineError;
 use crate::plan::{Plan, TriggerIdx};
@@ -48,8 +48,8 @@ pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError>
     out.count(control.written.len());
     control.written.iter().for_each(|index| out.count(index.0));
     out.count(control.sends.len());
-    for sent in &control.sends {
-        out.text(&sent.name);
+    for sent in &*control.sends {
+        write_node(out, sent.node, &sent.name);
         write_arg(out, &sent.name, &sent.arg)?;
     }
     match &control.start {
@@ -91,7 +91,9 @@ pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
         read.wide()?;
     }
     for _ in 0..read.count()? {
-        read.text()?;
+        if read.wide()? == 0 {
+            read.text()?;
+        }
         read.value()?;
     }
     Ok(read.byte()? == tag::WRITES)
@@ -147,16 +149,18 @@ pub(super) fn read(
         let index = read.number()?;
         control.written.extend(kept(mapped.trigger(plan, index, read)?, true)?);
     }
+    let mut sends = Vec::new();
     for _ in 0..read.count()? {
-        let name = read.text()?;
-        let json = with.json(read, name)?;
-        let node = plan.node_idx(name);
-        if node.is_none() && !mapped.is_same() {
-            return Err(EngineError::LostNode { node: name.to_owned() });
-        }
+        let (node, name) = match mapped.target(plan, read)? {
+            Ok(node) => (Some(node), Arc::clone(plan.shared_name(node))),
+            Err(name) if mapped.is_same() => (None, name.into()),
+            Err(name) => return Err(EngineError::LostNode { node: name.to_owned() }),
+        };
+        let json = with.json(read, &name)?;
         let arg = Arc::new(Arg { typed: None, json });
-        control.sends.push(Sent { node, name: name.into(), arg });
+        sends.push(Sent { node, name, arg });
     }
+    control.sends = sends.into();
     control.start = match read.byte()? {
         tag::NONE => None,
         tag::JSON => Some(StartInput::Json(Arc::new(with.json(read, "the input")?))),

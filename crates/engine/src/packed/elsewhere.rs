@@ -10,7 +10,7 @@ use weftwork_types::canonical::Hash;
 pub const REPEATS_MAX: u64 = 1 << 30;
 
 /// The fewest bytes of a value that are looked for in another row.
-const TEXT_MIN: usize = 64;
+pub(super) const TEXT_MIN: usize = 64;
 
 /// The most bytes of a row in which values are looked for.
 const TEXT_MAX: usize = 16 * 1024;

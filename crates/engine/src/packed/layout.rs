@@ -213,6 +213,18 @@ impl Mapped {
         Ok(self.node(plan, index.saturating_add(1), read)?.ok())
     }
 
+    /// A node as [`write_node`] wrote it, or the name of one that this build does not have.
+    pub(super) fn target<'n, 'r: 'n>(
+        &'n self,
+        plan: &Plan,
+        read: &mut In<'r>,
+    ) -> Result<Result<NodeIdx, &'n str>, EngineError> {
+        match read.number()? {
+            0usize => read.text().map(|name| plan.node_idx(name).ok_or(name)),
+            number => self.node(plan, number, read),
+        }
+    }
+
     /// A node, the hidden first one included, or the name of one that this build does not have.
     pub(super) fn node(
         &self,
@@ -229,6 +241,17 @@ impl Mapped {
                 let name = others.node_names.get(index).ok_or_else(unknown)?;
                 Ok(others.nodes.get(index).copied().flatten().ok_or(name.as_str()))
             }
+        }
+    }
+}
+
+/// Writes a node: its number, or zero and the name of one that the graph does not have.
+pub(super) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
+    match node {
+        Some(node) => out.count(node.0 + 1),
+        None => {
+            out.count(0);
+            out.text(name);
         }
     }
 }

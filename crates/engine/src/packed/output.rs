@@ -2,7 +2,7 @@
 
 use super::bytes::{In, Out, Stored};
 use super::elsewhere::Elsewhere;
-use super::layout::Mapped;
+use super::layout::{Mapped, write_node};
 use crate::error::EngineError;
 use crate::plan::{ChannelIdx, Plan};
 use crate::task::{Arg, Goto, TaskOutput};
@@ -34,15 +34,16 @@ pub fn write_output(out: &mut Out, plan: &Plan, output: &TaskOutput) -> Result<(
         write_one(out, plan, ChannelIdx(usize::MAX), write)?;
     }
     out.count(output.goto.len());
+    let mut nodes = plan.finder();
     for goto in &output.goto {
         match goto {
             Goto::Node(name) => {
                 out.byte(tag::NODE);
-                out.text(name);
+                write_node(out, nodes.find(name), name);
             }
             Goto::Send { node, arg } => {
                 out.byte(tag::SEND);
-                out.text(node);
+                write_node(out, nodes.find(node), node);
                 write_arg(out, node, arg)?;
             }
             Goto::End => out.byte(tag::END),
@@ -119,9 +120,9 @@ pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOut
     }
     for _ in 0..read.count()? {
         output.goto.push(match read.byte()? {
-            tag::NODE => Goto::Node(read.text()?.to_owned()),
+            tag::NODE => Goto::Node(with.target(read)?),
             tag::SEND => {
-                let node = read.text()?.to_owned();
+                let node = with.target(read)?;
                 let json = with.json(read, &node)?;
                 Goto::Send { node, arg: Arc::new(Arg { typed: None, json }) }
             }
@@ -147,6 +148,12 @@ pub(super) fn writes<'r>(read: &mut In<'r>) -> Result<Vec<(usize, Stored<'r>)>, 
 }
 
 impl OutputReader<'_> {
+    /// The name of a node that an output leads to.
+    fn target(&self, read: &mut In<'_>) -> Result<String, EngineError> {
+        let found = self.mapped.target(self.plan, read)?;
+        Ok(found.map_or_else(str::to_owned, |index| self.plan.node_name(index).to_owned()))
+    }
+
     fn write(&self, read: &mut In<'_>, name: &str) -> Result<Write, EngineError> {
         match read.byte()? {
             tag::WRITE => self.json(read, name).map(Write::Json),

@@ -28,6 +28,27 @@ pub struct ChannelIdx(pub usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TriggerIdx(pub usize);
 
+/// Finds nodes by their names. Names that follow each other are often the same.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    plan: &'a Plan,
+    last: Option<(&'a str, Option<NodeIdx>)>,
+}
+
+impl<'a> Finder<'a> {
+    /// The node of a name.
+    pub fn find(&mut self, name: &'a str) -> Option<NodeIdx> {
+        match self.last {
+            Some((last, found)) if last == name => found,
+            _ => {
+                let found = self.plan.node_idx(name);
+                self.last = Some((name, found));
+                found
+            }
+        }
+    }
+}
+
 /// The validated topology of a graph.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -186,6 +207,12 @@ impl Plan {
     #[must_use]
     pub fn node_idx(&self, name: &str) -> Option<NodeIdx> {
         self.by_name.get(name).copied()
+    }
+
+    /// Finds nodes by their names, one after the other.
+    #[must_use]
+    pub fn finder(&self) -> Finder<'_> {
+        Finder { plan: self, last: None }
     }
 
     /// The name of a node.

@@ -5,7 +5,7 @@ use super::{Machine, Path, Task};
 use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
-use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
+use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan, Unknown};
 use crate::planted::{self, Bug};
 use crate::task::{Goto, TaskOutput};
 use crate::value::{Slots, Write};
@@ -107,7 +107,7 @@ impl Machine {
             *any = true;
         }
         if !sends.is_empty() {
-            self.control.sends = sends;
+            self.control.sends = sends.into();
         }
         self.control.version = next;
         Ok(())
@@ -172,22 +172,26 @@ impl Control {
         sends: &mut Vec<Sent>,
         next: u32,
     ) -> Result<(), EngineError> {
+        let mut targets = Targets { plan, from, names: plan.finder() };
         for goto in gotos {
             match goto {
                 Goto::End => {}
                 Goto::Node(name) => {
-                    if let Some(node) = plan.target(name, from)? {
+                    if let Some(node) = targets.find(name)? {
                         self.lead_to(plan, node, next);
                     }
                 }
                 Goto::Send { node, arg } => {
-                    let found = plan.target(node, from)?;
+                    let found = targets.find(node)?;
                     let merged = planted::has(Bug::SendsMerged)
                         && sends.iter().any(|sent| *sent.name == **node);
                     if merged {
                         continue;
                     }
-                    let name = node.as_str().into();
+                    let name = match found {
+                        Some(index) => Arc::clone(plan.shared_name(index)),
+                        None => node.as_str().into(),
+                    };
                     sends.push(Sent { node: found, name, arg: Arc::clone(arg) });
                 }
             }
@@ -208,7 +212,7 @@ impl Control {
             *any = true;
         }
         let mut changed = !written.is_empty() || !sends.is_empty() || !self.sends.is_empty();
-        self.sends = sends;
+        self.sends = sends.into();
         self.clear_unwritten(plan, next);
         for index in &plan.lapsing {
             let lapses = !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some();
@@ -226,31 +230,42 @@ impl Control {
     }
 }
 
+/// Finds the nodes that an output leads to.
+struct Targets<'a> {
+    plan: &'a Plan,
+    from: NodeIdx,
+    names: Finder<'a>,
+}
+
+impl<'a> Targets<'a> {
+    fn find(&mut self, name: &'a str) -> Result<Option<NodeIdx>, EngineError> {
+        let Self { plan, from, names } = self;
+        let found = names.find(name);
+        if found.is_some() || plan.unknown == Unknown::Ignore {
+            return Ok(found);
+        }
+        Err(EngineError::UnknownTarget {
+            from: plan.node_name(*from).to_owned(),
+            to: name.to_owned(),
+            known: plan.node_names(),
+            did_you_mean: did_you_mean(name, plan.by_name.keys().map(String::as_str)),
+        })
+    }
+}
+
 impl Plan {
     /// Checks that the graph has the nodes an output leads to, or ignores those it does not have.
     ///
     /// # Errors
     /// [`EngineError::UnknownTarget`] for the first it does not have.
     pub fn check_targets(&self, from: NodeIdx, output: &TaskOutput) -> Result<(), EngineError> {
+        let mut targets = Targets { plan: self, from, names: self.finder() };
         for goto in &output.goto {
             if let Goto::Node(name) | Goto::Send { node: name, .. } = goto {
-                self.target(name, from)?;
+                targets.find(name)?;
             }
         }
         Ok(())
-    }
-
-    fn target(&self, name: &str, from: NodeIdx) -> Result<Option<NodeIdx>, EngineError> {
-        let found = self.node_idx(name);
-        if found.is_some() || self.unknown == Unknown::Ignore {
-            return Ok(found);
-        }
-        Err(EngineError::UnknownTarget {
-            from: self.node_name(from).to_owned(),
-            to: name.to_owned(),
-            known: self.node_names(),
-            did_you_mean: did_you_mean(name, self.by_name.keys().map(String::as_str)),
-        })
     }
 
     /// Applies the writes of a superstep to its channels, each channel's together and in task

@@ -34,6 +34,24 @@ pub struct Sent {
     pub arg: Arc<Arg>,
 }
 
+/// What was sent. Cloning shares it: every checkpoint has it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sends(Option<Arc<[Sent]>>);
+
+impl From<Vec<Sent>> for Sends {
+    fn from(sends: Vec<Sent>) -> Self {
+        Self((!sends.is_empty()).then(|| sends.into()))
+    }
+}
+
+impl std::ops::Deref for Sends {
+    type Target = [Sent];
+
+    fn deref(&self) -> &[Sent] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
 /// One trigger: when it last changed and was last read, by the machine's count of changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Trigger {
@@ -94,7 +112,7 @@ pub(crate) struct Control {
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
     /// The triggers of nodes that hold something.
     pub(crate) written: Few<TriggerIdx>,
-    pub(crate) sends: Vec<Sent>,
+    pub(crate) sends: Sends,
     pub(crate) start: Option<StartInput>,
     pub(crate) start_version: u32,
     pub(crate) start_seen: u32,

@@ -11,7 +11,7 @@ use crate::error::{EngineError, THE_INPUT};
 use crate::ids::cut;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
 use crate::planted::{self, Bug};
-use crate::task::{Arg, TaskOutput};
+use crate::task::{Arg, TaskOutput, Writes};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
 
@@ -113,6 +113,12 @@ impl Machine {
         self.with_sends(self.control.due(&self.plan))
     }
 
+    /// How many tasks were sent.
+    #[must_use]
+    pub fn sent(&self) -> usize {
+        self.control.sends.len()
+    }
+
     /// Hands each of them to `take`.
     pub fn each_due(&self, mut take: impl FnMut(Task)) {
         if self.control.sends.is_empty() && !self.plan.single {
@@ -175,7 +181,8 @@ impl Machine {
             stored.slots.set(*index, None);
         }
         if self.plan.has_untracked() {
-            for sent in &mut stored.control.sends {
+            let mut sends = stored.control.sends.to_vec();
+            for sent in &mut sends {
                 let arg = Arc::make_mut(&mut sent.arg);
                 if let serde_json::Value::Object(members) = &mut arg.json {
                     let kept = |name: &str| {
@@ -185,6 +192,7 @@ impl Machine {
                     arg.typed = None;
                 }
             }
+            stored.control.sends = sends.into();
         }
         stored
     }
@@ -255,7 +263,7 @@ impl Machine {
             Some(StartInput::Writes(output)) => Ok(Arc::clone(output)),
             Some(StartInput::Json(json)) => {
                 let writes = self.plan.known_writes(THE_INPUT, json)?;
-                let (input, other): (Vec<_>, Vec<_>) =
+                let (input, other): (Writes, Writes) =
                     writes.into_iter().partition(|(index, _)| self.plan.is_input(*index));
                 match other.first().filter(|_| self.plan.unknown == Unknown::Refuse) {
                     Some((index, _)) => Err(self.plan.not_input(*index)),
@@ -358,21 +366,17 @@ impl Plan {
     ///
     /// # Errors
     /// [`EngineError`] when it is no object, or names a channel the graph does not have.
-    pub fn known_writes(
-        &self,
-        by: &str,
-        json: &serde_json::Value,
-    ) -> Result<Vec<(ChannelIdx, Write)>, EngineError> {
+    pub fn known_writes(&self, by: &str, json: &serde_json::Value) -> Result<Writes, EngineError> {
         let serde_json::Value::Object(members) = json else {
             if json.is_null() {
-                return Ok(Vec::new());
+                return Ok(Writes::new());
             }
             return Err(EngineError::NotAnObject {
                 by: by.to_owned(),
                 found: cut(&json.to_string()),
             });
         };
-        let mut writes = Vec::with_capacity(members.len());
+        let mut writes = Writes::with_capacity(members.len());
         for (name, json) in members {
             if let Some(index) = self.known(name, by)? {
                 writes.push((index, Write::Json(json.clone())));

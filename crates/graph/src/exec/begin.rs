@@ -131,7 +131,7 @@ impl Cycle {
         if forks {
             self.recount.extend(counted(plan, &output));
         }
-        self.outside.output.writes.extend_from_slice(&output.writes);
+        self.outside.output.writes.extend(output.writes.iter().cloned());
         self.outside.output.goto.extend_from_slice(&output.goto);
         output.writes.retain(|(index, _)| plan.is_input(*index));
         if !nothing {

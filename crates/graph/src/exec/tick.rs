@@ -84,6 +84,7 @@ impl Cycle {
         let single = self.single_arg();
         let Self { tasks, machine, .. } = self;
         tasks.clear();
+        tasks.reserve(machine.sent());
         machine.each_due(|mut task: Task| {
             if single.is_some() && task.arg.is_none() {
                 task.arg.clone_from(&single);

@@ -373,8 +373,9 @@ struct Odd;
 impl weftwork_graph::IntoOutput for Odd {
     fn into_output(self) -> NodeResult<weftwork_engine::TaskOutput> {
         let write = weftwork_engine::Write::Json(json!({"odd": true}));
-        let writes = vec![(weftwork_engine::ChannelIdx(0), write)];
-        Ok(weftwork_engine::TaskOutput { writes, ..Default::default() })
+        let mut output = weftwork_engine::TaskOutput::default();
+        output.write(weftwork_engine::ChannelIdx(0), write);
+        Ok(output)
     }
 }
 

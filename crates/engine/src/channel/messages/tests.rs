@@ -16,7 +16,7 @@ fn remove(n: u8) -> MessageWrite {
 }
 
 fn apply(current: Option<Value>, writes: Vec<Vec<MessageWrite>>) -> Result<Value, Refused> {
-    let writes: Vec<_> = writes.into_iter().map(Write::typed).collect();
+    let writes: Vec<_> = writes.into_iter().map(|items| Write::typed(Items::from(items))).collect();
     Messages.apply(current, &writes).map(|value| value.expect("always has a value"))
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weftwork_engine::packed::{
     Elsewhere, In, Known, Mapped, Out, OutputReader, VERSION, read_output, write_output,
 };
+use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_types::CheckpointId;
@@ -134,8 +135,9 @@ pub(super) fn write_tasks(
     let mut out = begin(plan, 32 + 32 * tasks.len());
     out.refer_to(known);
     out.count(tasks.len());
+    let mut nodes = plan.finder();
     for (key, record) in tasks {
-        write_key(&mut out, plan, key);
+        write_key(&mut out, &mut nodes, key);
         let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
         out.byte(
             has(record.output.is_some() && !record.is_input, tag::OUTPUT)
@@ -157,10 +159,10 @@ fn bad(name: &str, reason: String) -> EngineError {
     EngineError::BadValue { channel: name.to_owned(), reason }
 }
 
-fn write_key(out: &mut Out, plan: &Plan, key: &TaskKey) {
+fn write_key<'k>(out: &mut Out, nodes: &mut Finder<'k>, key: &'k TaskKey) {
     match key {
         TaskKey::Node { node, path } => {
-            match plan.node_idx(node) {
+            match nodes.find(node) {
                 Some(index) => {
                     out.byte(tag::NUMBERED);
                     out.count(index.0);
@@ -184,7 +186,7 @@ fn write_key(out: &mut Out, plan: &Plan, key: &TaskKey) {
             out.byte(tag::CALL);
             out.text(name);
             out.number(*index);
-            write_key(out, plan, of);
+            write_key(out, nodes, of);
         }
     }
 }

@@ -80,6 +80,7 @@ fn with_sends(rows: &Rows, sends: u64, mut send: impl FnMut(&mut Out)) -> Vec<u8
     out.raw(&[0; 7]);
     out.number(sends);
     for _ in 0..sends {
+        out.count(0);
         out.text("say");
         send(&mut out);
     }

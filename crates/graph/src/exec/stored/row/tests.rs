@@ -31,7 +31,8 @@ fn output() -> TaskOutput {
         writes: vec![
             (ChannelIdx(0), Write::Json(json!(["line"]))),
             (ChannelIdx(1), Write::Overwrite(json!({"large": "x".repeat(INLINE_MAX)}))),
-        ],
+        ]
+        .into(),
         named: vec![("s".to_owned(), Write::Json(json!(1)))],
         goto: vec![
             Goto::Node("b".into()),
