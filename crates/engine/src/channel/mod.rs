@@ -157,7 +157,9 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Res
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(json).map_err(|e| e.to_string())
+    // All of it at once: a reader of bytes looks at each text for itself.
+    let text = std::str::from_utf8(json).map_err(|e| e.to_string())?;
+    serde_json::from_str(text).map_err(|e| e.to_string())
 }
 
 fn to_json<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, String> {
