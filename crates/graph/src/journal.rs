@@ -1,17 +1,19 @@
 //! The journal of one task over the store.
 
+mod key;
+
 use crate::error::RuntimeError;
 use crate::exec::Earlier;
 use crate::hosted::{CallLog, Origins, Patience};
-use serde_json::Value as Json;
+use key::Occurrence;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::{Claim, Store, StoreError, rule};
-use weftwork_types::canonical::{can_be_read_back, hash};
+use weftwork_types::canonical::{Hash, can_be_read_back};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Attempts, CallKey, CallRecord, CallResult, CallState, Clock, Intent, Journal, JournalError,
-    Opened,
+    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Clock, Intent, Journal,
+    JournalError, Opened,
 };
 use weftwork_types::tool::Effect;
 use weftwork_types::{BoxFuture, CheckpointId, Principal};
@@ -56,7 +58,7 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// How often it called what with which input.
-    seen: BTreeMap<String, u32>,
+    seen: BTreeMap<(Hash, CallKind, String), u32>,
     /// Its calls as they stand.
     calls: BTreeMap<CallKey, CallRecord>,
 }
@@ -66,7 +68,7 @@ pub(crate) struct Known {
 struct Call {
     key: CallKey,
     intent: Intent,
-    occurrence: Json,
+    occurrence: Occurrence,
 }
 
 impl TaskJournal {
@@ -75,32 +77,23 @@ impl TaskJournal {
     }
 
     /// What tells a call from others of the task with the same input.
-    fn occurrence(&self, intent: &Intent) -> Json {
+    fn occurrence(&self, intent: &Intent) -> Occurrence {
         if let Some(id) = &intent.call_id {
-            return serde_json::json!({"id": id});
+            return Occurrence::Id(id.clone());
         }
-        let what = format!("{:?}/{}/{}", intent.kind, intent.name, intent.input);
+        let what = (intent.input, intent.kind, intent.name.clone());
         let mut known = self.known();
         let count = known.seen.entry(what).or_default();
         *count += 1;
-        serde_json::json!({"nth": *count})
+        Occurrence::Nth(*count)
     }
 
-    fn key(&self, intent: &Intent, occurrence: &Json, place: &Place) -> CallKey {
+    fn key(&self, intent: &Intent, occurrence: &Occurrence, place: &Place) -> CallKey {
         let attempt = match intent.attempts {
             Attempts::Each => self.place.attempt,
             Attempts::Shared => 0,
         };
-        CallKey(hash(&serde_json::json!({
-            "v": 1,
-            "branch": place.branch,
-            "path": place.path,
-            "kind": intent.kind,
-            "name": intent.name,
-            "input": intent.input,
-            "occurrence": occurrence,
-            "attempt": attempt,
-        })))
+        key::key(intent, occurrence, place, attempt)
     }
 
     /// What is on record of a call, as far as there can be something.

@@ -15,9 +15,20 @@ pub const DEPTH_MAX: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
 
+impl Hash {
+    fn hex(self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0u8; 64];
+        for (two, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            two.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        hex
+    }
+}
+
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        f.write_str(std::str::from_utf8(&self.hex()).map_err(|_| std::fmt::Error)?)
     }
 }
 
@@ -51,7 +62,12 @@ impl<'de> serde::Deserialize<'de> for Hash {
 /// Writes a value in its canonical form.
 #[must_use]
 pub fn to_string(value: &Value) -> String {
-    let mut out = String::new();
+    #[expect(clippy::expect_used, reason = "JSON is text")]
+    String::from_utf8(to_bytes(value)).expect("JSON is in UTF-8")
+}
+
+fn to_bytes(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
     write(value, &mut out);
     out
 }
@@ -59,7 +75,7 @@ pub fn to_string(value: &Value) -> String {
 /// Hashes the canonical form of a value.
 #[must_use]
 pub fn hash(value: &Value) -> Hash {
-    hash_bytes(to_string(value).as_bytes())
+    hash_bytes(&to_bytes(value))
 }
 
 /// Hashes bytes.
@@ -68,34 +84,39 @@ pub fn hash_bytes(bytes: &[u8]) -> Hash {
     Hash(Sha256::digest(bytes).into())
 }
 
-fn write(value: &Value, out: &mut String) {
+fn write(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by(|a, b| a.0.cmp(b.0));
-            out.push('{');
+            out.push(b'{');
             for (i, (key, item)) in entries.into_iter().enumerate() {
                 if i > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                out.push_str(&Value::String(key.clone()).to_string());
-                out.push(':');
+                plain(key, out);
+                out.push(b':');
                 write(item, out);
             }
-            out.push('}');
+            out.push(b'}');
         }
         Value::Array(items) => {
-            out.push('[');
+            out.push(b'[');
             for (i, item) in items.iter().enumerate() {
                 if i > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
                 write(item, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        scalar => plain(scalar, out),
     }
+}
+
+#[expect(clippy::expect_used, reason = "there is room for a text or a number")]
+fn plain<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("it can be written as JSON");
 }
 
 /// Whether a value is nested no deeper than [`DEPTH_MAX`]. Does not recurse.

@@ -1,0 +1,114 @@
+//! The key under which a call is on record.
+
+use super::Place;
+use serde::Serialize;
+use weftwork_types::CheckpointId;
+use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::port::{CallKey, CallKind, Intent};
+
+/// What tells a call from others of the task with the same input.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Occurrence {
+    /// Its own id.
+    Id(String),
+    /// How many equal calls there are up to it.
+    Nth(u32),
+}
+
+/// What a key is the hash of: members in the order of their names, as the canonical form of JSON
+/// has them. Keys are on record, so this must not change.
+#[derive(Serialize)]
+struct Hashed<'a> {
+    attempt: u32,
+    branch: Option<CheckpointId>,
+    input: Hash,
+    kind: CallKind,
+    name: &'a str,
+    occurrence: &'a Occurrence,
+    path: &'a [(String, String, i64)],
+    v: u32,
+}
+
+/// The key of a call of a task.
+pub(super) fn key(
+    intent: &Intent,
+    occurrence: &Occurrence,
+    place: &Place,
+    attempt: u32,
+) -> CallKey {
+    let hashed = Hashed {
+        attempt,
+        branch: place.branch,
+        input: intent.input,
+        kind: intent.kind,
+        name: &intent.name,
+        occurrence,
+        path: &place.path,
+        v: 1,
+    };
+    #[expect(clippy::expect_used, reason = "it is made of texts and numbers, and there is room")]
+    let bytes = serde_json::to_vec(&hashed).expect("it can be written as JSON");
+    CallKey(hash_bytes(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use weftwork_types::canonical::hash;
+    use weftwork_types::port::Attempts;
+    use weftwork_types::tool::Effect;
+
+    fn intent() -> Intent {
+        Intent {
+            kind: CallKind::Tool,
+            name: "say \"ü\"\n".to_owned(),
+            input: hash(&json!({"a": 1})),
+            call_id: None,
+            effect: Effect::ReadOnly,
+            attempts: Attempts::Each,
+        }
+    }
+
+    fn place(branch: Option<CheckpointId>) -> Place {
+        let path = vec![
+            ("agent".to_owned(), "pull".to_owned(), 3),
+            ("tool / \u{1}".to_owned(), "push:12".to_owned(), -1),
+        ];
+        Place { branch, path, node: "tool".to_owned(), step: 4, attempt: 1 }
+    }
+
+    #[test]
+    fn keys_are_the_hash_of_canonical_json() {
+        let occurrences = [
+            (Occurrence::Id("c 1".to_owned()), json!({"id": "c 1"})),
+            (Occurrence::Nth(2), json!({"nth": 2})),
+        ];
+        for branch in [None, Some(CheckpointId(7 << 80))] {
+            for (occurrence, as_json) in &occurrences {
+                let (intent, place) = (intent(), place(branch));
+                let canonical = hash(&json!({
+                    "v": 1,
+                    "branch": place.branch,
+                    "path": place.path,
+                    "kind": intent.kind,
+                    "name": intent.name,
+                    "input": intent.input,
+                    "occurrence": as_json,
+                    "attempt": 5,
+                }));
+                assert_eq!(key(&intent, occurrence, &place, 5), CallKey(canonical));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_on_record_is_found_by_later_releases() {
+        let found = key(&intent(), &Occurrence::Nth(1), &place(Some(CheckpointId(1))), 0);
+        assert_eq!(
+            found.0.to_string(),
+            "f1db122c0a825a11fe29b65795d1de3cfabdd21849ae314ada227dd92d742dbf"
+        );
+    }
+}
