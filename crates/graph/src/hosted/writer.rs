@@ -261,6 +261,8 @@ impl Writer {
     async fn commit_once(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
+        // As those see it who count how often the run ended its worker.
+        let further = commit.finish.is_some() || own.iter().any(is_step);
         // A run that failed with nothing on record was not begun, and may be later.
         let fails = matches!(commit.finish, Some(RunFinal::Failed { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
@@ -280,7 +282,7 @@ impl Writer {
             state.begins = begins;
         }
         let committed = committed?;
-        if with_run {
+        if further {
             self.hold(None);
         }
         self.calls.committed(calls, usage);
@@ -321,6 +323,10 @@ impl Claimed for Writer {
             Ok(())
         })
     }
+}
+
+fn is_step(event: &AiEvent) -> bool {
+    matches!(event, AiEvent::Step { .. })
 }
 
 fn open_questions(rows: Vec<InterruptRow>) -> Vec<Interrupt> {
