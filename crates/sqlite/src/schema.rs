@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("blocks.sql"),
     include_str!("listed.sql"),
     include_str!("pieces.sql"),
+    include_str!("log.sql"),
 ];
 
 /// The newest format this program knows.

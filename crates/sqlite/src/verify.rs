@@ -4,12 +4,12 @@ use crate::error::{Done, Fail, Place};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
-use crate::table::{calls, checkpoints, events, interrupts, pieces, runs, threads, usage};
+use crate::table::{checkpoints, interrupts, log, pieces, runs, threads, usage};
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
 use weftwork_store::StoreError;
 use weftwork_types::canonical;
-use weftwork_types::{OrgId, RunId, ThreadId};
+use weftwork_types::{OrgId, ThreadId};
 
 /// Something in the file that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ const MISSING: &[(&str, &str, &str)] = &[
     (
         "threads",
         "its head is no checkpoint",
-        "SELECT org || ', thread `' || id || '`' FROM threads WHERE head IS NOT NULL
+        "SELECT org || ', thread `' || id || '`' FROM threads_now threads WHERE head IS NOT NULL
          AND NOT EXISTS (
              SELECT 1 FROM blocks CROSS JOIN checkpoint_rows
                  ON place BETWEEN number << 24 AND (number << 24) + 0xffffff
@@ -69,12 +69,14 @@ const MISSING: &[(&str, &str, &str)] = &[
          WHERE blocks > 1",
     ),
     (
-        "events",
+        "log",
         "the events before it are missing",
-        "SELECT org || ', run `' || run || '`, first_seq ' || first_seq FROM (
-             SELECT e.org, e.run, e.first_seq, lag(e.last_seq, 1, coalesce(r.events_from, 1) - 1)
-                 OVER (PARTITION BY e.org, e.run ORDER BY e.last_seq) AS before
-             FROM events e LEFT JOIN runs r ON r.org = e.org AND r.id = e.run)
+        "SELECT org || ', run `' || id || '`, first_seq ' || first_seq FROM (
+             SELECT org, id, first_seq, lag(last_seq, 1, events_from - 1)
+                 OVER (PARTITION BY number ORDER BY place) AS before
+             FROM runs CROSS JOIN log
+                 ON place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+             WHERE events IS NOT NULL)
          WHERE first_seq <> before + 1",
     ),
     (
@@ -94,15 +96,11 @@ type Read = fn(&Row<'_>) -> Done<()>;
 const TABLES: &[(&str, Read)] = &[
     ("SELECT * FROM threads", |row| threads::read(row).map(drop)),
     ("SELECT * FROM runs", |row| runs::read(row).map(drop)),
-    ("SELECT * FROM events", |row| {
-        let run: RunId = At::new("events", &"the run of a row").id(row, "run")?;
-        events::batch(row, &run).map(drop)
-    }),
+    ("SELECT runs.id AS run, log.* FROM log LEFT JOIN runs ON number = place >> 32", log::check),
     ("SELECT * FROM pieces", |row| pieces::batch(row).map(drop)),
     ("SELECT * FROM interrupts", |row| {
         interrupts::read(row, &owner("interrupts", row)?.1).map(drop)
     }),
-    ("SELECT * FROM calls", |row| calls::read(row, &owner("calls", row)?.1).map(drop)),
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
     (
         "SELECT org, thread, ns, prefix, checkpoint_rows.* FROM checkpoint_rows

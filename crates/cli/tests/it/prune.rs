@@ -67,7 +67,8 @@ fn old_checkpoints_and_events_go_and_the_threads_go_on() {
     assert_eq!(count("SELECT count(*) FROM checkpoints WHERE thread = 'one'"), 1);
     let came = trial(&home, &[&args[..], &["--events", "--yes"]].concat());
     assert_eq!(came.errors, "dropped the events of 3 runs\n", "{came:?}");
-    let events = "SELECT sum(json_array_length(events)) FROM events e JOIN runs r ON r.id = e.run
+    let events =
+        "SELECT sum(json_array_length(events)) FROM log JOIN runs r ON r.number = place >> 32
                   WHERE r.thread IN ('one', 'two', 'form')";
     assert_eq!(count(events), 3);
     // Nothing is damaged, and all goes on.

@@ -161,12 +161,14 @@ fn damage_is_found_in_tables_and_in_checkpoints() {
     let flip = "UPDATE checkpoint_rows SET body = zeroblob(length(body)) WHERE place =
                 (SELECT min(place) FROM checkpoints WHERE thread = 'talk')";
     assert_eq!(conn.execute(flip, []), Ok(1));
-    conn.execute("UPDATE calls SET state = 'maybe' WHERE thread = 'parked'", []).expect("done");
+    let calls = "UPDATE log SET calls = replace(calls, '\"state\":\"', '\"state\":\"un')
+                 WHERE place >> 32 IN (SELECT number FROM runs WHERE thread = 'parked')";
+    conn.execute(calls, []).expect("done");
     drop(conn);
     let came = home.weft(&["--store", "sqlite:copy.db", "store", "verify"]);
     assert_eq!(came.status, Some(6), "{came:?}");
     let found: Vec<&str> = came.out.lines().collect();
-    assert!(found[0].starts_with("table `calls`, thread `parked`, call `"), "{came:?}");
+    assert!(found[0].starts_with("table `log`, run `"), "{came:?}");
     assert!(found[1].starts_with("checkpoint `"), "{came:?}");
     assert!(found[1].contains("of thread `talk`: the stored checkpoint is damaged"), "{came:?}");
     assert_eq!(found.len(), 2, "{came:?}");
@@ -194,13 +196,12 @@ fn a_deleted_thread_leaves_only_what_was_paid() {
         let sql = format!("SELECT count(*) FROM {table}");
         conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("a count")
     };
-    let tables =
-        ["threads", "runs", "events", "interrupts", "calls", "checkpoints", "pending", "blobs"];
+    let tables = ["threads", "runs", "log", "interrupts", "checkpoints", "pending", "blobs"];
     assert!(count("blobs") > 0, "it said enough for a blob");
-    let paid = count("usage");
-    assert!(paid > 0);
+    let paid = count("log, json_each(usage)");
+    assert!(paid > 0 && count("usage") == 0);
     assert_eq!(home.weft(&["threads", "delete", "t", "--yes"]).status, Some(0));
-    assert_eq!(tables.map(count), [0; 8]);
+    assert_eq!(tables.map(count), [0; 7]);
     assert_eq!((count("usage"), count("blob_refs")), (paid, 0));
     drop(conn);
     // A compacted file does not hold them between its rows either.

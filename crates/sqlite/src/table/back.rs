@@ -17,7 +17,7 @@ pub(crate) fn put(
     told: AiEvent,
     now: Timestamp,
 ) -> Done<u64> {
-    let seq = events::append(conn, org, &at.run, &[told], now)?;
+    let seq = events::append(conn, org, &at.run, told, now)?;
     let status = row::word(&RunStatus::Pending)?;
     let sql = "UPDATE runs SET status = ?3, worker = NULL WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), at.run.as_str(), status])?;

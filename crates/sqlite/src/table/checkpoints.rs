@@ -241,7 +241,7 @@ fn head(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>
     if !at.ns.is_empty() {
         return Ok(None);
     }
-    let sql = "SELECT head FROM threads WHERE org = ?1 AND id = ?2";
+    let sql = "SELECT head FROM threads_now WHERE org = ?1 AND id = ?2";
     let name = Key { at, id: None };
     let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str()], |row| {
         Ok(At::new("threads", &name).maybe_bits(row, "head")?.map(CheckpointId))

@@ -1,24 +1,29 @@
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::{calls, events, interrupts, keep, pieces, threads, usage};
+use crate::table::log::{self, End};
+use crate::table::{interrupts, keep, pieces, usage};
 use rusqlite::{Connection, params};
+use std::borrow::Cow;
 use weftwork_store::rule::{self, Holder};
-use weftwork_store::{Claim, Commit, Committed};
+use weftwork_store::{Claim, Commit, Committed, UsageRow};
 use weftwork_types::run::{RunFinal, RunStatus};
-use weftwork_types::{CheckpointId, OrgId, Timestamp, WorkerId};
+use weftwork_types::{OrgId, WorkerId};
 
 /// What a write for a run needs to know.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) head: Option<CheckpointId>,
+    pub(crate) end: End,
     pub(crate) cancel_requested: bool,
 }
 
 /// Lets a write pass when its claim is the newest.
 pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
-    let sql = "SELECT runs.status, runs.worker, runs.fence, runs.cancel_requested, threads.head
-               FROM runs JOIN threads ON threads.org = runs.org AND threads.id = runs.thread
-               WHERE runs.org = ?1 AND runs.id = ?2 AND runs.thread = ?3";
+    let sql = "SELECT number, status, worker, fence, cancel_requested, place, last_seq
+               FROM runs LEFT JOIN log ON place = (
+                   SELECT place FROM log
+                   WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+                   ORDER BY place DESC LIMIT 1)
+               WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
     let name = format!("run `{run}`");
     let held = row::one(conn, sql, params![org.as_str(), run, thread], |row| {
@@ -28,15 +33,17 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
         let status: RunStatus = at.word(row, "status")?;
         let fence = at.plain(row, "fence")?;
         rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
+        let place: Option<i64> = at.plain(row, "place")?;
+        let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
         Ok(Held {
-            head: at.maybe_bits(row, "head")?.map(CheckpointId),
+            end: End::of(at.plain(row, "number")?, place.zip(seq)),
             cancel_requested: at.plain(row, "cancel_requested")?,
         })
     })?;
     Ok(held.ok_or_else(|| rule::missing("run", run))?)
 }
 
-/// Writes a commit: claim, what is kept, calls, what is billed, questions, events, outcome.
+/// Writes a commit: claim, what is kept, questions, what is told, called and billed, outcome.
 pub(crate) fn commit(
     conn: &Connection,
     org: &OrgId,
@@ -46,55 +53,52 @@ pub(crate) fn commit(
     let held = check(conn, org, claim)?;
     let thread = &claim.at.thread;
     keep::keep(conn, org, thread, &commit.keep)?;
-    for call in &commit.calls {
-        calls::record(conn, org, thread, call)?;
-    }
-    for row in &commit.usage {
-        usage::record(conn, org, row)?;
-    }
-    let head = keep::head(&commit.keep).or(held.head);
     if !commit.keep.checkpoints.is_empty() || commit.finish.is_some() {
         interrupts::close(conn, org, thread)?;
     }
     for interrupt in &commit.interrupts {
         interrupts::ask(conn, org, &claim.at, interrupt)?;
     }
-    let first_seq = events::append(conn, org, &claim.at.run, &commit.events, commit.at)?;
+    let Commit { calls, events, at, .. } = commit;
+    let (usage, of_others) = by_payer(claim, &commit.usage);
+    of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
+    let (at, head, usage) = (*at, keep::head(&commit.keep), usage.as_ref());
+    let first_seq = log::add(conn, held.end, log::Entry { at, head, calls, usage, events })?;
     pieces::write(conn, org, &claim.at.run, commit)?;
     if let Some(end) = &commit.finish {
-        finish(conn, org, claim, end, commit.at)?;
-        if let Some(wakes_at) = commit.wakes_at {
-            threads::wakes_at(conn, org, thread, wakes_at)?;
-        }
+        finish(conn, org, claim, (end, commit))?;
     }
-    let head = head.map(|id| id.0.to_be_bytes());
-    let (org, thread, at) = (org.as_str(), thread.as_str(), commit.at.0);
-    match &commit.finish {
-        // A thread whose run goes on has its status, and stays where lists find it.
-        None => {
-            let sql = "UPDATE threads SET head = ?3, updated_at = ?4
-                       WHERE org = ?1 AND id = ?2";
-            row::execute(conn, sql, params![org, thread, head, at])?
-        }
-        Some(end) => {
-            let sql = "UPDATE threads SET head = ?3, updated_at = ?4, status = ?5
-                       WHERE org = ?1 AND id = ?2";
-            row::execute(conn, sql, params![org, thread, head, at, row::word(&end.status())?])?
-        }
-    };
     Ok(Committed { first_seq, cancel_requested: held.cancel_requested })
 }
 
+/// What the run itself used, and what it records for others.
+fn by_payer<'a>(claim: &Claim, usage: &'a [UsageRow]) -> (Cow<'a, [UsageRow]>, Vec<UsageRow>) {
+    let own = |row: &UsageRow| row.caller.run == claim.at.run;
+    if usage.iter().all(own) {
+        return (Cow::Borrowed(usage), Vec::new());
+    }
+    let (usage, of_others) = usage.iter().cloned().partition(own);
+    (Cow::Owned(usage), of_others)
+}
+
+/// Ends a run. From now on the row of its thread says how that stands, and not the log.
 fn finish(
     conn: &Connection,
     org: &OrgId,
     claim: &Claim,
-    end: &RunFinal,
-    at: Timestamp,
+    (end, commit): (&RunFinal, &Commit),
 ) -> Done<()> {
+    let status = row::word(&end.status())?;
+    let (org, at) = (org.as_str(), commit.at.0);
+    let sql = "UPDATE threads SET status = ?3, updated_at = ?4, wakes_at = coalesce(?5, wakes_at),
+                   head = (SELECT head FROM threads_now WHERE org = ?1 AND id = ?2)
+               WHERE org = ?1 AND id = ?2";
+    let wakes_at = commit.wakes_at.map(|at| at.0);
+    let values = params![org, claim.at.thread.as_str(), status, at, wakes_at];
+    row::execute(conn, sql, values)?;
     let sql = "UPDATE runs SET status = ?3, outcome = ?4, ended_at = ?5
                WHERE org = ?1 AND id = ?2";
-    let (status, outcome) = (row::word(&end.status())?, row::json(end)?);
-    row::execute(conn, sql, params![org.as_str(), claim.at.run.as_str(), status, outcome, at.0])?;
+    let values = params![org, claim.at.run.as_str(), status, row::json(end)?, at];
+    row::execute(conn, sql, values)?;
     Ok(())
 }

@@ -205,6 +205,12 @@ pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
     let sql = "UPDATE threads SET head = ?3 WHERE org = ?1 AND id = ?2";
     let head = newest.map(|id| id.0.to_be_bytes());
     row::execute(conn, sql, params![org.as_str(), thread.as_str(), head])?;
+    // What the log of an open run says of it holds no more.
+    let sql = "UPDATE log SET head = NULL WHERE head IS NOT NULL AND place IN (
+                   SELECT place FROM runs CROSS JOIN log
+                       ON place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+                   WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running'))";
+    row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
     Ok(())
 }
 

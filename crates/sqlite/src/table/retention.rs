@@ -56,29 +56,35 @@ fn untouched(conn: &Connection, org: &OrgId, which: Untouched) -> Done<Vec<Threa
 }
 
 fn drop_events(conn: &Connection, org: &OrgId, before: Timestamp, limit: usize) -> Done<u64> {
-    let sql = "SELECT id FROM runs r
-               WHERE org = ?1 AND ended_at < ?2
+    let sql = "SELECT number, last_seq FROM runs r JOIN log ON place = (
+                   SELECT place FROM log
+                   WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+                   ORDER BY place DESC LIMIT 1)
+               WHERE org = ?1 AND ended_at < ?2 AND events_from < last_seq
                    AND (status <> 'failed' OR EXISTS (
                        SELECT 1 FROM runs l
-                       WHERE l.org = r.org AND l.thread = r.thread AND l.rowid > r.rowid))
-                   AND (SELECT min(first_seq) < max(last_seq) FROM events e
-                        WHERE e.org = r.org AND e.run = r.id)
+                       WHERE l.org = r.org AND l.thread = r.thread AND l.number > r.number))
                ORDER BY ended_at, id LIMIT ?3";
     let asked = params![org.as_str(), before.0, row::int(limit)];
-    let old = row::all(conn, sql, asked, |row| Ok(row.get::<_, String>(0)?))?;
-    for run in &old {
-        let sql = "DELETE FROM events WHERE org = ?1 AND run = ?2 AND last_seq < (
-                       SELECT max(last_seq) FROM events WHERE org = ?1 AND run = ?2)";
-        row::execute(conn, sql, params![org.as_str(), run])?;
-        // Of the last commit its last event.
-        let sql = "UPDATE events SET first_seq = last_seq,
-                       events = '[' || json_extract(events, '$[#-1]') || ']'
-                   WHERE org = ?1 AND run = ?2 AND first_seq < last_seq";
-        row::execute(conn, sql, params![org.as_str(), run])?;
-        let sql = "UPDATE runs SET events_from = (
-                       SELECT min(first_seq) FROM events WHERE org = ?1 AND run = ?2)
-                   WHERE org = ?1 AND id = ?2";
-        row::execute(conn, sql, params![org.as_str(), run])?;
+    let old = row::all(conn, sql, asked, |row| {
+        Ok((row.get::<_, i64>("number")?, row.get::<_, i64>("last_seq")?))
+    })?;
+    for (run, last) in &old {
+        for sql in [
+            "UPDATE log SET events = NULL, first_seq = last_seq + 1
+             WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff AND last_seq < ?2",
+            "DELETE FROM log
+             WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff AND last_seq < ?2
+                 AND calls IS NULL AND usage IS NULL",
+            // Of the last commit its last event.
+            "UPDATE log SET first_seq = last_seq,
+                 events = '[' || json_extract(events, '$[#-1]') || ']'
+             WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff
+                 AND last_seq = ?2 AND first_seq < last_seq",
+            "UPDATE runs SET events_from = ?2 WHERE number = ?1",
+        ] {
+            row::execute(conn, sql, params![run, last])?;
+        }
     }
     row::give_back(conn)?;
     Ok(old.len() as u64)

@@ -1,7 +1,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{keep, runs};
+use crate::table::{keep, runs, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::{ThreadRow, rule};
@@ -15,8 +15,7 @@ impl ReadThreads for SqliteStore {
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         let (org, id) = (who.org.clone(), id.clone());
         self.read(move |conn| {
-            let sql = "SELECT * FROM threads WHERE org = ?1 AND id = ?2";
-            let found = row::one(conn, sql, params![org.as_str(), id.as_str()], read)?;
+            let found = one(conn, &org, &id)?;
             Ok(found.ok_or_else(|| rule::missing("thread", &id))?)
         })
     }
@@ -31,12 +30,16 @@ impl ReadThreads for SqliteStore {
         self.read(move |conn| {
             // Of those at rest no more than the page reaches to.
             let sql = "SELECT * FROM (
-                           SELECT * FROM threads
+                           SELECT id, graph, status, head, created_at, updated_at, wakes_at
+                           FROM threads
                            WHERE org = ?1 AND status NOT IN ('pending', 'running')
                            ORDER BY updated_at DESC, id DESC LIMIT ?2)
                        UNION ALL
-                       SELECT * FROM threads INDEXED BY threads_running
-                       WHERE org = ?1 AND status IN ('pending', 'running')
+                       SELECT now.id, now.graph, now.status, now.head, now.created_at,
+                           now.updated_at, now.wakes_at
+                       FROM threads t INDEXED BY threads_running
+                       CROSS JOIN threads_now now ON now.org = t.org AND now.id = t.id
+                       WHERE t.org = ?1 AND t.status IN ('pending', 'running')
                        ORDER BY updated_at DESC, id DESC LIMIT ?3 OFFSET ?4";
             let (reach, limit) = (row::int(offset.saturating_add(limit)), row::int(limit));
             row::all(conn, sql, params![org.as_str(), reach, limit, row::int(offset)], read)
@@ -66,22 +69,21 @@ fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
 
 /// Removes a thread with all that is its own.
 pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
+    usage::outlive(conn, org, id)?;
+    let key = || [org.as_str(), id.as_str()];
+    let sql = "DELETE FROM log WHERE place IN (SELECT place FROM runs CROSS JOIN log
+                   ON place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+                   WHERE org = ?1 AND thread = ?2)";
+    row::execute(conn, sql, key())?;
     // Everything else of the thread goes with it, by foreign keys, but for its checkpoints.
-    let sql = "DELETE FROM threads WHERE org = ?1 AND id = ?2";
-    row::execute(conn, sql, params![org.as_str(), id.as_str()])?;
+    row::execute(conn, "DELETE FROM threads WHERE org = ?1 AND id = ?2", key())?;
     keep::delete(conn, org, id)
 }
 
-/// Says when a thread goes on by itself.
-pub(crate) fn wakes_at(
-    conn: &Connection,
-    org: &OrgId,
-    id: &ThreadId,
-    wakes_at: Timestamp,
-) -> Done<()> {
-    let sql = "UPDATE threads SET wakes_at = ?3 WHERE org = ?1 AND id = ?2";
-    row::execute(conn, sql, params![org.as_str(), id.as_str(), wakes_at.0])?;
-    Ok(())
+/// A thread as it is now.
+pub(crate) fn one(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Option<ThreadRow>> {
+    let sql = "SELECT * FROM threads_now WHERE org = ?1 AND id = ?2";
+    row::one(conn, sql, [org.as_str(), id.as_str()], read)
 }
 
 /// Fails when there is no such thread.

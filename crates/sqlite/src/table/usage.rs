@@ -1,8 +1,10 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
+use crate::table::log::{self, of_runs};
 use crate::table::threads;
 use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
 use weftwork_store::UsageRow;
 use weftwork_store::table::{ReadUsage, Result, WriteUsage};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
@@ -27,9 +29,9 @@ impl ReadUsage for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
         let (org, run) = (who.org.clone(), run.clone());
         self.read(move |conn| {
-            let sql = "SELECT * FROM usage WHERE org = ?1 AND run = ?2
-                       ORDER BY started_at, invocation";
-            row::all(conn, sql, params![org.as_str(), run.as_str()], read)
+            let logged = of_runs!("usage", "org = ?1 AND id = ?2 AND usage IS NOT NULL");
+            let direct = "SELECT * FROM usage WHERE org = ?1 AND run = ?2";
+            both(conn, logged, direct, &[org.as_str(), run.as_str()])
         })
     }
 }
@@ -48,11 +50,35 @@ impl WriteUsage for SqliteStore {
 /// The usage of a thread's runs, the first begun first.
 pub(crate) fn of_thread(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<UsageRow>> {
     // CROSS JOIN keeps SQLite from going through all usage of the organisation.
-    let sql = "SELECT usage.* FROM runs CROSS JOIN usage
-               WHERE runs.org = ?1 AND runs.thread = ?2
-                 AND usage.org = runs.org AND usage.run = runs.id
-               ORDER BY usage.started_at, usage.invocation";
-    row::all(conn, sql, params![org.as_str(), thread.as_str()], read)
+    let direct = "SELECT usage.* FROM runs CROSS JOIN usage
+                  WHERE runs.org = ?1 AND runs.thread = ?2
+                    AND usage.org = runs.org AND usage.run = runs.id";
+    both(conn, LOGGED, direct, &[org.as_str(), thread.as_str()])
+}
+
+/// What the logs of a thread's runs have.
+const LOGGED: &str =
+    of_runs!("usage", "org = ?1 AND thread = ?2 AND usage IS NOT NULL ORDER BY place");
+
+/// The usage in logs, and that in the table, each invocation once, in the order in which they were
+/// begun.
+fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<Vec<UsageRow>> {
+    let logged = row::all(conn, logged, key, |row| log::list(row, "usage"))?;
+    let direct = row::all(conn, direct, key, read)?;
+    let mut found: BTreeMap<_, UsageRow> = BTreeMap::new();
+    for usage in logged.into_iter().flatten().chain(direct) {
+        found.entry(usage.fact.invocation_id.clone()).or_insert(usage);
+    }
+    let mut found: Vec<_> = found.into_values().collect();
+    found.sort_by_key(|usage| usage.fact.started_at);
+    Ok(found)
+}
+
+/// Puts what the logs of a thread have into the table, where it stays when they are gone.
+pub(crate) fn outlive(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
+    let key = params![org.as_str(), thread.as_str()];
+    let logged = row::all(conn, LOGGED, key, |row| log::list(row, "usage"))?;
+    logged.iter().flatten().try_for_each(|usage| record(conn, org, usage))
 }
 
 /// Records one fact, once.

@@ -4,16 +4,16 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::Other;
-use crate::table::{calls, events, interrupts, keep, runs, threads, usage};
+use crate::table::{calls, interrupts, keep, log, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, StoredEvent, ThreadRow,
-    WholeRun, WholeThread, WriteWhole, rule,
+    InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, ThreadRow, WholeRun,
+    WholeThread, WriteWhole, rule,
 };
 use weftwork_types::canonical::Hash;
-use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
 impl ReadWhole for SqliteStore {
     fn whole<'a>(
@@ -42,23 +42,21 @@ impl WriteWhole for SqliteStore {
 
 fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
     let key = || params_of(org, id);
-    let sql = "SELECT * FROM threads WHERE org = ?1 AND id = ?2";
-    let thread = row::one(conn, sql, key(), threads::read)?;
-    let thread = thread.ok_or_else(|| rule::missing("thread", id))?;
+    let thread = threads::one(conn, org, id)?.ok_or_else(|| rule::missing("thread", id))?;
     let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
     let rows = row::all(conn, sql, key(), |row| {
         let row = (At::new("runs", &"the maker of a row").plain(row, "subject")?, runs::read(row)?);
         Ok(row)
     })?;
     let runs = rows.into_iter().map(|(subject, row)| {
-        let events = events_of(conn, org, &row.new.at.run)?;
+        let run = &row.new.at.run;
+        let events = log::events_after(conn, (run, log::end(conn, org, run)?), 0, usize::MAX)?;
         Ok(WholeRun { subject, row, events })
     });
     let runs = runs.collect::<Done<Vec<_>>>()?;
     let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
     let interrupts = row::all(conn, sql, key(), |row| interrupts::read(row, id))?;
-    let sql = "SELECT * FROM calls WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
-    let calls = row::all(conn, sql, key(), |row| calls::read(row, id))?;
+    let calls = calls::of_thread(conn, org, id)?;
     let usage = usage::of_thread(conn, org, id)?;
     let kept = kept(conn, org, id)?;
     Ok(WholeThread { thread, runs, interrupts, calls, kept, usage }.checked()?)
@@ -68,12 +66,8 @@ fn params_of<'a>(org: &'a OrgId, id: &'a ThreadId) -> [&'a str; 2] {
     [org.as_str(), id.as_str()]
 }
 
-fn events_of(conn: &Connection, org: &OrgId, run: &RunId) -> Done<Vec<StoredEvent>> {
-    let sql = "SELECT * FROM events WHERE org = ?1 AND run = ?2 ORDER BY last_seq";
-    let key = params![org.as_str(), run.as_str()];
-    let batches = row::all(conn, sql, key, |row| events::batch(row, run))?;
-    Ok(batches.into_iter().flatten().collect())
-}
+/// How many calls of a thread that is put are in one row.
+const CALLS_OF_A_ROW: usize = 100;
 
 /// The row that speaks of blobs: its graph, its checkpoint, and which part of it.
 type Speaker = (String, CheckpointId, i64);
@@ -137,9 +131,7 @@ fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
     for row in &whole.interrupts {
         put_interrupt(conn, org, id, row)?;
     }
-    for call in &whole.calls {
-        calls::record(conn, org, id, call)?;
-    }
+    put_calls(conn, org, whole)?;
     keep::keep(conn, org, id, &whole.kept)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
 }
@@ -190,7 +182,21 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
     for batch in events.chunk_by(|a, b| a.at == b.at) {
         let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();
         let Some(first) = batch.first() else { continue };
-        events::put(conn, org, &new.at.run, (first.seq, &events), first.at)?;
+        let end = log::end(conn, org, &new.at.run)?;
+        let end = log::End { seq: first.seq - 1, ..end };
+        let entry = log::Entry { at: first.at, events: &events, ..log::Entry::default() };
+        log::add(conn, end, entry)?;
+    }
+    Ok(())
+}
+
+/// Calls do not say which run made them: the last one has them.
+fn put_calls(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
+    let Some(last) = whole.runs.last() else { return Ok(()) };
+    for calls in whole.calls.chunks(CALLS_OF_A_ROW) {
+        let end = log::end(conn, org, &last.row.new.at.run)?;
+        let at = whole.thread.updated_at;
+        log::add(conn, end, log::Entry { at, calls, ..log::Entry::default() })?;
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
             write_file(folder, &bytes[..60]);
         }),
         ("no database at all", |folder| write_file(folder, &[b'x'; 9_000])),
-        ("a newer format", |folder| edit(folder, "PRAGMA user_version = 8")),
+        ("a newer format", |folder| edit(folder, "PRAGMA user_version = 100")),
         ("an impossible format", |folder| edit(folder, "PRAGMA user_version = -1")),
         ("another program's", |folder| edit(folder, "PRAGMA application_id = 1234")),
         ("a folder in its place", |folder| {
@@ -126,7 +126,7 @@ fn what_is_damaged_inside_is_named_by_table_and_key() {
             "UPDATE checkpoint_rows SET of = x'01'
              WHERE place = (SELECT min(place) + 2 FROM checkpoint_rows)",
         ),
-        ("a thread's head", "UPDATE threads SET head = x'01'"),
+        ("a thread's head", "UPDATE log SET head = x'01'"),
     ];
     for (what, sql) in cases {
         let folder = filled();
@@ -136,12 +136,12 @@ fn what_is_damaged_inside_is_named_by_table_and_key() {
     for (what, sql) in [
         (
             "an event that does not parse",
-            "UPDATE events SET events = '[{\"type\": \"dr' WHERE last_seq = 2",
+            "UPDATE log SET events = '[{\"type\": \"dr' WHERE last_seq = 2",
         ),
-        ("an event is missing", "UPDATE events SET events = '[]' WHERE last_seq = 2"),
+        ("an event is missing", "UPDATE log SET events = '[]' WHERE last_seq = 2"),
         (
             "an event of 100,000 levels",
-            "UPDATE events SET events = replace(hex(zeroblob(50000)), '0', '[') WHERE last_seq = 2",
+            "UPDATE log SET events = replace(hex(zeroblob(50000)), '0', '[') WHERE last_seq = 2",
         ),
     ] {
         let folder = filled();

@@ -27,7 +27,7 @@ fn quick() -> Options {
 
 /// A store with something in every table.
 fn filled(folder: &TempDir) -> SqliteStore {
-    SqliteStore::open(made(folder, Some(FORMATS[2])), &quick()).expect("opens")
+    SqliteStore::open(made(folder, FORMATS.last().copied()), &quick()).expect("opens")
 }
 
 fn thread(id: &str) -> ThreadId {
@@ -227,10 +227,16 @@ fn damage_is_named_by_table_and_key() {
     let mut table = String::new();
     for (what, sql) in [
         ("nothing", "SELECT 1"),
-        ("the head of a thread", "UPDATE threads SET head = zeroblob(16) WHERE id = 'kept'"),
-        ("events that do not parse", "UPDATE events SET events = '[' WHERE org = 'other'"),
-        ("an event in between", "DELETE FROM events WHERE org = 'local' AND last_seq = 1"),
-        ("a call of no kind", "UPDATE calls SET kind = 'dream' WHERE name = 'tool_1'"),
+        ("the head of a thread", "UPDATE threads SET head = zeroblob(16) WHERE org = 'other'"),
+        (
+            "the head of a thread whose run goes",
+            "UPDATE log SET head = zeroblob(16) WHERE head > ''",
+        ),
+        ("events that do not parse", "UPDATE log SET events = '[' WHERE place >> 32 = 3"),
+        ("an event in between", "DELETE FROM log WHERE place = (1 << 32) + 1"),
+        ("a call of no kind", "UPDATE log SET calls = replace(calls, '\"tool\"', '\"dream\"')"),
+        ("usage in a log", "UPDATE log SET usage = '[{}]' WHERE usage IS NOT NULL"),
+        ("a log without a run", "UPDATE log SET place = (99 << 32) + 1 WHERE place >> 32 = 3"),
         ("a question", "UPDATE interrupts SET interrupt = '{}'"),
         ("usage", "UPDATE usage SET fact = 'x'"),
         ("the status of a run", "UPDATE runs SET status = 'lost' WHERE id = 'r9'"),

@@ -109,10 +109,10 @@ fn call() -> impl Strategy<Value = CallRecord> {
 
 /// A fact of one of few invocations.
 fn usage() -> impl Strategy<Value = UsageRow> {
-    (0..4u8, 0..4u8, 0..90i64).prop_map(|(n, run, at)| UsageRow {
+    (0..4u8, 0..90i64).prop_map(|(n, at)| UsageRow {
         caller: GraphCaller {
             caller: Caller::local("request").expect("an id"),
-            run: self::at(0, run).run,
+            run: self::at(0, 0).run,
             graph: "test:graph".to_owned(),
             graph_version: "1".to_owned(),
         },
@@ -324,6 +324,12 @@ async fn apply_claimed(
     match op {
         Op::Commit { mut commit, .. } => {
             commit.at = now;
+            for row in &mut commit.usage {
+                // An invocation is one of its run.
+                let id = format!("{}-{}", claim.at.run, row.fact.invocation_id);
+                row.fact.invocation_id = InvocationId::new(id).expect("an id");
+                row.caller.run = claim.at.run.clone();
+            }
             format!("{:?}", store.commit(&who, claim, *commit).await)
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
