@@ -2,6 +2,7 @@
 
 use super::scope::{TaskAt, lock};
 use crate::hosted::STOPS;
+use crate::hub::Speaker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_store::{Keep, StoreError};
@@ -36,7 +37,7 @@ pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext;
 
     /// Tells something to those who watch.
-    fn tell(&self, event: AiEvent);
+    fn tell(&self, by: &TaskAt, event: AiEvent);
 
     /// Whether the process is on its way out, so that the run goes no further than its superstep.
     fn stops(&self) -> bool;
@@ -86,8 +87,15 @@ impl TaskAt {
     /// Tells what the task's node chose to tell.
     pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
         if let Some(hosting) = self.scope.shared.host.hosting() {
-            hosting.tell(event());
+            hosting.tell(self, event());
         }
+    }
+
+    /// The task as one who tells something.
+    pub(crate) fn speaker(&self) -> Speaker {
+        let outer = self.scope.outer_task.as_ref().and_then(|outer| outer.first());
+        let step = outer.map_or(self.step, |(_, _, step)| *step);
+        Speaker { node: Arc::clone(self.key.name()), task: self.id, step }
     }
 
     /// The answer to a question of the task, as it was given; else that it was given here.

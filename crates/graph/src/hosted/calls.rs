@@ -6,7 +6,7 @@ use super::{CallLog, Host, Origins};
 use crate::exec::caught::millis;
 use crate::exec::scope::{TaskAt, lock};
 use crate::exec::{Attempt, Hosting};
-use crate::hub::Hub;
+use crate::hub::{Hub, Speaker};
 use crate::journal::{Place, TaskJournal};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ impl Hosting for Calls {
             (Arc::new(NoJournal), Arc::clone(&host.ledger))
         };
         let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
-        let emit = Arc::new(Pulse { to, clock: Arc::clone(&host.clock), beat });
+        let emit = Arc::new(Pulse { to, by: at.speaker(), clock: Arc::clone(&host.clock), beat });
         CallContext {
             principal: self.who.clone(),
             caller: self.caller.clone(),
@@ -77,8 +77,8 @@ impl Hosting for Calls {
         }
     }
 
-    fn tell(&self, event: AiEvent) {
-        self.hub.emit(event);
+    fn tell(&self, by: &TaskAt, event: AiEvent) {
+        self.hub.emit(&by.speaker(), event);
     }
 
     fn stops(&self) -> bool {
@@ -128,6 +128,7 @@ impl Ledger for RunLedger {
 #[derive(Debug)]
 struct Pulse {
     to: Arc<Hub>,
+    by: Speaker,
     clock: Arc<dyn Clock>,
     beat: Arc<AtomicU64>,
 }
@@ -135,6 +136,6 @@ struct Pulse {
 impl Emit for Pulse {
     fn emit(&self, event: AiEvent) {
         self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
-        self.to.emit(event);
+        self.to.emit(&self.by, event);
     }
 }

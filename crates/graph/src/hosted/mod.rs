@@ -216,8 +216,10 @@ impl Run {
                 self.wait_for_turn(writer).await;
             }
             // Before anything of the run can end this process too.
-            writer.tell(AiEvent::TakenOver { claim: self.claim.fence }).await?;
+            writer.take_over().await?;
             *counted = true;
+        } else if !fresh {
+            writer.reset().await?;
         }
         self.go(writer, past.begun, lost).await
     }

@@ -3,13 +3,14 @@
 use super::{CallLog, Host, Run};
 use crate::error::RuntimeError;
 use crate::exec::{Claimed, Told};
-use crate::hub::Hub;
+use crate::hub::{Carried, Hub};
 use futures_util::future::Either;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
 use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
-use weftwork_types::event::AiEvent;
+use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{RunFinal, RunRef};
@@ -17,6 +18,9 @@ use weftwork_types::{BoxFuture, Principal, Timestamp};
 
 /// The longest wait between two attempts at a write that the store does not take now.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The most pieces of text read at once.
+const PIECES_MAX: usize = 64;
 
 /// How a store that is full or out of reach for now is waited for: a second, and then twice as
 /// long each time.
@@ -97,13 +101,14 @@ impl Writer {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// Commits events and calls as they come, unless another commit takes them along before. Ends
-    /// only with an error.
+    /// Commits events and calls as they come, and text once it has waited for long or there is much
+    /// of it, unless another commit takes them along before. Ends only with an error.
     pub(super) async fn keep_log(&self) -> StoreError {
         loop {
             tokio::select! {
                 () = self.hub.durable_arrived() => {}
                 () = self.calls.arrived() => {}
+                () = self.hub.text_due() => {}
             }
             let Ok(mut state) = self.state.try_lock() else {
                 // A commit is on its way that may take this along, or the one after it will.
@@ -121,7 +126,7 @@ impl Writer {
 
     /// Whether something waits for the next commit, whatever that is about.
     fn waits(&self) -> bool {
-        !(self.calls.is_empty() && self.hub.uncommitted().is_empty())
+        !self.calls.is_empty() || self.hub.waits()
     }
 
     /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
@@ -135,10 +140,39 @@ impl Writer {
         }
     }
 
-    /// Commits an event by itself.
-    pub(super) async fn tell(&self, event: AiEvent) -> Result<(), StoreError> {
+    /// Says that this claim goes on with the run. Text of attempts that the one before it left
+    /// behind is void.
+    pub(super) async fn take_over(&self) -> Result<(), StoreError> {
+        let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
+        let dead = self.left_behind().await?;
+        if dead.is_empty() {
+            self.hub.nothing_left();
+        }
+        events.extend(resets(dead));
         let mut state = self.state.lock().await;
-        self.commit(&mut state, Commit { events: vec![event], ..Commit::default() }).await
+        self.commit(&mut state, Commit { events, ..Commit::default() }).await
+    }
+
+    /// The nodes that were speaking when their worker died, or put the run back.
+    async fn left_behind(&self) -> Result<BTreeSet<String>, StoreError> {
+        let (mut nodes, mut after) = (BTreeSet::new(), Position::START);
+        loop {
+            let store = &self.host.store;
+            let some = store.pieces(&self.who, &self.claim.at, after, PIECES_MAX).await?;
+            let Some(last) = some.last() else { return Ok(nodes) };
+            after = last.at.end;
+            nodes.extend(some.into_iter().map(|piece| piece.at.node));
+        }
+    }
+
+    /// Makes void what attempts have told that were cut off with the loop.
+    pub(super) async fn reset(&self) -> Result<(), StoreError> {
+        let events: Vec<_> = resets(self.hub.speaking()).collect();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.lock().await;
+        self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
     /// Waits until no commit is on its way, and holds the next one for [`keep`](Claimed::keep).
@@ -204,7 +238,7 @@ impl Writer {
         }
         let now = self.host.clock.now();
         let seq = self.host.store.release(&self.who, &self.claim, now).await?;
-        self.hub.committed(seq, 0, vec![AiEvent::Released { claim: self.claim.fence }]);
+        self.hub.logged(seq, AiEvent::Released { claim: self.claim.fence });
         Ok(())
     }
 
@@ -266,8 +300,6 @@ impl Writer {
         // A run that failed with nothing on record was not begun, and may be later.
         let fails = matches!(commit.finish, Some(RunFinal::Failed { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
-        commit.events = self.hub.uncommitted();
-        let count = commit.events.len();
         let waiting = self.calls.waiting();
         let (calls, usage) = (waiting.calls.len(), waiting.usage.len());
         (commit.calls, commit.usage) = (waiting.calls, waiting.usage);
@@ -275,18 +307,20 @@ impl Writer {
             // What the log says first; it is told where it stands in the log.
             own.insert(0, begins.clone());
         }
-        commit.events.extend(own.iter().cloned());
+        let Carried { mut events, void, pieces } = self.hub.begin(&own);
+        events.extend(own.iter().cloned());
+        (commit.events, commit.void, commit.pieces) = (events, void, pieces);
         commit.at = self.host.clock.now();
         let committed = self.host.store.commit(&self.who, &self.claim, commit).await;
-        if committed.is_err() {
+        let committed = committed.inspect_err(|_| {
             state.begins = begins;
-        }
-        let committed = committed?;
+            self.hub.failed();
+        })?;
         if further {
             self.hold(None);
         }
         self.calls.committed(calls, usage);
-        self.hub.committed(committed.first_seq, count, own);
+        self.hub.committed(committed.first_seq, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.
             self.cancel.send_replace(true);
@@ -323,6 +357,11 @@ impl Claimed for Writer {
             Ok(())
         })
     }
+}
+
+/// What is told of nodes whose attempts were cut off.
+fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
+    nodes.into_iter().map(|node| AiEvent::AttemptReset { node })
 }
 
 fn is_step(event: &AiEvent) -> bool {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use weftwork_types::TaskId;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
+use weftwork_types::port::Clock;
 
 /// The longest that text waits for a commit. One that happens anyway takes it along.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(250);
@@ -23,6 +24,8 @@ pub(super) struct Spoken {
     /// How many of these are on their way to the store: what is said now is none of them.
     sealed: usize,
     saved: VecDeque<Saved>,
+    /// How much waits for a commit.
+    waiting_bytes: usize,
     kept_bytes: usize,
     /// Whether some of it was too much to be kept.
     full: bool,
@@ -61,11 +64,6 @@ impl Spoken {
         Self { left, ..Self::default() }
     }
 
-    /// How far whoever watches is.
-    pub(super) fn at(&self) -> Position {
-        self.at
-    }
-
     /// Takes the number of the last event from the log.
     pub(super) fn correct(&mut self, seq: u64) {
         self.at.seq = seq;
@@ -94,11 +92,18 @@ impl Spoken {
 
     pub(super) fn due(&self) -> Due {
         let Some(first) = self.unsaved.get(self.sealed) else { return Due::Never };
-        let waiting = self.unsaved.iter().skip(self.sealed);
-        if waiting.map(|said| said.piece.text.len()).sum::<usize>() >= FLUSH_BYTES {
+        if self.waiting_bytes >= FLUSH_BYTES {
             return Due::Now;
         }
         Due::At(first.told_at.saturating_add(FLUSH_AFTER))
+    }
+
+    pub(super) fn is_due(&self, now: impl FnOnce() -> Duration) -> bool {
+        match self.due() {
+            Due::Never => false,
+            Due::At(at) => at <= now(),
+            Due::Now => true,
+        }
     }
 
     /// Gives a piece its place, and keeps it unless that would be too much.
@@ -106,7 +111,7 @@ impl Spoken {
         &mut self,
         by: &Speaker,
         (kind, text): (PieceKind, &str),
-        now: Duration,
+        clock: &dyn Clock,
     ) -> PieceAt {
         self.at = self.at.plus(text.len());
         let at = PieceAt { end: self.at, node: by.node.to_string(), task: by.task };
@@ -115,6 +120,7 @@ impl Spoken {
             return at;
         }
         self.kept_bytes += text.len();
+        self.waiting_bytes += text.len();
         let open = self.unsaved.len() > self.sealed;
         match self.unsaved.back_mut().filter(|said| open && said.goes_on(&at, kind)) {
             Some(said) => {
@@ -123,7 +129,8 @@ impl Spoken {
             }
             None => {
                 let piece = Piece { at: at.clone(), kind, text: text.to_owned() };
-                self.unsaved.push_back(Said { piece, step: by.step, told_at: now });
+                let told_at = clock.elapsed();
+                self.unsaved.push_back(Said { piece, step: by.step, told_at });
             }
         }
         at
@@ -168,7 +175,13 @@ impl Spoken {
 
     /// What is unsaved is on its way from now on.
     pub(super) fn seal(&mut self) {
-        self.sealed = self.unsaved.len();
+        (self.sealed, self.waiting_bytes) = (self.unsaved.len(), 0);
+    }
+
+    /// It is not on its way any more.
+    pub(super) fn unseal(&mut self) {
+        self.sealed = 0;
+        self.waiting_bytes = self.unsaved().map(|piece| piece.text.len()).sum();
     }
 
     /// What was on its way is in the store.

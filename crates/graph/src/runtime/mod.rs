@@ -20,10 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use weftwork_store::{RunRow, Store, StoreError};
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{RunFinal, RunRef, RunRequest};
-use weftwork_types::{BoxFuture, BoxStream, CheckpointId, Principal, RunId, ThreadId, WorkerId};
+use weftwork_types::{
+    BoxFuture, BoxStream, CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId,
+};
 
 /// Hosts graphs over a store. The one [`GraphExecutor`] of a process; cloning shares it.
 ///
@@ -36,7 +38,15 @@ struct Inner {
     host: Arc<Host>,
     graphs: BTreeMap<String, CompiledGraph>,
     heartbeat: Heartbeat,
-    running: Mutex<BTreeMap<RunId, watch::Sender<bool>>>,
+    running: Mutex<BTreeMap<RunId, Here>>,
+}
+
+/// A run that goes in this process.
+#[derive(Debug, Clone)]
+struct Here {
+    cancel: watch::Sender<bool>,
+    /// Where it tells what happens, once it is claimed.
+    hub: Option<(OrgId, Arc<Hub>)>,
 }
 
 /// A run that was accepted.
@@ -157,8 +167,10 @@ impl Runtime {
                 return Err(RuntimeError::Stopping);
             }
             let new = !running.contains_key(&at.run);
-            let cancel = running.entry(at.run.clone()).or_insert_with(|| watch::channel(false).0);
-            (cancel.clone(), new)
+            let here = running
+                .entry(at.run.clone())
+                .or_insert_with(|| Here { cancel: watch::channel(false).0, hub: None });
+            (here.cancel.clone(), new)
         };
         let claimed = host.store.claim(&who, &at, worker, host.clock.now()).await;
         let (claim, row) = claimed.inspect_err(|_| {
@@ -169,8 +181,11 @@ impl Runtime {
         if row.cancel_requested {
             cancel.send_replace(true);
         }
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(Hub::new(Arc::clone(&host.clock), claim.fence));
         let events = hub.watch();
+        if let Some(here) = self.running().get_mut(&at.run) {
+            here.hub = Some((who.org.clone(), Arc::clone(&hub)));
+        }
         let (ended, outcome) = oneshot::channel();
         let run = Run { host, graph, who, claim, row, hub, cancel, asked };
         let this = self.clone();
@@ -217,16 +232,47 @@ impl Runtime {
         }
     }
 
+    /// Watches a run from a position on: one that goes here, in another process, or has ended.
+    /// What comes after the position is told exactly once, text that is not final included:
+    /// [`RunEvent::position`] of what was seen last is where somebody goes on who comes back.
+    ///
+    /// Text of a run that goes here comes at once; from other processes, when it is in the store,
+    /// at the latest a quarter of a second after it was told, and looked for ten times a second. Of
+    /// text whose message is final only that is told. Of all text since the last superstep no more
+    /// than one MiB is kept; what is told beyond that is heard only by those who watch here.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such run,
+    /// [`RuntimeError::UnknownGraph`].
+    pub async fn watch(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        after: Position,
+    ) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        Ok(self
+            .following(who.clone(), at.clone(), graph)
+            .handle(after, self.hub(who, at).as_deref()))
+    }
+
+    fn hub(&self, who: &Principal, at: &RunRef) -> Option<Arc<Hub>> {
+        let (org, hub) = self.running().get(&at.run)?.hub.clone()?;
+        Some(hub).filter(|_| org == who.org)
+    }
+
     /// A handle for a run that was begun elsewhere, or before.
     fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        self.following(who, at, graph).handle()
+        let hub = self.hub(&who, &at);
+        self.following(who, at, graph).handle(Position::START, hub.as_deref())
     }
 
     fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {
         Follow { host: Arc::clone(&self.0.host), graph, who, at }
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, watch::Sender<bool>>> {
+    fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Here>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -266,9 +312,9 @@ impl GraphExecutor for Runtime {
             // A store that takes nothing now keeps nobody from stopping what goes on here. It is
             // said all the same, for the stop is not on record yet.
             if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
-                && let Some(cancel) = self.running().get(&run.run)
+                && let Some(here) = self.running().get(&run.run)
             {
-                cancel.send_replace(true);
+                here.cancel.send_replace(true);
             }
             asked.map_err(|e| ExecuteError { fault: e.fault() })
         })

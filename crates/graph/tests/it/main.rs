@@ -16,6 +16,7 @@ mod local;
 mod orphans;
 mod pause;
 mod peers;
+mod pieces;
 mod points;
 mod requeue;
 mod retention;

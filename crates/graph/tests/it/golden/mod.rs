@@ -18,6 +18,7 @@ use weftwork_graph::exec::Snapshot;
 use weftwork_graph::{Runtime, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Keep, NewCheckpoint, Store};
+use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::run::{RunFinal, RunInput};
 use weftwork_types::{Principal, ThreadId};
 
@@ -134,12 +135,14 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
     let (who, thread, store) = (Principal::local(), id(thread), runtime.store());
     let state = runtime.state(&who, &thread).await;
     let history = runtime.history(&who, &thread, &HistoryFilter::default()).await.expect("reads");
-    let mut events = Vec::new();
+    let (mut events, mut pieces) = (Vec::new(), Vec::new());
     let runs = store.runs(&who, &thread).await.expect("reads");
     for run in &runs {
         let log = store.events(&who, &run.new.at, 0, usize::MAX).await.expect("reads");
         let line = |told: &Value| brief(told["event"]["type"].as_str().unwrap_or_default(), told);
         events.push(told(&log).iter().map(line).collect::<Vec<_>>());
+        let all = store.pieces(&who, &run.new.at, Position::START, usize::MAX).await;
+        pieces.extend(told(&all.expect("reads")));
     }
     let within = store.shelves(&who, &thread).await.expect("reads");
     let calls = store.calls(&who, &thread).await.expect("reads");
@@ -165,6 +168,7 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
         "runs": told(&runs).iter().map(briefly).collect::<Vec<_>>(),
         "usage": told(&store.usage_of_thread(&who, &thread).await.expect("reads")),
         "events": events,
+        "pieces": pieces,
         "interrupts": told(&store.interrupts(&who, &thread).await.expect("reads")),
         "calls": calls,
         "graphs": within.iter().map(|shelf| shelf.ns.clone()).collect::<Vec<_>>(),
@@ -218,6 +222,9 @@ async fn go_on(store: Arc<dyn Store>) {
     let at = bench.store.runs(&Principal::local(), &open).await.expect("reads").remove(0).new.at;
     let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
     assert!(matches!(handle.outcome.await, RunFinal::Completed { .. }));
+    let log = bench.store.events(&Principal::local(), &at, 0, usize::MAX).await.expect("reads");
+    let reset = AiEvent::AttemptReset { node: "plan".to_owned() };
+    assert!(log.iter().any(|told| told.event == reset), "half a sentence is void");
 }
 
 #[tokio::test]

@@ -9,15 +9,16 @@ use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
     NodeResult, START, Send,
 };
-use weftwork_store::{NewRun, Store, UsageRow, WorkerRow};
+use weftwork_store::{Commit, NewRun, Store, UsageRow, WorkerRow};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::hash;
+use weftwork_types::event::{Piece, PieceAt, PieceKind, Position};
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, Intent, Opened};
 use weftwork_types::run::{RunInput, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
-use weftwork_types::{InvocationId, Principal, RunId, Timestamp, WorkerId};
+use weftwork_types::{InvocationId, Principal, RunId, TaskId, Timestamp, WorkerId};
 
 pub(super) const THREADS: [&str; 9] =
     ["answered", "asked", "failed", "forked", "large", "long", "open", "updated", "within"];
@@ -153,12 +154,23 @@ pub(super) async fn play(store: Arc<dyn Store>) {
         graph: new.graph.clone(),
         graph_version: "1".to_owned(),
     };
+    let at = new.at.clone();
     store.create_run(&who, new, BTreeMap::new()).await.expect("accepted");
     store.record_usage(&who, UsageRow { caller, fact: fact() }).await.expect("records");
-    // One that is gone for long.
+    // One that is gone for long, and was speaking.
     let (started_at, expires_at) = (Timestamp(1), Timestamp(2));
     let row = WorkerRow { id: WorkerId::new("w").expect("an id"), started_at, expires_at };
+    let claim = store.claim(&who, &at, &row.id, clock.now()).await.expect("nobody has it").0;
+    let pieces = vec![piece(PieceKind::Reasoning, 3, "hm "), piece(PieceKind::Text, 7, "half")];
+    let said = Commit { pieces, at: clock.now(), ..Commit::default() };
+    store.commit(&who, &claim, said).await.expect("commits");
     store.keep_alive(row).await.expect("registers");
+}
+
+fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {
+    let end = Position { seq: 0, bytes };
+    let at = PieceAt { end, node: "plan".to_owned(), task: TaskId(7) };
+    Piece { at, kind, text: text.to_owned() }
 }
 
 fn fact() -> UsageFact {
