@@ -1,4 +1,4 @@
-use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_plain};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,7 +76,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeti
     }
 
     fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<T>(value)?, out)
+        write_plain(typed::<T>(value)?, out)
     }
 
     fn read_value(&self, json: &[u8]) -> Result<Value, String> {
@@ -84,6 +84,6 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeti
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<T>(write)?, out)
+        write_plain(typed::<T>(write)?, out)
     }
 }

@@ -1,4 +1,4 @@
-use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_json};
+use super::{Channel, Refused, from_json, read_json, split_overwrite, to_json, typed, write_plain};
 use crate::value::{Value, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -71,7 +71,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for LastVa
     }
 
     fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<T>(value)?, out)
+        write_plain(typed::<T>(value)?, out)
     }
 
     fn read_value(&self, json: &[u8]) -> Result<Value, String> {
@@ -79,6 +79,6 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for LastVa
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
-        write_json(typed::<T>(write)?, out)
+        write_plain(typed::<T>(write)?, out)
     }
 }

@@ -24,7 +24,10 @@ pub use untracked::Untracked;
 
 use crate::ids::cut;
 use crate::value::{Value, Write};
+use serde::de::DeserializeSeed;
 use smallvec::SmallVec;
+use std::any::Any;
+use std::marker::PhantomData;
 
 /// What a write to a channel of lists holds: mostly one item.
 pub type Items<T> = SmallVec<[T; 1]>;
@@ -156,10 +159,39 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Res
     serde_json::to_writer(out, value).map_err(|e| e.to_string())
 }
 
+/// The same for a value that may be a text: one without anything to escape is copied.
+fn write_plain<T: serde::Serialize + 'static>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
+    let text = (value as &dyn Any).downcast_ref::<String>();
+    let Some(text) = text.filter(|text| is_plain(text.as_bytes())) else {
+        return write_json(value, out);
+    };
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Ok(())
+}
+
+/// Whether a text is the same in JSON. Looks at all of it, many bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    !text
+        .iter()
+        .fold(false, |escaped, byte| escaped | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
+}
+
 fn read_json<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    read_json_into(PhantomData, json)
+}
+
+fn read_json_into<'de, S: DeserializeSeed<'de>>(
+    seed: S,
+    json: &'de [u8],
+) -> Result<S::Value, String> {
     // All of it at once: a reader of bytes looks at each text for itself.
     let text = std::str::from_utf8(json).map_err(|e| e.to_string())?;
-    serde_json::from_str(text).map_err(|e| e.to_string())
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = seed.deserialize(&mut reader).map_err(|e| e.to_string())?;
+    reader.end().map_err(|e| e.to_string())?;
+    Ok(value)
 }
 
 fn to_json<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, String> {

@@ -1,12 +1,12 @@
 //! What turns an older list into a newer one: its length, and the items the older one does not
 //! share, in ranges.
 
-use super::{read_json, typed, write_json};
+use super::{read_json_into, typed, write_json};
 use crate::list::List;
 use crate::packed::{In, Out};
 use crate::value::Value;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 /// With fewer items than this it does not matter how much of them is written again.
 const AGAIN_MIN: usize = 64;
@@ -49,6 +49,41 @@ pub(crate) fn items_at(patch: &[u8]) -> usize {
     head().unwrap_or_default()
 }
 
+/// Items that take their places in a list from one on, as they are read.
+struct Items<'l, T> {
+    list: &'l mut List<T>,
+    start: usize,
+}
+
+impl<'de, T: Deserialize<'de> + Clone> DeserializeSeed<'de> for Items<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Clone> Visitor<'de> for Items<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+        let mut at = self.start;
+        while let Some(item) = seq.next_element()? {
+            if at < self.list.len() {
+                self.list.set(at, item);
+            } else {
+                self.list.push(item);
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
 /// The newer list.
 pub(super) fn apply<T>(older: Value, patch: &[u8]) -> Result<Value, String>
 where
@@ -64,17 +99,11 @@ where
     }
     for _ in 0..read.count().map_err(bad)? {
         let start: usize = read.number().map_err(bad)?;
-        let items: Vec<T> = read_json(read.bytes().map_err(bad)?)?;
+        let items = read.bytes().map_err(bad)?;
         if start > list.len() {
             return Err(format!("a patch begins at item {start} of {}", list.len()));
         }
-        for (at, item) in (start..).zip(items) {
-            if at < list.len() {
-                list.set(at, item);
-            } else {
-                list.push(item);
-            }
-        }
+        read_json_into(Items { list: &mut list, start }, items)?;
     }
     if list.len() != len {
         return Err(format!("a patched list has {} items, expected {len}", list.len()));

@@ -4,7 +4,9 @@ use super::bytes::{In, Stored};
 use super::elsewhere::{Elsewhere, Named, There};
 use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
-use super::{Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, control, open_row, output, tag};
+use super::{
+    Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output, tag,
+};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Plan};
 use crate::pregel::Machine;
@@ -38,8 +40,6 @@ pub struct Loader {
 pub struct Wants {
     /// Rows of the same graph.
     pub rows: Vec<CheckpointId>,
-    /// Rows that it will want after them, as far as is known: best read at once.
-    pub soon: Vec<CheckpointId>,
     /// Values that are kept apart.
     pub blobs: Vec<Hash>,
 }
@@ -201,10 +201,14 @@ impl Loader {
     pub fn wants(&self) -> Wants {
         let rows = self.parts.values().flat_map(Part::wants);
         let rows: BTreeSet<_> = rows.chain(self.wanted_texts.iter().copied()).collect();
-        let soon = self.parts.values().flat_map(|part| &part.soon).copied();
-        let soon: BTreeSet<_> = soon.filter(|row| !rows.contains(row)).collect();
         let (rows, blobs) = (rows.into_iter().collect(), self.wanted.iter().copied().collect());
-        Wants { rows, soon: soon.into_iter().collect(), blobs }
+        Wants { rows, blobs }
+    }
+
+    /// The rows it will want after those it [`wants`](Self::wants), as far as is known: best read
+    /// at once. Some may be among those.
+    pub fn soon(&self) -> impl Iterator<Item = CheckpointId> {
+        self.parts.values().flat_map(|part| &part.soon).copied()
     }
 
     /// Takes a row it wanted, and the layout that the row names.
@@ -388,8 +392,9 @@ fn channels(
             tag::PATCH => {
                 let base = row(read, id)?;
                 let mut last = base;
-                let mut tail = Vec::new();
-                for _ in 0..read.count()? {
+                let count = read.count()?;
+                let mut tail = Vec::with_capacity(count.min(TAIL_MAX));
+                for _ in 0..count {
                     last = CheckpointId(last.0.wrapping_add(read.wide()?));
                     tail.push(last);
                 }
@@ -398,8 +403,9 @@ fn channels(
             tag::REPEAT => {
                 let base = row(read, id)?;
                 let mut last = base;
-                let mut older = Vec::new();
-                for _ in 0..read.count()? {
+                let count = read.count()?;
+                let mut older = Vec::with_capacity(count.min(OLDER_MAX));
+                for _ in 0..count {
                     last = CheckpointId(last.0.wrapping_sub(read.wide()?));
                     if older.len() < OLDER_MAX {
                         older.push(last);

@@ -51,6 +51,9 @@ pub const TAIL_MAX: usize = 16;
 /// The most rows that repeat changes which such a row names, so that they can be read at once.
 const OLDER_MAX: usize = 64;
 
+/// What there is room for in a row from the start: most are shorter.
+const ROOM: usize = 256;
+
 /// Values of at most this many bytes are written again rather than named by their row.
 const REPEATED_MAX: usize = 24;
 
@@ -181,7 +184,7 @@ pub fn pack(
     let plan = machine.plan();
     let layout = plan.layout().id();
     let since = since.filter(|mark| mark.layout == layout);
-    let mut out = Out::with_capacity(96 + rest.len());
+    let mut out = Out::with_capacity(ROOM + rest.len());
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);

@@ -56,6 +56,14 @@ proptest! {
         }
     }
 
+    #[test]
+    fn a_text_is_written_as_json_has_it(text in "[a-z\"\\\\\u{0}-\u{20}\u{7f}ü\u{2028}]{0,80}") {
+        let (channel, value) = (LastValue::<String>::new(), Value::new(text.clone()));
+        let mut written = Vec::new();
+        channel.write_value(&value, &mut written).expect("a text");
+        prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());
+    }
+
     /// What makes it right to store the changes of lists: a patch is the way from any older value.
     #[test]
     fn a_value_survives_its_text_and_its_patch(

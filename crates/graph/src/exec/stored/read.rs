@@ -4,7 +4,7 @@ use super::super::saver::{Checkpoint, Memo, Outside, Records, Saved, SaverError}
 use super::StoreSaver;
 use super::row::{self, Kind, Reader};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
@@ -104,8 +104,9 @@ impl Reading<'_> {
             let (store, who) = (&self.saver.store, &self.saver.who);
             let rows = &self.rows;
             if wants.rows.iter().any(|row| !rows.contains_key(row)) {
-                let all = wants.rows.iter().chain(&wants.soon);
-                let missing = all.filter(|row| !rows.contains_key(row)).copied().collect();
+                let all = wants.rows.iter().copied().chain(loader.soon());
+                let missing: BTreeSet<_> = all.filter(|row| !rows.contains_key(row)).collect();
+                let missing = missing.into_iter().collect();
                 if self.rows.len() > ROWS_MAX {
                     self.rows.retain(|row, _| wants.rows.contains(row));
                 }
