@@ -184,6 +184,21 @@ impl TaskJournal {
         Ok(())
     }
 
+    /// Begins a call that only reads and that nobody can have made before; gives it back when it is
+    /// to be looked for.
+    fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
+        let branched = self.origins.is_some() && self.place.branch.is_some();
+        if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
+            return Err(intent);
+        }
+        let mut known = self.known();
+        if known.calls.contains_key(&key) {
+            return Err(intent);
+        }
+        known.calls.insert(key, self.begun(key, intent));
+        Ok(())
+    }
+
     async fn announce(&self, call: Call) -> Result<Opened, Fault> {
         let key = call.key;
         match self.find(key).await.map_err(|error| error.fault())? {
@@ -260,8 +275,10 @@ impl Journal for TaskJournal {
         let occurrence = self.occurrence(&intent);
         let key = self.key(&intent, &occurrence, &self.place);
         Box::pin(async move {
+            let Err(intent) = self.begin(key, intent) else { return Ok(Opened::New { key }) };
             let name = intent.name.clone();
-            let opened = self.announce(Call { key, intent, occurrence }).await;
+            // Most calls do not get here, and are spared the room for it.
+            let opened = Box::pin(self.announce(Call { key, intent, occurrence })).await;
             opened.map_err(|source| JournalError { name, source })
         })
     }
