@@ -114,6 +114,15 @@ impl Slots {
         chunk(self).is_some() && chunk(self) == chunk(other)
     }
 
+    /// Whether this is the other state, not only alike.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let rest = match (&self.rest, &other.rest) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+            (ours, theirs) => ours.is_none() && theirs.is_none(),
+        };
+        rest && Arc::ptr_eq(&self.first, &other.first)
+    }
+
     /// How many slots there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Applying what the tasks of a superstep left behind.
 
 use super::control::{Control, Sent, StartInput, Updated};
-use super::{Machine, Path, Task};
+use super::{Ahead, Machine, Path, Task};
 use crate::error::EngineError;
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
@@ -47,6 +47,19 @@ impl Machine {
         done: &mut [Done<'_>],
         written: &mut Vec<ChannelIdx>,
     ) -> Result<(), EngineError> {
+        self.apply_ahead(done, None, written)
+    }
+
+    /// The same when what the only task wrote may have been applied to the state before.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn apply_ahead(
+        &mut self,
+        done: &mut [Done<'_>],
+        ahead: Option<Ahead>,
+        written: &mut Vec<ChannelIdx>,
+    ) -> Result<(), EngineError> {
         let Self { plan, slots, control } = self;
         let plan: &Plan = plan;
         if done.len() > 1 && !planted::has(Bug::CompletionOrder) {
@@ -55,7 +68,9 @@ impl Machine {
         control.remember();
         let next = control.version + 1;
         control.begin(plan, done.iter().map(|d| d.task), next);
-        plan.fold_all(slots, done, written)?;
+        if !ahead.is_some_and(|ahead| ahead.reach(slots, written)) {
+            plan.fold_all(slots, done, written)?;
+        }
         control.note_state(slots, written);
         let mut sends = Vec::new();
         for d in done.iter() {

@@ -1,8 +1,10 @@
 //! The superstep machine: a thread's state over a plan.
 
+mod ahead;
 mod apply;
 mod control;
 
+pub use ahead::Ahead;
 pub use apply::Done;
 pub(crate) use control::{Control, Few, Trigger, Updated};
 pub use control::{Sent, StartInput};
@@ -276,30 +278,6 @@ impl Machine {
 }
 
 impl Plan {
-    /// A state as a router of a finished task sees it: the state at the start of the step with
-    /// that task's own writes, and without what lasts one superstep only.
-    ///
-    /// # Errors
-    /// [`EngineError`] when a write cannot be applied.
-    pub fn preview(
-        &self,
-        slots: &Slots,
-        by: NodeIdx,
-        output: &TaskOutput,
-    ) -> Result<Slots, EngineError> {
-        let mut slots = slots.clone();
-        let task = Task { node: by, path: Path::Pull, arg: None };
-        let mut written = Vec::new();
-        let done = [Done { task: &task, output, edges: false }];
-        self.fold_all(&mut slots, &done, &mut written)?;
-        for index in &self.lapsing {
-            if !written.contains(&ChannelIdx(*index)) {
-                slots.set(*index, None);
-            }
-        }
-        Ok(slots)
-    }
-
     /// Finds the channels of writes that a node made by name, in order. Names the graph does not have are an error,
     /// or left out when the graph ignores them.
     ///

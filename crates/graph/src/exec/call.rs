@@ -281,7 +281,7 @@ impl Call<'_> {
         cached: Option<super::host::CacheKey>,
     ) -> NodeResult<Json> {
         match what {
-            What::Done(output) => {
+            What::Done(output, _) => {
                 let returned = returned_of(&output).unwrap_or_default();
                 if let Some(key) = cached {
                     self.at.scope.shared.host.cache(key, output);

@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use weftwork_engine::pregel::Ahead;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
 use weftwork_types::BoxFuture;
@@ -36,7 +37,8 @@ pub(super) struct End {
 /// What came of a task.
 #[derive(Debug)]
 pub(super) enum What {
-    Done(Arc<TaskOutput>),
+    /// What it left behind, and the state with that where its routes have seen it.
+    Done(Arc<TaskOutput>, Option<Box<Ahead>>),
     /// Questions are open; none: a graph within stopped before or after a node.
     Waiting(Vec<Interrupt>),
     Failed(Box<Failed>),
@@ -221,7 +223,7 @@ impl Job {
         }
         if self.follows == Follows::Nothing {
             return match found(self.graph(), self.index, output) {
-                Ok(output) => led(self.graph(), self.index, output),
+                Ok(output) => led(self.graph(), self.index, output, None),
                 Err(fault) => What::failed(fault),
             };
         }
@@ -245,7 +247,7 @@ fn finished(name: &str, output: TaskOutput) -> What {
     let returned = output.named.iter().any(|(name, _)| name == "__return__");
     let nothing = output.named.is_empty() && output.writes.is_empty() && output.goto.is_empty();
     if returned || nothing {
-        return What::Done(Arc::new(output));
+        return What::Done(Arc::new(output), None);
     }
     let text = format!(
         "`{name}` returned an update, where a flow or a task of one returns a `Finish`; return `Finish::value(..)`"
@@ -254,9 +256,14 @@ fn finished(name: &str, output: TaskOutput) -> What {
 }
 
 /// The output, unless it leads to nodes the graph does not have.
-fn led(graph: &CompiledGraph, node: NodeIdx, output: TaskOutput) -> What {
+fn led(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    output: TaskOutput,
+    ahead: Option<Box<Ahead>>,
+) -> What {
     match graph.plan().check_targets(node, &output) {
-        Ok(()) => What::Done(Arc::new(output)),
+        Ok(()) => What::Done(Arc::new(output), ahead),
         Err(error) => What::failed(error.fault()),
     }
 }
@@ -287,11 +294,12 @@ pub(super) fn routed_after(
         Err(fault) => return What::failed(fault),
     };
     if routes.is_empty() {
-        return led(graph, node, output);
+        return led(graph, node, output, None);
     }
     let plan = graph.plan();
     let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
-    let view = plan.preview(slots, node, &output);
+    let ahead = plan.ahead(slots, node, &output).map(Box::new);
+    let view = ahead.as_ref().map(|ahead| ahead.seen(plan));
     for route in routes {
         let chosen = match &view {
             Ok(view) => {
@@ -308,7 +316,7 @@ pub(super) fn routed_after(
             }
         }
     }
-    led(graph, node, output)
+    led(graph, node, output, ahead.ok())
 }
 
 /// What a node returned, when it returned an object and the graph leaves names it does not know to

@@ -26,7 +26,8 @@ impl Cycle {
         }
         let mut failed = None;
         match end.what {
-            What::Done(output) => {
+            What::Done(output, ahead) => {
+                slot.ahead = ahead;
                 let handler = matches!(slot.task.path, Path::Handler(_));
                 slot.record.output = Some(output);
                 slot.record.edges = !handler;

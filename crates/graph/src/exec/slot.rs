@@ -5,7 +5,7 @@ use super::saver::{TaskKey, TaskRecord};
 use crate::compiled::CompiledGraph;
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::TaskOutput;
-use weftwork_engine::pregel::{Done, Task};
+use weftwork_engine::pregel::{Ahead, Done, Task};
 use weftwork_types::{CheckpointId, TaskId};
 
 /// A task of the open superstep.
@@ -15,6 +15,8 @@ pub(crate) struct Slot {
     id: OnceLock<TaskId>,
     at: (CheckpointId, i64),
     pub(super) record: TaskRecord,
+    /// The state with what the task wrote.
+    pub(super) ahead: Option<Box<Ahead>>,
     pub(super) state: SlotState,
     /// Whether the record is kept already.
     pub(super) kept: bool,
@@ -38,6 +40,7 @@ impl Slot {
             id: OnceLock::new(),
             at,
             record: TaskRecord::default(),
+            ahead: None,
             state: SlotState::Open,
             kept: false,
             cached: false,

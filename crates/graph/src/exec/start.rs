@@ -110,7 +110,7 @@ impl Cycle {
             }
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
-                None => End { what: What::Done(Arc::default()), answers: None },
+                None => End { what: What::Done(Arc::default(), None), answers: None },
             },
         }
     }
@@ -126,7 +126,7 @@ impl Cycle {
                     _ => None,
                 };
                 if graph.routes(NodeIdx::START).is_empty() {
-                    What::Done(output)
+                    What::Done(output, None)
                 } else {
                     let output = Arc::unwrap_or_clone(output);
                     routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
@@ -235,7 +235,7 @@ pub(super) enum Started {
 
 impl Started {
     fn nothing() -> Self {
-        Self::Ended(End { what: What::Done(Arc::default()), answers: None })
+        Self::Ended(End { what: What::Done(Arc::default(), None), answers: None })
     }
 
     async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {

@@ -241,9 +241,14 @@ impl Cycle {
         let mut written = std::mem::take(&mut self.written);
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
         let before = (exact && self.on_exit() && self.keeps()).then(|| self.machine.clone());
-        let applied = match self.tasks.as_slice() {
-            [only] => self.machine.apply(&mut [only.done(&nothing)], &mut written),
+        let applied = match self.tasks.as_mut_slice() {
+            [only] => {
+                let ahead = only.ahead.take().map(|ahead| *ahead);
+                self.machine.apply_ahead(&mut [only.done(&nothing)], ahead, &mut written)
+            }
             tasks => {
+                // What nobody else holds is changed in place.
+                tasks.iter_mut().for_each(|slot| slot.ahead = None);
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
                 planted::by_completion(&mut done);
                 self.machine.apply(&mut done, &mut written)

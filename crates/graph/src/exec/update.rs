@@ -313,7 +313,7 @@ impl Change<'_> {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }
         match routed_after(self.graph, node, from.machine.slots(), output, returned) {
-            What::Done(output) => Ok(Arc::unwrap_or_clone(output)),
+            What::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
             What::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
             What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),
         }
