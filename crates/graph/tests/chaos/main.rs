@@ -16,6 +16,7 @@ mod kills;
 mod place;
 mod points;
 mod poison;
+mod speech;
 mod stall;
 mod worker;
 

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, Orphans, Pace, Runtime, START, State,
@@ -31,6 +31,10 @@ pub(crate) const POISON: &str = "chaos:poison";
 pub(crate) const OVERFLOW: &str = "chaos:overflow";
 /// As the poison, by memory that is not there.
 pub(crate) const HUNGRY: &str = "chaos:hungry";
+/// Says some words, one after the other.
+pub(crate) const SPEAKS: &str = "chaos:speaks";
+/// How many.
+const WORDS: u32 = 200;
 
 const PLACE: &str = "WEFT_CHAOS_PLACE";
 const FOLDER: &str = "WEFT_CHAOS_FOLDER";
@@ -165,6 +169,34 @@ fn pair(outside: &Outside) -> CompiledGraph {
         .expect("sound")
 }
 
+/// All that is said.
+pub(crate) fn words() -> &'static str {
+    static WHOLE: LazyLock<String> = LazyLock::new(|| (0..WORDS).map(word).collect());
+    &WHOLE
+}
+
+fn word(n: u32) -> String {
+    format!("wörd {n} ")
+}
+
+fn speaks(outside: &Outside) -> CompiledGraph {
+    Graph::<Work>::new("speaks")
+        .with(outside.clone())
+        .node("speaks", async |ctx: Ctx, outside: Deps<Outside>| {
+            for n in 0..WORDS {
+                ctx.token("m", &word(n));
+                if n % 20 == 19 {
+                    ctx.emit(json!(n));
+                }
+                ctx.calls().clock.sleep(Duration::from_millis(outside.step_ms)).await;
+            }
+            WorkUpdate::new().log(["spoke".to_owned()])
+        })
+        .edge(START, "speaks")
+        .build()
+        .expect("sound")
+}
+
 /// Ends the process in the way of a graph.
 fn ends(graph: &str) {
     fn deeper(levels: u64) -> u64 {
@@ -222,6 +254,7 @@ fn worker_process() {
             .graph(POISON, poison(&outside, POISON))
             .graph(OVERFLOW, poison(&outside, OVERFLOW))
             .graph(HUNGRY, poison(&outside, HUNGRY))
+            .graph(SPEAKS, speaks(&outside))
             .orphans(Orphans::TakeOver)
             .attempts_max(site.attempts_max)
             .pace(site.pace());
@@ -323,6 +356,13 @@ pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, ta
 pub(crate) async fn runtime(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
     let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    runtime.pace(site.pace()).open().await.expect("opens")
+}
+
+/// A runtime in this process that follows speeches.
+pub(crate) async fn speech(site: &Site) -> Runtime {
+    let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
+    let runtime = Runtime::builder(site.place.open()).graph(SPEAKS, speaks(&outside));
     runtime.pace(site.pace()).open().await.expect("opens")
 }
 

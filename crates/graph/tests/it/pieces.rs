@@ -16,7 +16,7 @@ use weftwork_testkit::ManualClock;
 use weftwork_types::event::{AiEvent, Piece, PieceKind, Position, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
-use weftwork_types::run::{RunFinal, RunInput, RunRef};
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
 use weftwork_types::{BoxStream, Principal};
 
 #[derive(State)]
@@ -65,14 +65,20 @@ async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
     Ok(TalkUpdate::new().messages([message]))
 }
 
-/// Nodes that speak at the same time, and who prompts each.
-fn graph<const N: usize>(nodes: [&str; N]) -> (CompiledGraph, [Prompter; N]) {
+/// What nodes are to do, and who tells each.
+fn script<const N: usize>(nodes: [&str; N]) -> (Script, [Prompter; N]) {
     let mut script = Script::default();
     let prompters = nodes.map(|node| {
         let (prompter, lines) = mpsc::unbounded_channel();
         script.0.insert(node.to_owned(), Arc::new(Mutex::new(lines)));
         prompter
     });
+    (script, prompters)
+}
+
+/// Nodes that speak at the same time, and who prompts each.
+fn graph<const N: usize>(nodes: [&str; N]) -> (CompiledGraph, [Prompter; N]) {
+    let (script, prompters) = script(nodes);
     let mut graph = Graph::<Talk>::new("talk").with(script);
     for node in nodes {
         let retry = Retry::new(3).backoff(Duration::from_millis(10), 1.0);
@@ -403,6 +409,37 @@ async fn a_full_store_holds_up_nobody_who_listens() {
     assert_eq!(pieces(&inner, &handle.run).await, []);
 }
 
+/// The time of the store goes by only while nothing can go on.
+#[tokio::test(start_paused = true)]
+async fn text_of_a_superstep_outlives_the_late_commit_of_the_one_before() {
+    let (inner, clock) = (store(), ManualClock::new());
+    let faulty = Faulty::new(Arc::clone(&inner));
+    faulty.interfere(|name, moment, _| {
+        let late = name == "commit of a step" && moment == crate::faulty::Moment::Before;
+        Ok(if late { Duration::from_secs(1) } else { Duration::ZERO })
+    });
+    let store: Arc<dyn Store> = faulty;
+    let (script, [a, b]) = script(["a", "b"]);
+    let graph = Graph::<Talk>::new("talk").with(script).node("a", speaks).node("b", speaks);
+    let graph = graph.edge(START, "a").edge("a", "b").build().expect("sound");
+    let bench = process(&store, &clock, graph).await;
+    let mut request = Bench::request(RunInput::Start { input: json!({}) });
+    request.options.durability = Durability::Async;
+    let mut handle = bench.runtime.execute(request).await.expect("accepted");
+    say(&a, "A");
+    a.send(Line::End).expect("listens");
+    say(&b, "B");
+    let heard = told(&mut handle.events, "B").await;
+    assert_eq!(heard, "<started>A<step><final A>B", "in order, however late the commit");
+    clock.advance(Duration::from_millis(250));
+    let found = saved(&inner, &handle.run, 1).await;
+    assert_eq!(texts(&found), [("B", 3, 1)]);
+    b.send(Line::End).expect("listens");
+    let rest: Vec<_> = handle.events.collect().await;
+    assert_eq!(shown(&rest), "<step><final B><done>");
+    assert_eq!(pieces(&inner, &handle.run).await, []);
+}
+
 #[tokio::test]
 async fn a_run_without_text_costs_nothing_more() {
     let (inner, clock) = (store(), ManualClock::new());
@@ -445,5 +482,6 @@ on_each_store![
     text_of_a_dead_worker_is_void_before_there_is_new_text,
     several_who_speak_at_the_same_time_are_told_apart,
     a_full_store_holds_up_nobody_who_listens,
+    text_of_a_superstep_outlives_the_late_commit_of_the_one_before,
     a_run_without_text_costs_nothing_more,
 ];
