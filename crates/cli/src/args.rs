@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork::types::run::Durability;
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
@@ -70,6 +71,8 @@ pub(crate) struct Chat {
     /// Go on with this thread, or begin one under this id
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
 }
 
 #[derive(Debug, Args)]
@@ -85,9 +88,38 @@ pub(crate) struct Run {
     /// Go on with this thread, or begin one under this id
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
     /// Print every event as a line of JSON, and the outcome as the last
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How new runs keep their checkpoints.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Keeping {
+    /// When a step is stored: before the next one, while that runs, or when the run ends
+    #[arg(long, value_name = "WHEN", default_value = "sync")]
+    durability: When,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum When {
+    #[default]
+    Sync,
+    Async,
+    Exit,
+}
+
+impl Keeping {
+    /// The same as an option of runs.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.durability {
+            When::Sync => Durability::Sync,
+            When::Async => Durability::Async,
+            When::Exit => Durability::Exit,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -255,6 +287,8 @@ pub(crate) struct Resume {
     /// Which question, when several are open
     #[arg(long, value_name = "ID")]
     pub(crate) question: Option<String>,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
     /// Print every event as a line of JSON, and the outcome as the last
     #[arg(long)]
     pub(crate) json: bool,

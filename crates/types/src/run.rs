@@ -91,7 +91,9 @@ pub enum Durability {
     /// stored and no more. What stands on a checkpoint (results of tasks, intents, questions,
     /// checkpoints of graphs within) is stored or told after it.
     Async,
-    /// The last one only, when the run ends or stops. Runs that a worker has take it for `Sync`.
+    /// When the run ends, stops, fails, is cancelled or is put back; in a run of a process without
+    /// a worker the last one only, and none when it is dropped. Until then the thread stands where
+    /// it stood: a run whose process dies is repeated from there, with its recorded calls.
     Exit,
 }
 

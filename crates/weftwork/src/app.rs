@@ -15,7 +15,7 @@ use weftwork_store::{Store, StoreError};
 use weftwork_types::caller::Caller;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
 
 type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
@@ -101,6 +101,7 @@ pub struct AppBuilder {
     store: Option<Arc<dyn Store>>,
     clock: Option<Arc<dyn Clock>>,
     journal: JournalMode,
+    durability: Durability,
     record: Option<PathBuf>,
 }
 
@@ -147,6 +148,13 @@ impl AppBuilder {
     /// Takes time from another clock than the system's.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
+        self
+    }
+
+    /// Stores the checkpoints of runs that are started here as this says; without it, each before
+    /// the next superstep begins.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
@@ -197,7 +205,8 @@ impl AppBuilder {
             graphs.into_iter().fold(builder, |builder, (id, graph)| builder.graph(id, graph));
         let runtime = builder.open().await?;
         let who = Principal::local();
-        Ok(App { runtime, model, chosen, agents: self.agents, who, clock })
+        let (agents, durability) = (self.agents, self.durability);
+        Ok(App { runtime, model, chosen, agents, who, clock, durability })
     }
 }
 
@@ -212,6 +221,7 @@ pub struct App {
     agents: Vec<AgentDef>,
     who: Principal,
     clock: Arc<dyn Clock>,
+    durability: Durability,
 }
 
 impl App {
@@ -295,7 +305,11 @@ impl App {
             graph,
             thread,
             input,
-            options: RunOptions { model: Some(self.chosen.value.clone()), ..RunOptions::default() },
+            options: RunOptions {
+                model: Some(self.chosen.value.clone()),
+                durability: self.durability,
+                ..RunOptions::default()
+            },
         };
         Ok(self.runtime.execute(request).await?)
     }

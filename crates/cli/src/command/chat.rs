@@ -34,7 +34,7 @@ pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
     let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
     let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
     let recorded = found.as_ref().and_then(|found| found.model());
-    let app = house.open(agent, store, recorded).await?;
+    let app = house.open(agent, store, recorded, args.keeping.durability()).await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
     Talk {
         house,

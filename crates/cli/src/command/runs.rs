@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::house::House;
 use weftwork::graph::SystemClock;
 use weftwork::types::port::Clock;
+use weftwork::types::run::Durability;
 use weftwork::types::{Principal, RunId};
 
 pub(crate) async fn runs(command: &Runs, house: &House) -> Result<Exit, CliError> {
@@ -28,7 +29,7 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
         return Ok(Exit::Done);
     }
     let agent = house.agent(&found.row.graph)?;
-    let app = house.open(agent, Some(store), found.model()).await?;
+    let app = house.open(agent, Some(store), found.model(), Durability::Sync).await?;
     let handle = app.requeue(&at).await?;
     house.screen.note(format_args!("thread {}", at.thread));
     to_end(handle, &app, house, json).await

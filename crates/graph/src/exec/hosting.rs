@@ -16,6 +16,9 @@ use weftwork_types::{BoxFuture, InterruptId};
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
     /// Keeps it in one transaction, unless the run has lost its claim.
     fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Lets what was kept of a graph be read, if that is not so in any case.
+    fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;
 }
 
 /// What is told of a checkpoint.
@@ -29,6 +32,8 @@ pub(crate) struct Told {
     pub(crate) messages: Vec<Message>,
     /// Whether nothing is due any more: it may be kept with the end of the run.
     pub(crate) is_last: bool,
+    /// Whether a branch of the thread begins with it.
+    pub(crate) begins_branch: bool,
 }
 
 /// What the nodes of a hosted run reach.
@@ -48,6 +53,10 @@ pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
 
     /// Lets others have the next commit if no checkpoint took it.
     fn unreserve(&self);
+
+    /// Whether a process before this one may have gone further than what it kept, so that calls of
+    /// any superstep may be on record.
+    fn repeats(&self) -> bool;
 
     /// The answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;

@@ -146,7 +146,8 @@ impl Cycle {
             // The checkpoints since the loaded one are not kept: all of them may have been made.
             Durability::Exit => true,
         };
-        if begun && !self.scope.is_nested() {
+        let repeats = || self.scope.shared.host.hosting().is_some_and(|hosting| hosting.repeats());
+        if (begun || repeats()) && !self.scope.is_nested() {
             return Earlier::Processes;
         }
         self.scope.earlier

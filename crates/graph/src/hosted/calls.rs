@@ -93,6 +93,10 @@ impl Hosting for Calls {
         self.writer.unreserve();
     }
 
+    fn repeats(&self) -> bool {
+        self.writer.holds
+    }
+
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
     }

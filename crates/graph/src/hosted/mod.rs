@@ -334,6 +334,7 @@ impl Run {
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
         run = run.durability(match options.durability {
             Durability::Async => Durability::Async,
+            // The writer holds them until then.
             Durability::Sync | Durability::Exit => Durability::Sync,
         });
         if let Some(limit) = options.step_limit {
@@ -367,6 +368,7 @@ impl Run {
         writer: &Writer,
         outcome: RunFinal,
     ) -> Result<RunFinal, RuntimeError> {
+        writer.let_go().await?;
         let at = At::thread(self.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await

@@ -13,7 +13,7 @@ use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
-use weftwork_types::run::{RunFinal, RunRef};
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
 use weftwork_types::{BoxFuture, Principal, Timestamp};
 
 /// The longest wait between two attempts at a write that the store does not take now.
@@ -21,6 +21,9 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The most pieces of text read at once.
 const PIECES_MAX: usize = 64;
+
+/// The most bytes of checkpoints that wait for the end of their run.
+const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// How a store that is full or out of reach for now is waited for: a second, and then twice as
 /// long each time.
@@ -68,6 +71,8 @@ pub(super) struct Writer {
     state: Arc<Mutex<State>>,
     /// The next commit, while it is a certain checkpoint's.
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
+    /// Whether checkpoints wait for the end of the run.
+    pub(super) holds: bool,
     /// Held until the run gets further.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -76,21 +81,41 @@ pub(super) struct Writer {
 struct State {
     /// The event of the run's beginning, until it is committed.
     begins: Option<AiEvent>,
-    /// The last superstep, which is committed with the end of the run.
+    /// The last superstep, which is committed with the end of the run; all of them, when it keeps
+    /// them until then.
     held: Option<(Keep, Vec<AiEvent>)>,
+    /// About how many bytes these are.
+    held_bytes: usize,
+}
+
+impl State {
+    /// Adds what is kept; returns whether it is enough to be committed.
+    fn hold(&mut self, keep: Keep, told: Vec<AiEvent>) -> bool {
+        let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
+        let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
+        let parts = keep.pending.iter().map(|part| part.body.len());
+        self.held_bytes += blobs.chain(rows).chain(parts).sum::<usize>();
+        let (all, events) = self.held.get_or_insert_default();
+        add(all, keep);
+        events.extend(told);
+        self.held_bytes > HELD_BYTES_MAX
+    }
 }
 
 impl Writer {
     pub(super) fn new(run: &Run) -> Arc<Self> {
         let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
+        let new = &run.row.new;
+        let changes = matches!(new.input, RunInput::Update { .. });
         Arc::new(Self {
+            holds: new.options.durability == Durability::Exit && !changes,
             host: Arc::clone(&run.host),
             claim: run.claim.clone(),
             calls: Arc::default(),
             who: run.who.clone(),
             hub: Arc::clone(&run.hub),
             cancel: run.cancel.clone(),
-            state: Arc::new(Mutex::new(State { begins, held: None })),
+            state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
         })
@@ -224,7 +249,7 @@ impl Writer {
         let finish = Some(stored(&outcome));
         let commit = Commit { keep, events, finish, ..told };
         self.commit(&mut state, commit).await?;
-        state.held = None;
+        (state.held, state.held_bytes) = (None, 0);
         Ok(outcome)
     }
 
@@ -242,9 +267,26 @@ impl Writer {
         Ok(())
     }
 
+    /// Commits the checkpoints that wait for the end of the run: somebody wants to read them.
+    pub(super) async fn let_go(&self) -> Result<(), StoreError> {
+        if !self.holds {
+            return Ok(());
+        }
+        let mut state = self.state.lock().await;
+        self.commit_held(&mut state).await
+    }
+
+    async fn commit_held(&self, state: &mut State) -> Result<(), StoreError> {
+        let Some((keep, events)) = state.held.clone() else { return Ok(()) };
+        self.commit(state, Commit { keep, events, ..Commit::default() }).await?;
+        (state.held, state.held_bytes) = (None, 0);
+        Ok(())
+    }
+
     /// The last superstep is not committed with a run that fails after it.
     pub(super) async fn forget_held(&self) {
-        self.state.lock().await.held = None;
+        let mut state = self.state.lock().await;
+        (state.held, state.held_bytes) = (None, 0);
     }
 
     /// Ends a run that failed, or that was cancelled while its store took nothing. Does not wait for
@@ -329,7 +371,29 @@ impl Writer {
     }
 }
 
+/// Adds what is kept to what is.
+fn add(all: &mut Keep, keep: Keep) {
+    all.checkpoints.extend(keep.checkpoints);
+    all.pending.extend(keep.pending);
+    all.blobs.extend(keep.blobs);
+    all.layouts.extend(keep.layouts);
+}
+
 impl Claimed for Writer {
+    fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>> {
+        if !self.holds {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let mut state = self.state.lock().await;
+            let hides = state.held.as_ref().is_some_and(|(keep, _)| {
+                let checkpoints = keep.checkpoints.iter().map(|new| &new.ns);
+                checkpoints.chain(keep.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
+            });
+            if hides { self.commit_held(&mut state).await } else { Ok(()) }
+        }))
+    }
+
     fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let reserved = self.reserved().take();
@@ -337,23 +401,28 @@ impl Claimed for Writer {
                 Some(state) => state,
                 None => Arc::clone(&self.state).lock_owned().await,
             };
-            let (mut all, mut events) = state.held.clone().unwrap_or_default();
-            all.checkpoints.extend(keep.checkpoints);
-            all.pending.extend(keep.pending);
-            all.blobs.extend(keep.blobs);
-            all.layouts.extend(keep.layouts);
+            let mut own = Vec::new();
             if let Some(nodes) = told.ran {
-                events.push(AiEvent::Step { step: told.step, nodes });
+                own.push(AiEvent::Step { step: told.step, nodes });
             }
             let messages = told.messages.into_iter();
-            events.extend(messages.map(|message| AiEvent::MessageFinal { message }));
+            own.extend(messages.map(|message| AiEvent::MessageFinal { message }));
+            if self.holds {
+                let full = state.hold(keep, own);
+                // Calls of a branch are found only when its first checkpoint is.
+                let commits = told.begins_branch || full && !told.is_last;
+                return if commits { self.commit_held(&mut state).await } else { Ok(()) };
+            }
+            let (mut all, mut events) = state.held.clone().unwrap_or_default();
+            add(&mut all, keep);
+            events.extend(own);
             if told.is_last {
                 state.held = Some((all, events));
                 return Ok(());
             }
             let commit = Commit { keep: all, events, ..Commit::default() };
             self.commit(&mut state, commit).await?;
-            state.held = None;
+            (state.held, state.held_bytes) = (None, 0);
             Ok(())
         })
     }

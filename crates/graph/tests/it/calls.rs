@@ -404,12 +404,13 @@ async fn bills_come_with_the_answers_they_are_for() {
 }
 
 on_each_store![
-    reads_come_on_record_with_their_steps,
-    an_effect_waits_for_its_intent_and_its_result,
     a_result_is_on_disk_while_its_node_waits_for_something_else,
     what_processes_died_in_is_possibly_paid,
     calls_that_were_cut_off_in_order_are_on_record_as_begun,
     another_attempt_finds_effects_and_makes_reads_again,
-    calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again,
+    calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again;
+    each_step:
+    reads_come_on_record_with_their_steps,
+    an_effect_waits_for_its_intent_and_its_result,
     bills_come_with_the_answers_they_are_for,
 ];

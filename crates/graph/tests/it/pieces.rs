@@ -475,13 +475,14 @@ async fn a_run_without_text_costs_nothing_more() {
 }
 
 on_each_store![
+    a_full_store_holds_up_nobody_who_listens;
+    each_step:
     text_is_saved_when_it_has_waited_for_a_quarter_of_a_second,
     much_text_is_saved_at_once_and_other_commits_take_text_along,
     whoever_follows_from_another_process_sees_the_text_grow,
     whoever_comes_back_gets_exactly_the_rest,
     text_of_a_dead_worker_is_void_before_there_is_new_text,
     several_who_speak_at_the_same_time_are_told_apart,
-    a_full_store_holds_up_nobody_who_listens,
     text_of_a_superstep_outlives_the_late_commit_of_the_one_before,
     a_run_without_text_costs_nothing_more,
 ];

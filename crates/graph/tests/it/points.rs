@@ -101,4 +101,4 @@ async fn writes_that_are_refused_or_slow_change_nothing() {
     play("claim", Fault::Slow, Moment::After).await;
 }
 
-on_each_store![writes_that_are_refused_or_slow_change_nothing];
+on_each_store![; each_step: writes_that_are_refused_or_slow_change_nothing];

@@ -26,6 +26,8 @@ pub(crate) enum Place {
     Sqlite(Durability),
     /// On memory or SQLite, each run writing its checkpoints behind its supersteps.
     Behind(Option<Durability>),
+    /// In memory, each run keeping its checkpoints until its end.
+    AtExit,
 }
 
 thread_local! {
@@ -41,28 +43,41 @@ pub(crate) fn within(place: Place, test: fn()) {
     FOLDERS.take();
 }
 
-/// Runs the tests of a file over SQLite too, and with each run on a runtime of its own.
+/// Runs the tests of a file over SQLite too, with each run on a runtime of its own, and with
+/// checkpoints that are kept otherwise; those that look at the commits of supersteps, not with ones
+/// that wait for the end.
 macro_rules! on_each_store {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident),+ $(,)?) => { on_each_store![$($name),+; each_step:]; };
+    ($($name:ident),* $(,)?; each_step: $($step:ident),* $(,)?) => {
         mod rebuilt {
             use crate::support::{Place, within};
             $(#[test] fn $name() { within(Place::Rebuilt, super::$name); })*
+            $(#[test] fn $step() { within(Place::Rebuilt, super::$step); })*
         }
         mod sqlite_normal {
             use crate::support::{Durability, Place, within};
             $(#[test] fn $name() { within(Place::Sqlite(Durability::Normal), super::$name); })*
-        }
-        mod behind {
-            use crate::support::{Place, within};
-            $(#[test] fn $name() { within(Place::Behind(None), super::$name); })*
-        }
-        mod behind_sqlite_full {
-            use crate::support::{Durability, Place, within};
-            $(#[test] fn $name() { within(Place::Behind(Some(Durability::Full)), super::$name); })*
+            $(#[test] fn $step() { within(Place::Sqlite(Durability::Normal), super::$step); })*
         }
         mod sqlite_full {
             use crate::support::{Durability, Place, within};
             $(#[test] fn $name() { within(Place::Sqlite(Durability::Full), super::$name); })*
+            $(#[test] fn $step() { within(Place::Sqlite(Durability::Full), super::$step); })*
+        }
+        mod behind {
+            use crate::support::{Place, within};
+            $(#[test] fn $name() { within(Place::Behind(None), super::$name); })*
+            $(#[test] fn $step() { within(Place::Behind(None), super::$step); })*
+        }
+        mod behind_sqlite_full {
+            use crate::support::{Durability, Place, within};
+            $(#[test] fn $name() { within(Place::Behind(Some(Durability::Full)), super::$name); })*
+            $(#[test] fn $step() { within(Place::Behind(Some(Durability::Full)), super::$step); })*
+        }
+        mod at_exit {
+            $(#[test] fn $name() {
+                crate::support::within(crate::support::Place::AtExit, super::$name);
+            })*
         }
     };
 }
@@ -168,8 +183,11 @@ impl Bench {
 
 /// How runs of the test are run.
 pub(crate) fn options() -> RunOptions {
-    let behind = matches!(PLACE.get(), Place::Behind(_));
-    let durability = if behind { Keeping::Async } else { Keeping::Sync };
+    let durability = match PLACE.get() {
+        Place::Behind(_) => Keeping::Async,
+        Place::AtExit => Keeping::Exit,
+        _ => Keeping::Sync,
+    };
     RunOptions { durability, ..RunOptions::default() }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
         question::tell_open(&open, &id, &house.screen);
         return Ok(Exit::Waiting);
     }
-    let app = house.open(agent, Some(store), found.model()).await?;
+    let app = house.open(agent, Some(store), found.model(), args.keeping.durability()).await?;
     let handle = if answers.is_empty() {
         if !finished {
             house.screen.note("the last run was not finished; it goes on");

@@ -83,6 +83,7 @@ impl StoreSaver {
         let since = bundle.memo.mark.take();
         if self.claimed.is_some() && at.ns.is_empty() {
             let told = &mut bundle.told;
+            told.begins_branch |= checkpoint.metadata.branch == Some(id);
             told.step = checkpoint.metadata.step;
             told.is_last = checkpoint.machine.is_done();
             if checkpoint.metadata.source != Source::Input {
@@ -157,6 +158,14 @@ impl StoreSaver {
         self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets what was kept here be read.
+    async fn show(&self, at: &Place) -> Result<(), SaverError> {
+        match self.claimed.as_ref().and_then(|run| run.show(&at.ns)) {
+            Some(shown) => Ok(shown.await?),
+            None => Ok(()),
+        }
+    }
+
     async fn keep(
         &self,
         at: &Place,
@@ -219,6 +228,7 @@ impl Saver for StoreSaver {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
         Box::pin(async move {
+            self.show(at).await?;
             let shelf = shelf(at)?;
             let Some(found) = self.store.checkpoint(&self.who, &shelf, id).await? else {
                 return Ok(None);
@@ -233,6 +243,7 @@ impl Saver for StoreSaver {
         at: &'a Place,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
         Box::pin(async move {
+            self.show(at).await?;
             let found = self.store.checkpoint(&self.who, &shelf(at)?, None).await?;
             Ok(found.map(|found| found.id))
         })
@@ -246,6 +257,7 @@ impl Saver for StoreSaver {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
         Box::pin(async move {
+            self.show(at).await?;
             let shelf = shelf(at)?;
             let page = self.store.page(&self.who, &shelf, before, limit).await?;
             let mut reader = self.reader(&shelf, plan);
