@@ -128,7 +128,8 @@ impl Ledger for RunLedger {
     }
 }
 
-/// Passes events on and takes each as a sign of life.
+/// Passes events on and takes each as a sign of life. Says which node it is whose attempt died,
+/// where a model only knows itself.
 #[derive(Debug)]
 struct Pulse {
     to: Arc<Hub>,
@@ -138,7 +139,10 @@ struct Pulse {
 }
 
 impl Emit for Pulse {
-    fn emit(&self, event: AiEvent) {
+    fn emit(&self, mut event: AiEvent) {
+        if let AiEvent::AttemptReset { node } = &mut event {
+            *node = self.by.node.to_string();
+        }
         self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
         self.to.emit(&self.by, event);
     }

@@ -31,6 +31,8 @@ enum Line {
     Say(String),
     Think(&'static str),
     Tell(u32),
+    /// An attempt of its model dies.
+    Break,
     Fail,
     End,
 }
@@ -57,6 +59,11 @@ async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
                 ctx.calls().emit.emit(AiEvent::ReasoningDelta { delta: text.to_owned() });
             }
             Line::Tell(n) => ctx.emit(json!(n)),
+            Line::Break => {
+                said.clear();
+                let node = "a model".to_owned();
+                ctx.calls().emit.emit(AiEvent::AttemptReset { node });
+            }
             Line::Fail => return Err(NodeError::message("no luck").retriable()),
             Line::End => break,
         }
@@ -362,7 +369,7 @@ async fn several_who_speak_at_the_same_time_are_told_apart() {
     b.send(Line::Fail).expect("listens");
     assert_eq!(told(&mut handle.events, "b>").await, "<reset b>");
     assert_eq!(pieces(&store, &handle.run).await.len(), 4, "that of `a` stands before it");
-    a.send(Line::Fail).expect("listens");
+    a.send(Line::Break).expect("listens");
     told(&mut handle.events, "<reset a>").await;
     assert_eq!(pieces(&store, &handle.run).await, []);
     for who in [&a, &b] {
