@@ -56,10 +56,9 @@ SELECT coalesce(newest.place, number << 32) + row_number() OVER (
         PARTITION BY number ORDER BY calls.rowid),
     coalesce(newest.last_seq, 0) + 1, coalesce(newest.last_seq, 0),
     coalesce(calls.settled_at, calls.opened_at),
-    json_array(json_object('key', lower(hex(calls.key)), 'kind', calls.kind, 'name', calls.name,
-        'node', calls.node, 'step', calls.step, 'effect', calls.effect, 'state', calls.state,
-        'result', json(calls.result), 'made', calls.made, 'possibly_paid', calls.possibly_paid,
-        'reused', calls.reused, 'opened_at', calls.opened_at, 'settled_at', calls.settled_at))
+    json_array(json_array(lower(hex(calls.key)), calls.kind, calls.name, calls.node, calls.step,
+        calls.effect, calls.state, json(calls.result), calls.made, calls.possibly_paid,
+        calls.reused, calls.opened_at, calls.settled_at))
 FROM calls
 JOIN (SELECT org, thread, max(number) AS number FROM numbered_runs GROUP BY org, thread) last_run
     ON last_run.org = calls.org AND last_run.thread = calls.thread

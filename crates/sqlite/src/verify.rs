@@ -96,7 +96,11 @@ type Read = fn(&Row<'_>) -> Done<()>;
 const TABLES: &[(&str, Read)] = &[
     ("SELECT * FROM threads", |row| threads::read(row).map(drop)),
     ("SELECT * FROM runs", |row| runs::read(row).map(drop)),
-    ("SELECT runs.id AS run, log.* FROM log LEFT JOIN runs ON number = place >> 32", log::check),
+    (
+        "SELECT runs.id AS run, caller, graph, log.*
+         FROM log LEFT JOIN runs ON number = place >> 32",
+        log::check,
+    ),
     ("SELECT * FROM pieces", |row| pieces::batch(row).map(drop)),
     ("SELECT * FROM interrupts", |row| {
         interrupts::read(row, &owner("interrupts", row)?.1).map(drop)

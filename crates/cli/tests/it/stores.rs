@@ -161,7 +161,7 @@ fn damage_is_found_in_tables_and_in_checkpoints() {
     let flip = "UPDATE checkpoint_rows SET body = zeroblob(length(body)) WHERE place =
                 (SELECT min(place) FROM checkpoints WHERE thread = 'talk')";
     assert_eq!(conn.execute(flip, []), Ok(1));
-    let calls = "UPDATE log SET calls = replace(calls, '\"state\":\"', '\"state\":\"un')
+    let calls = "UPDATE log SET calls = replace(calls, '\"settled\"', '\"maybe\"')
                  WHERE place >> 32 IN (SELECT number FROM runs WHERE thread = 'parked')";
     conn.execute(calls, []).expect("done");
     drop(conn);

@@ -3,7 +3,7 @@ use crate::row;
 use crate::store::SqliteStore;
 use crate::table::log::{self, of_runs};
 use crate::table::threads;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use weftwork_store::rule;
@@ -37,7 +37,7 @@ impl JournalRead for SqliteStore {
                 "org = ?1 AND thread = ?2 AND instr(calls, ?3) > 0 ORDER BY place"
             );
             let wanted = params![org.as_str(), thread.as_str(), key.0.to_string()];
-            let rows = row::all(conn, sql, wanted, read)?.into_iter().flatten();
+            let rows = row::all(conn, sql, wanted, log::calls)?.into_iter().flatten();
             Ok(rows.filter(|call| call.key == key).reduce(|mut known, now| {
                 rule::record_call(&mut known, now);
                 known
@@ -53,7 +53,7 @@ pub(crate) fn of_thread(
     thread: &ThreadId,
 ) -> Done<Vec<CallRecord>> {
     let sql = of_runs!("calls", "org = ?1 AND thread = ?2 AND calls IS NOT NULL ORDER BY place");
-    let rows = row::all(conn, sql, params![org.as_str(), thread.as_str()], read)?;
+    let rows = row::all(conn, sql, params![org.as_str(), thread.as_str()], log::calls)?;
     let mut calls: Vec<CallRecord> = Vec::new();
     let mut places = BTreeMap::new();
     for call in rows.into_iter().flatten() {
@@ -70,8 +70,4 @@ pub(crate) fn of_thread(
         }
     }
     Ok(calls)
-}
-
-pub(crate) fn read(row: &Row<'_>) -> Done<Vec<CallRecord>> {
-    log::list(row, "calls")
 }

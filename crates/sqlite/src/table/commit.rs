@@ -1,6 +1,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::table::log::{self, End};
+use crate::table::short::Payer;
 use crate::table::{interrupts, keep, pieces, usage};
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
@@ -13,12 +14,14 @@ use weftwork_types::{OrgId, WorkerId};
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) end: End,
+    payer: Payer,
     pub(crate) cancel_requested: bool,
 }
 
 /// Lets a write pass when its claim is the newest.
 pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
-    let sql = "SELECT number, status, worker, fence, cancel_requested, place, last_seq
+    let sql =
+        "SELECT number, status, worker, fence, cancel_requested, caller, graph, place, last_seq
                FROM runs LEFT JOIN log ON place = (
                    SELECT place FROM log
                    WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
@@ -37,6 +40,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
         let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
         Ok(Held {
             end: End::of(at.plain(row, "number")?, place.zip(seq)),
+            payer: Payer::read(&at, row)?,
             cancel_requested: at.plain(row, "cancel_requested")?,
         })
     })?;
@@ -62,8 +66,8 @@ pub(crate) fn commit(
     let Commit { calls, events, at, .. } = commit;
     let (usage, of_others) = by_payer(claim, &commit.usage);
     of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
-    let (at, head, usage) = (*at, keep::head(&commit.keep), usage.as_ref());
-    let first_seq = log::add(conn, held.end, log::Entry { at, head, calls, usage, events })?;
+    let (head, usage) = (keep::head(&commit.keep), Some((&held.payer, usage.as_ref())));
+    let first_seq = log::add(conn, held.end, log::Entry { at: *at, head, calls, usage, events })?;
     pieces::write(conn, org, &claim.at.run, commit)?;
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, (end, commit))?;

@@ -3,8 +3,8 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
+use crate::table::short::{Call, Fact, Payer};
 use rusqlite::{Connection, Row, params};
-use serde::de::DeserializeOwned;
 use weftwork_store::{StoredEvent, UsageRow, rule};
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallRecord;
@@ -23,7 +23,8 @@ pub(crate) struct Entry<'a> {
     /// The head of the thread, when the commit moved it.
     pub(crate) head: Option<CheckpointId>,
     pub(crate) calls: &'a [CallRecord],
-    pub(crate) usage: &'a [UsageRow],
+    /// Facts of the run itself, and what its row says of who pays.
+    pub(crate) usage: Option<(&'a Payer, &'a [UsageRow])>,
     pub(crate) events: &'a [AiEvent],
 }
 
@@ -84,6 +85,9 @@ pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
 pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
     let (first, last) = (end.seq + 1, end.seq + events.len() as u64);
+    let calls: Vec<_> = calls.iter().map(Call::from).collect();
+    let usage = usage.map(|(payer, facts)| facts.iter().map(|fact| payer.shorten(fact)));
+    let usage = usage.into_iter().flatten().collect::<Done<Vec<_>>>()?;
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let values = params![
@@ -92,8 +96,8 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
         row::int(last),
         at.0,
         head.map(|id| id.0.to_be_bytes()),
-        some(calls)?,
-        some(usage)?,
+        some(&calls)?,
+        some(&usage)?,
         some(events)?,
     ];
     row::execute(conn, sql, values)?;
@@ -115,10 +119,20 @@ fn named(row: &Row<'_>) -> Done<String> {
     })
 }
 
-/// A list of a row.
-pub(crate) fn list<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Done<Vec<T>> {
+/// The calls of a row.
+pub(crate) fn calls(row: &Row<'_>) -> Done<Vec<CallRecord>> {
     let name = named(row)?;
-    Ok(At::new("log", &name).maybe_json(row, column)?.unwrap_or_default())
+    let calls: Option<Vec<Call<'_>>> = At::new("log", &name).maybe_json(row, "calls")?;
+    Ok(calls.into_iter().flatten().map(CallRecord::from).collect())
+}
+
+/// The usage of a row that has caller and graph of its run beside it.
+pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
+    let name = named(row)?;
+    let at = At::new("log", &name);
+    let facts: Option<Vec<Fact<'_>>> = at.maybe_json(row, "usage")?;
+    let (payer, run) = (Payer::read(&at, row)?, at.id(row, "run")?);
+    facts.into_iter().flatten().map(|fact| payer.lengthen(&at, &run, fact)).collect()
 }
 
 /// The events of a row.
@@ -191,7 +205,7 @@ pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     }
     at.maybe_bits(row, "head")?;
     drop(events(row)?);
-    drop(list::<CallRecord>(row, "calls")?);
-    drop(list::<UsageRow>(row, "usage")?);
+    drop(calls(row)?);
+    drop(usage(row)?);
     Ok(())
 }

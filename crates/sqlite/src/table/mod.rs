@@ -13,6 +13,7 @@ pub(crate) mod log;
 pub(crate) mod pieces;
 mod retention;
 pub(crate) mod runs;
+mod short;
 pub(crate) mod threads;
 pub(crate) mod usage;
 mod whole;

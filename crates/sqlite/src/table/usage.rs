@@ -29,7 +29,8 @@ impl ReadUsage for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
         let (org, run) = (who.org.clone(), run.clone());
         self.read(move |conn| {
-            let logged = of_runs!("usage", "org = ?1 AND id = ?2 AND usage IS NOT NULL");
+            let logged =
+                of_runs!("caller, graph, usage", "org = ?1 AND id = ?2 AND usage IS NOT NULL");
             let direct = "SELECT * FROM usage WHERE org = ?1 AND run = ?2";
             both(conn, logged, direct, &[org.as_str(), run.as_str()])
         })
@@ -57,13 +58,15 @@ pub(crate) fn of_thread(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
 }
 
 /// What the logs of a thread's runs have.
-const LOGGED: &str =
-    of_runs!("usage", "org = ?1 AND thread = ?2 AND usage IS NOT NULL ORDER BY place");
+const LOGGED: &str = of_runs!(
+    "caller, graph, usage",
+    "org = ?1 AND thread = ?2 AND usage IS NOT NULL ORDER BY place"
+);
 
 /// The usage in logs, and that in the table, each invocation once, in the order in which they were
 /// begun.
 fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<Vec<UsageRow>> {
-    let logged = row::all(conn, logged, key, |row| log::list(row, "usage"))?;
+    let logged = row::all(conn, logged, key, log::usage)?;
     let direct = row::all(conn, direct, key, read)?;
     let mut found: BTreeMap<_, UsageRow> = BTreeMap::new();
     for usage in logged.into_iter().flatten().chain(direct) {
@@ -77,7 +80,7 @@ fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<
 /// Puts what the logs of a thread have into the table, where it stays when they are gone.
 pub(crate) fn outlive(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let key = params![org.as_str(), thread.as_str()];
-    let logged = row::all(conn, LOGGED, key, |row| log::list(row, "usage"))?;
+    let logged = row::all(conn, LOGGED, key, log::usage)?;
     logged.iter().flatten().try_for_each(|usage| record(conn, org, usage))
 }
 

@@ -79,10 +79,10 @@ CREATE TABLE log (
 ) STRICT;
 INSERT INTO "log" VALUES(4294967297,1,1,2,NULL,NULL,NULL,'[{"type":"custom","value":1}]');
 INSERT INTO "log" VALUES(4294967298,2,2,2,NULL,NULL,NULL,'[{"type":"custom","value":2}]');
-INSERT INTO "log" VALUES(4294967299,3,2,4,NULL,'[{"key":"4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a","kind":"tool","name":"tool_1","node":"tools","step":2,"effect":"read_only","state":"settled","result":{"value":{"rows":[1,2.5,null]}},"made":1,"possibly_paid":0,"reused":0,"opened_at":3,"settled_at":4}]',NULL,NULL);
-INSERT INTO "log" VALUES(4294967300,3,2,3,NULL,'[{"key":"dbc1b4c900ffe48d575b5da5c638040125f65db0fe3e24494b76ea986457d986","kind":"tool","name":"tool_2","node":"tools","step":2,"effect":"external_side_effect","state":"intent","result":null,"made":1,"possibly_paid":0,"reused":0,"opened_at":3,"settled_at":null}]',NULL,NULL);
+INSERT INTO "log" VALUES(4294967299,3,2,4,NULL,'[["4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a","tool","tool_1","tools",2,"read_only","settled",{"value":{"rows":[1,2.5,null]}},1,0,0,3,4]]',NULL,NULL);
+INSERT INTO "log" VALUES(4294967300,3,2,3,NULL,'[["dbc1b4c900ffe48d575b5da5c638040125f65db0fe3e24494b76ea986457d986","tool","tool_2","tools",2,"external_side_effect","intent",null,1,0,0,3,null]]',NULL,NULL);
 INSERT INTO "log" VALUES(12884901889,1,1,2,NULL,NULL,NULL,'[{"type":"custom","value":1}]');
-INSERT INTO "log" VALUES(17179869185,1,1,5,X'00000000000000000000000000000002',NULL,'[{"caller":{"caller":{"billing_account":"local","virtual_key":"local","request":"request","trace":"request"},"run":"r9","graph":"test:graph","graph_version":"1"},"fact":{"invocation_id":"i2","attempt":1,"provider":"local","model":"small","status":"ok","tokens":{"input":7,"output":3,"estimated":false},"cost_micro_usd":11,"prompt_hash":"cf07194ee232eb531e15f690000d19846dea69cf05504782658afcfacb9228a2","started_at":3,"latency_ms":5}}]','[{"type":"step","step":1,"nodes":["a"]}]');
+INSERT INTO "log" VALUES(17179869185,1,1,5,X'00000000000000000000000000000002',NULL,'[[null,null,"1","i2",1,"local","small","ok",null,[7,3,false],11,null,"cf07194ee232eb531e15f690000d19846dea69cf05504782658afcfacb9228a2",3,5],[{"billing_account":"local","virtual_key":"local","request":"request","trace":"another"},"other:graph","1","i3",1,"local","small","ok",null,[7,3,false],11,null,"cf07194ee232eb531e15f690000d19846dea69cf05504782658afcfacb9228a2",3,5]]','[{"type":"step","step":1,"nodes":["a"]}]');
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL

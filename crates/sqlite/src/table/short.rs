@@ -1,0 +1,171 @@
+//! Calls and usage as they are in the log: arrays, without the names of their members, and without
+//! what the row of the run says anyway. Members are added at the end only, with a default.
+
+use crate::error::Done;
+use crate::row::{self, At};
+use rusqlite::Row;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use weftwork_store::UsageRow;
+use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::canonical::Hash;
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
+use weftwork_types::tool::Effect;
+use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
+use weftwork_types::{InvocationId, RunId, Timestamp};
+
+/// A call: its key, what it is (kind, name, node, superstep, effect), how it stands (state, result,
+/// made, possibly paid, reused) and when it was opened and settled.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Call<'a>(
+    CallKey,
+    CallKind,
+    Cow<'a, str>,
+    Cow<'a, str>,
+    i64,
+    Effect,
+    CallState,
+    Option<Cow<'a, CallResult>>,
+    u32,
+    u32,
+    u32,
+    Timestamp,
+    Option<Timestamp>,
+);
+
+impl<'a> From<&'a CallRecord> for Call<'a> {
+    fn from(call: &'a CallRecord) -> Self {
+        Self(
+            call.key,
+            call.kind,
+            Cow::Borrowed(&call.name),
+            Cow::Borrowed(&call.node),
+            call.step,
+            call.effect,
+            call.state,
+            call.result.as_ref().map(Cow::Borrowed),
+            call.made,
+            call.possibly_paid,
+            call.reused,
+            call.opened_at,
+            call.settled_at,
+        )
+    }
+}
+
+impl From<Call<'_>> for CallRecord {
+    fn from(call: Call<'_>) -> Self {
+        let Call(key, kind, name, node, step, effect, state, result, ..) = call;
+        let Call(.., made, possibly_paid, reused, opened_at, settled_at) = call;
+        let (name, node) = (name.into_owned(), node.into_owned());
+        let result = result.map(Cow::into_owned);
+        Self {
+            key,
+            kind,
+            name,
+            node,
+            step,
+            effect,
+            state,
+            result,
+            made,
+            possibly_paid,
+            reused,
+            opened_at,
+            settled_at,
+        }
+    }
+}
+
+/// A fact: who pays and for which graph, when the row of the run does not say the same, and its
+/// version; the fact itself, with input and output tokens and whether they are estimated.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Fact<'a>(
+    Option<Cow<'a, Caller>>,
+    Option<Cow<'a, str>>,
+    Cow<'a, str>,
+    Cow<'a, InvocationId>,
+    u32,
+    Cow<'a, str>,
+    Cow<'a, str>,
+    UsageStatus,
+    Option<Cow<'a, str>>,
+    (u64, u64, bool),
+    Option<u64>,
+    Option<Cow<'a, str>>,
+    Hash,
+    Timestamp,
+    u64,
+);
+
+/// What the row of a run says of who pays.
+#[derive(Debug)]
+pub(crate) struct Payer {
+    /// As JSON.
+    caller: String,
+    graph: String,
+}
+
+impl Payer {
+    pub(crate) fn read(at: &At<'_>, row: &Row<'_>) -> Done<Self> {
+        Ok(Self { caller: at.plain(row, "caller")?, graph: at.plain(row, "graph")? })
+    }
+
+    /// A fact of the run.
+    pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Done<Fact<'a>> {
+        let UsageRow { caller, fact } = usage;
+        let same = row::json(&caller.caller)? == self.caller;
+        let Tokens { input, output, estimated } = fact.tokens;
+        Ok(Fact(
+            (!same).then_some(Cow::Borrowed(&caller.caller)),
+            (caller.graph != self.graph).then_some(Cow::Borrowed(&caller.graph)),
+            Cow::Borrowed(&caller.graph_version),
+            Cow::Borrowed(&fact.invocation_id),
+            fact.attempt,
+            Cow::Borrowed(&fact.provider),
+            Cow::Borrowed(&fact.model),
+            fact.status,
+            fact.error_code.as_deref().map(Cow::Borrowed),
+            (input, output, estimated),
+            fact.cost_micro_usd,
+            fact.provider_call_id.as_deref().map(Cow::Borrowed),
+            fact.prompt_hash,
+            fact.started_at,
+            fact.latency_ms,
+        ))
+    }
+
+    /// The fact as it was, of this run.
+    pub(crate) fn lengthen(&self, at: &At<'_>, run: &RunId, short: Fact<'_>) -> Done<UsageRow> {
+        let Fact(caller, graph, version, invocation, attempt, provider, model, status, ..) = short;
+        let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms) =
+            short;
+        let caller = match caller {
+            Some(caller) => caller.into_owned(),
+            None => serde_json::from_str(&self.caller)
+                .map_err(|error| at.corrupt(format!("the caller of its run: {error}")))?,
+        };
+        let (input, output, estimated) = tokens;
+        let caller = GraphCaller {
+            caller,
+            run: run.clone(),
+            graph: graph.map_or_else(|| self.graph.clone(), Cow::into_owned),
+            graph_version: version.into_owned(),
+        };
+        let fact = UsageFact {
+            invocation_id: invocation.into_owned(),
+            attempt,
+            provider: provider.into_owned(),
+            model: model.into_owned(),
+            status,
+            error_code: error_code.map(Cow::into_owned),
+            tokens: Tokens { input, output, estimated },
+            cost_micro_usd: cost,
+            provider_call_id: call_id.map(Cow::into_owned),
+            prompt_hash,
+            started_at,
+            latency_ms,
+        };
+        Ok(UsageRow { caller, fact })
+    }
+}
