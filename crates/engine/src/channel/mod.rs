@@ -161,7 +161,11 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Res
 
 /// The same for a value that may be a text: one without anything to escape is copied.
 fn write_plain<T: serde::Serialize + 'static>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
-    let text = (value as &dyn Any).downcast_ref::<String>();
+    let any = value as &dyn Any;
+    let text = match any.downcast_ref::<Option<String>>() {
+        Some(text) => text.as_ref(),
+        None => any.downcast_ref::<String>(),
+    };
     let Some(text) = text.filter(|text| is_plain(text.as_bytes())) else {
         return write_json(value, out);
     };

@@ -62,6 +62,10 @@ proptest! {
         let mut written = Vec::new();
         channel.write_value(&value, &mut written).expect("a text");
         prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());
+        let (channel, value) = (LastValue::<Option<String>>::new(), Value::new(Some(text.clone())));
+        let mut written = Vec::new();
+        channel.write_value(&value, &mut written).expect("a text");
+        prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());
     }
 
     /// What makes it right to store the changes of lists: a patch is the way from any older value.
