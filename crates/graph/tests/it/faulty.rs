@@ -1,4 +1,5 @@
-//! A store that lets a test interfere before and after each write for runs, and that has one
+//! A store that lets a test interfere before and after each write for runs, and each read of a
+//! checkpoint, and that has one
 //! connection.
 
 use std::collections::BTreeMap;
@@ -333,7 +334,8 @@ impl ReadCheckpoints for Faulty {
         at: &'a Shelf,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
-        self.inner.checkpoint(w, at, id)
+        let read = move || self.inner.checkpoint(w, at, id);
+        Box::pin(self.at(("read of a checkpoint", None), read))
     }
     fn bodies<'a>(
         &'a self,

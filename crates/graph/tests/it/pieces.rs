@@ -5,6 +5,7 @@ use crate::support::{Bench, check_stream, completed, moving, on_each_store, stor
 use futures_util::StreamExt;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as Cell};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -414,6 +415,37 @@ async fn a_full_store_holds_up_nobody_who_listens() {
     let rest: Vec<_> = moving(&clock, handle.events.collect()).await;
     assert!(shown(&rest).ends_with("<done>"));
     assert_eq!(pieces(&inner, &handle.run).await, []);
+}
+
+#[tokio::test]
+async fn text_of_a_superstep_that_is_begun_again_is_void() {
+    let (inner, clock) = (store(), ManualClock::new());
+    let faulty = Faulty::new(Arc::clone(&inner));
+    let refuses = Arc::new(AtomicBool::new(false));
+    faulty.interfere({
+        let refuses = Arc::clone(&refuses);
+        move |name, _, _| {
+            if name == "read of a checkpoint" && refuses.swap(false, Ordering::SeqCst) {
+                let (place, reason) = ("it".to_owned(), "restarts".to_owned());
+                return Err(StoreError::Unavailable { place, reason, retriable: true });
+            }
+            Ok(Duration::ZERO)
+        }
+    });
+    let store: Arc<dyn Store> = faulty;
+    let (script, [a]) = script(["a"]);
+    let graph = Graph::<Talk>::new("talk").with(script).node("a", speaks).edge(START, "a");
+    let graph = graph.build().expect("sound");
+    let mut handle = started(&process(&store, &clock, graph).await).await;
+    say(&a, "half");
+    told(&mut handle.events, "half").await;
+    // What is open then cannot be read: the superstep is begun again.
+    refuses.store(true, Ordering::SeqCst);
+    a.send(Line::Fail).expect("listens");
+    say(&a, "whole");
+    a.send(Line::End).expect("listens");
+    let rest = ends(&clock, &store, handle).await;
+    assert_eq!(shown(&rest), "<reset a>whole<step><final whole><done>");
 }
 
 /// The time of the store goes by only while nothing can go on.
