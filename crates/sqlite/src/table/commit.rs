@@ -15,20 +15,25 @@ use weftwork_types::{OrgId, WorkerId};
 pub(crate) struct Held {
     pub(crate) end: End,
     payer: Payer,
+    /// Whether the thread has open questions.
+    asks: bool,
     pub(crate) cancel_requested: bool,
 }
 
 /// Lets a write pass when its claim is the newest.
 pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
-    let sql =
-        "SELECT number, status, worker, fence, cancel_requested, caller, graph, place, last_seq
+    let sql = "SELECT number, status, worker, fence, cancel_requested, caller, graph,
+                   place, last_seq,
+                   EXISTS (SELECT 1 FROM interrupts asked
+                           WHERE asked.org = runs.org AND asked.thread = runs.thread
+                               AND answer IS NULL AND closed = 0) AS asks
                FROM runs LEFT JOIN log ON place = (
                    SELECT place FROM log
                    WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
                    ORDER BY place DESC LIMIT 1)
                WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
-    let name = format!("run `{run}`");
+    let name = format_args!("run `{run}`");
     let held = row::one(conn, sql, params![org.as_str(), run, thread], |row| {
         let at = At::new("runs", &name);
         let holder: Option<String> = at.plain(row, "worker")?;
@@ -41,6 +46,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
         Ok(Held {
             end: End::of(at.plain(row, "number")?, place.zip(seq)),
             payer: Payer::read(&at, row)?,
+            asks: at.plain(row, "asks")?,
             cancel_requested: at.plain(row, "cancel_requested")?,
         })
     })?;
@@ -57,7 +63,8 @@ pub(crate) fn commit(
     let held = check(conn, org, claim)?;
     let thread = &claim.at.thread;
     keep::keep(conn, org, thread, &commit.keep)?;
-    if !commit.keep.checkpoints.is_empty() || commit.finish.is_some() {
+    let leaves = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
+    if leaves && held.asks {
         interrupts::close(conn, org, thread)?;
     }
     for interrupt in &commit.interrupts {
