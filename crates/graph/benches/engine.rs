@@ -139,6 +139,7 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
 struct Bar {
     commits_per_task: f64,
     commit_us: f64,
+    commit_bytes: usize,
     limit_us: f64,
 }
 
@@ -164,12 +165,13 @@ fn tell(
         row["limit_us"] = json!(bar.limit_us);
         row["commits_per_task"] = json!(bar.commits_per_task);
         row["commit_us"] = json!(bar.commit_us);
+        row["commit_bytes"] = json!(bar.commit_bytes);
     }
     rows.push(row);
 }
 
-/// The case with checkpoints in SQLite, interleaved with commits of one row by hand; and the bar
-/// that these set: one and a half times as much as the commits by hand, and 3 us; for the fan-out,
+/// The case with checkpoints in SQLite, interleaved with commits by hand of one row of as many
+/// bytes; and the bar that these set: one and a half times as much as the commits by hand, and 3 us; for the fan-out,
 /// four times the loop by hand and its share of the commits.
 async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     let filed = cases::filed::Filed::open(durability);
@@ -178,7 +180,8 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     case.run_kept(&filed.host, input).await;
     assert_eq!(filed.checkpoints(&thread).await, case.checkpoints(), "{}", case.name);
     let commits_per_task = filed.commits() as f64 / f64::from(case.tasks);
-    let bare = cases::filed::Bare::open(durability);
+    let bytes = filed.bytes();
+    let bare = cases::filed::Bare::open(durability, bytes);
     let (mut ours, mut commits, mut id) = (Vec::new(), Vec::new(), 0);
     for round in 0..=ROUNDS {
         let runs = (FILED_TASKS / case.tasks).max(2);
@@ -205,7 +208,7 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     let share = commits_per_task * commit_us;
     let fan = case.work == Work::Fan100;
     let limit_us = if fan { 4.0 * hand.cpu + share } else { 1.5 * share + 3.0 };
-    (medians(&ours), Bar { commits_per_task, commit_us, limit_us })
+    (medians(&ours), Bar { commits_per_task, commit_us, commit_bytes: bytes, limit_us })
 }
 
 /// The case as hosted runs over SQLite, which cost much more and are measured with fewer tasks.
@@ -244,7 +247,8 @@ async fn journaled(rows: &mut Vec<Value>) {
         case.run().await;
         let commits = (case.commits() - before) as f64 / f64::from(Journaled::TASKS);
         case.verify().await;
-        let bare = cases::filed::Bare::open(durability);
+        let bytes = case.bytes();
+        let bare = cases::filed::Bare::open(durability, bytes);
         let (mut costs, mut bares, mut id) = (Vec::new(), Vec::new(), 0);
         for round in 0..=ROUNDS {
             let runs = HOSTED_TASKS / Journaled::TASKS;
@@ -268,12 +272,12 @@ async fn journaled(rows: &mut Vec<Value>) {
         let (ours, commit_us) = (medians(&costs), median(bares));
         let limit_us = 1.5 * commits * commit_us + 3.0;
         println!(
-            "react50 with calls, {saver}: {:.2} us a task, limit {limit_us:.2} ({:.2} wall, a commit by hand {commit_us:.2}); {commits:.3} commits a task, limit {COMMITS_MAX}",
+            "react50 with calls, {saver}: {:.2} us a task, limit {limit_us:.2} ({:.2} wall, a commit of {bytes} bytes by hand {commit_us:.2}); {commits:.3} commits a task, limit {COMMITS_MAX}",
             ours.cpu, ours.wall
         );
         rows.push(json!({
             "case": "react50-calls", "saver": saver, "engine": "weftwork",
-            "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall, "commit_us": commit_us,
+            "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall, "commit_us": commit_us, "commit_bytes": bytes,
             "limit_us": limit_us,
             "commits_per_task": commits, "limit_commits_per_task": COMMITS_MAX,
         }));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weftwork_graph::{Host, StoreSaver};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{
@@ -25,7 +25,11 @@ impl Filed {
         let options = Options { durability, ..Options::default() };
         let store = SqliteStore::open(dir.path().join("bench.db"), &options).expect("opens");
         let store = Arc::new(store);
-        let counted = Arc::new(Counted { store: Arc::clone(&store), commits: AtomicU64::new(0) });
+        let counted = Arc::new(Counted {
+            store: Arc::clone(&store),
+            commits: AtomicU64::new(0),
+            bytes: AtomicUsize::new(0),
+        });
         let saver: Arc<dyn CheckpointStore> = counted.clone();
         let host = Host::new().with_saver(StoreSaver::new(saver, Principal::local()));
         Self { host, store, counted, _dir: dir }
@@ -36,6 +40,11 @@ impl Filed {
         self.counted.commits.load(Ordering::Relaxed)
     }
 
+    /// The bytes of a commit, of those so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.counted.bytes.load(Ordering::Relaxed) / self.commits().max(1) as usize
+    }
+
     /// How many checkpoints a thread has.
     pub(crate) async fn checkpoints(&self, thread: &str) -> usize {
         let thread = ThreadId::new(thread).expect("a name");
@@ -44,28 +53,25 @@ impl Filed {
     }
 }
 
-/// A table with one row for each commit, as little as a checkpoint could be.
+/// A table with one row for each commit, of as many bytes as the rows it is compared with.
 pub(crate) struct Bare {
     conn: rusqlite::Connection,
+    row: Vec<u8>,
     _dir: tempfile::TempDir,
 }
 
-/// The bytes of its rows: those of a checkpoint of a small state.
-const ROW: usize = 150;
-
 impl Bare {
-    pub(crate) fn open(durability: Durability) -> Self {
+    pub(crate) fn open(durability: Durability, bytes: usize) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let conn = connect(&dir.path().join("bare.db"), durability).expect("opens");
-        Self { conn, _dir: dir }
+        Self { conn, row: vec![7; bytes], _dir: dir }
     }
 
     pub(crate) fn commit(&self, id: u64) {
-        let row = [7u8; ROW];
         let cached = |sql: &str| self.conn.prepare_cached(sql).expect("sound");
         cached("BEGIN IMMEDIATE").execute([]).expect("begins");
         let mut insert = cached("INSERT INTO rows (thread, id, body) VALUES (?1, ?2, ?3)");
-        insert.execute(rusqlite::params!["t", id.to_be_bytes(), row]).expect("inserts");
+        insert.execute(rusqlite::params!["t", id.to_be_bytes(), self.row]).expect("inserts");
         cached("COMMIT").execute([]).expect("commits");
     }
 }
@@ -84,11 +90,12 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<rusqlite::Co
     Ok(conn)
 }
 
-/// Counts commits.
+/// Counts commits and their bytes.
 #[derive(Debug)]
 struct Counted {
     store: Arc<SqliteStore>,
     commits: AtomicU64,
+    bytes: AtomicUsize,
 }
 
 impl ReadCheckpoints for Counted {
@@ -147,6 +154,9 @@ impl WriteCheckpoints for Counted {
         thread: &'a ThreadId,
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>> {
+        let rows = keep.checkpoints.iter().map(|new| new.tasks.len() + new.body.len());
+        let parts = keep.pending.iter().map(|part| part.body.len());
+        self.bytes.fetch_add(rows.chain(parts).sum(), Ordering::Relaxed);
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.store.keep(who, thread, keep)
     }

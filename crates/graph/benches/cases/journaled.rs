@@ -125,6 +125,14 @@ impl Journaled {
         assert_eq!(usage.len(), TURNS + 1);
     }
 
+    /// The bytes of a commit, of those so far: what its two rows have besides numbers.
+    pub(crate) fn bytes(&self) -> usize {
+        let conn = rusqlite::Connection::open(self.dir.path().join("bench.db")).expect("opens");
+        let sql = "SELECT ((SELECT sum(length(tasks) + length(body)) FROM checkpoint_rows)
+                       + sum(octet_length(concat(calls, usage, events)))) / count(*) FROM log";
+        conn.query_row(sql, [], |row| row.get(0)).expect("a number")
+    }
+
     /// How many commits are in the write-ahead log, as the file itself says.
     pub(crate) fn commits(&self) -> u64 {
         let log: PathBuf = self.dir.path().join("bench.db-wal");
