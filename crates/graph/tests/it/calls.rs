@@ -1,7 +1,7 @@
 //! When calls come on record, and what is known of those that did not.
 
 use crate::faulty::{Faulty, Moment, name};
-use crate::support::{Bench, check_stream, completed, on_each_store, store, thread};
+use crate::support::{Bench, check_stream, completed, on_each_store, store, thread, writes_behind};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -105,6 +105,14 @@ fn watched(store: &Arc<Faulty>) -> Arc<Mutex<Vec<&'static str>>> {
     commits
 }
 
+/// The commits so far. Who writes behind may commit a result before its step, when the write of the
+/// one before is over: such commits are left out.
+fn of_steps(commits: &Mutex<Vec<&'static str>>) -> Vec<&'static str> {
+    let mut told = commits.lock().expect("not poisoned").clone();
+    told.retain(|commit| !(writes_behind() && *commit == "commit of a result"));
+    told
+}
+
 fn chain(outside: &Outside) -> CompiledGraph {
     let graph = Graph::<Log>::new("chain").with(outside.clone());
     let graph = graph.node("a", reads).node("b", reads).node("c", reads);
@@ -122,9 +130,8 @@ async fn reads_come_on_record_with_their_steps() {
     let found = records(&*store).await;
     assert_eq!(counts(&found), [(1, 0, 0); 3]);
     assert!(found.iter().all(|call| call.state == CallState::Settled));
-    let told = commits.lock().expect("not poisoned").clone();
     assert_eq!(
-        told,
+        of_steps(&commits),
         ["commit of a step", "commit of a step", "commit of a step", "commit of the end"]
     );
 }
@@ -150,12 +157,16 @@ async fn an_effect_waits_for_its_intent_and_its_result() {
     let output = completed(bench.start(json!({})).await);
     assert_eq!(output["log"].as_array().map(Vec::len), Some(2));
     assert_eq!(counts(&records(&*store).await), [(1, 0, 0); 3]);
-    let told = commits.lock().expect("not poisoned").clone();
-    // What waits at the same time shares a commit.
-    assert_eq!(
-        told,
-        ["commit of a step", "commit of an intent", "commit of a result", "commit of the end"]
-    );
+    let mut told = commits.lock().expect("not poisoned").clone();
+    let effects = ["commit of an intent", "commit of a result", "commit of the end"];
+    if writes_behind() {
+        // Who waits for a write of the step before has commits of its own.
+        told.dedup();
+        assert!(told.ends_with(&effects), "{told:?}");
+    } else {
+        // What waits at the same time shares a commit.
+        assert_eq!((told[0], &told[1..]), ("commit of a step", &effects[..]));
+    }
 }
 
 #[tokio::test]
@@ -394,8 +405,7 @@ async fn bills_come_with_the_answers_they_are_for() {
     completed(bench.start(json!({})).await);
     let usage = bench.store.usage_of_thread(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(usage.iter().map(|row| row.fact.clone()).collect::<Vec<_>>(), [fact(1), fact(2)]);
-    let told = commits.lock().expect("not poisoned").clone();
-    assert_eq!(told, ["commit of a step", "commit of the end"]);
+    assert_eq!(of_steps(&commits), ["commit of a step", "commit of the end"]);
     // The same facts once more, from elsewhere.
     let ledger = StoreLedger::new(store.clone() as Arc<dyn Store>);
     ledger.record(&Principal::local(), &usage[0].caller, &fact(1)).await.expect("records");

@@ -84,6 +84,11 @@ macro_rules! on_each_store {
 pub(crate) use on_each_store;
 pub(crate) use weftwork_sqlite::Durability;
 
+/// Whether supersteps are written while the next ones run.
+pub(crate) fn writes_behind() -> bool {
+    matches!(PLACE.get(), Place::Behind(_))
+}
+
 /// An empty store of the kind the test runs on.
 pub(crate) fn store() -> Arc<dyn Store> {
     let (Place::Sqlite(durability) | Place::Behind(Some(durability))) = PLACE.get() else {
