@@ -100,7 +100,8 @@ pub struct Commit {
     /// Calls as they stand now, each with all it counts; see [`record_call`](crate::rule::record_call)
     /// for one that is on record already.
     pub calls: Vec<CallRecord>,
-    /// Usage facts. One whose invocation is on record changes nothing.
+    /// Usage facts, of the run itself or of others. An invocation is one of its run: one that is on
+    /// record for it changes nothing.
     pub usage: Vec<UsageRow>,
     /// Questions that are open now. One that was answered before stays answered. All other open
     /// questions of the thread are closed when this commit also ends the run or keeps a
