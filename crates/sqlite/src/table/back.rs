@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row;
-use crate::table::{events, runs};
+use crate::table::{events, log, runs};
 use rusqlite::{Connection, params};
 use weftwork_store::{RunRow, rule};
 use weftwork_types::event::AiEvent;
@@ -39,11 +39,13 @@ pub(crate) fn requeue(
     if let Some(open) = runs::open_run(conn, org, &at.thread)? {
         return Err(rule::busy(&open).into());
     }
-    let sql = "SELECT id = ?3 FROM runs WHERE org = ?1 AND thread = ?2
-               ORDER BY rowid DESC LIMIT 1";
+    let sql = "SELECT number, id = ?3 FROM runs WHERE org = ?1 AND thread = ?2
+               ORDER BY number DESC LIMIT 1";
     let key = params![org.as_str(), at.thread.as_str(), run];
-    let is_last = row::one(conn, sql, key, |row| Ok(row.get(0)?))?.unwrap_or(false);
-    rule::check_requeue(at, row.status, is_last)?;
+    let last = row::one(conn, sql, key, |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))?;
+    rule::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
+    // Since its end the thread may have got another head.
+    last.map_or(Ok(()), |(number, _)| log::forget_heads(conn, number))?;
     let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0
                WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), run])?;

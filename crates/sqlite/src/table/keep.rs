@@ -4,6 +4,7 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::table::block::{self, Other, Spot};
 use crate::table::checkpoints::{self, newest_of};
+use crate::table::log;
 use rusqlite::{Connection, params};
 use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
 use weftwork_types::canonical::Hash;
@@ -206,12 +207,10 @@ pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
     let head = newest.map(|id| id.0.to_be_bytes());
     row::execute(conn, sql, params![org.as_str(), thread.as_str(), head])?;
     // What the log of an open run says of it holds no more.
-    let sql = "UPDATE log SET head = NULL WHERE head IS NOT NULL AND place IN (
-                   SELECT place FROM runs CROSS JOIN log
-                       ON place BETWEEN number << 32 AND (number << 32) + 0xffffffff
-                   WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running'))";
-    row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
-    Ok(())
+    let sql = "SELECT number FROM runs
+               WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running')";
+    let open = row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| Ok(row.get(0)?))?;
+    open.map_or(Ok(()), |number| log::forget_heads(conn, number))
 }
 
 /// Forgets all of a thread.

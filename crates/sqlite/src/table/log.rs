@@ -104,6 +104,14 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     Ok(first)
 }
 
+/// Lets the row of a thread say what its head is, and not the log of a run of this number.
+pub(crate) fn forget_heads(conn: &Connection, number: i64) -> Done<()> {
+    let sql = "UPDATE log SET head = NULL WHERE place BETWEEN ?1 AND ?2 AND head IS NOT NULL";
+    let first = number << BITS;
+    row::execute(conn, sql, [first, first + LAST])?;
+    Ok(())
+}
+
 /// The JSON of a list; nothing for an empty one.
 fn some<T: serde::Serialize>(list: &[T]) -> Done<Option<String>> {
     Ok((!list.is_empty()).then(|| row::json(&list)).transpose()?)

@@ -1,6 +1,6 @@
 use super::fixture::{
-    at, begin, commit, completed, finish, interrupted, new_run, principal, question, register,
-    told, us, write,
+    at, begin, checkpoint, commit, completed, finish, interrupted, new_run, principal, question,
+    register, these, thread, told, us, write,
 };
 use crate::error::StoreError;
 use crate::record::{Commit, StoredEvent};
@@ -32,8 +32,8 @@ pub(super) async fn a_released_run_is_pending_again(store: Arc<dyn Store>) {
     assert_eq!(store.release(&us(), &claim, Timestamp(1_200)).await, Ok(2));
     let row = store.run(&us(), &at("t", "r")).await.expect("the run");
     assert_eq!((row.status, row.worker, row.fence), (RunStatus::Pending, None, 1));
-    let thread = store.thread(&us(), &claim.at.thread).await.expect("the thread");
-    assert_eq!((thread.status, thread.updated_at), (RunStatus::Pending, Timestamp(1_200)));
+    let row = store.thread(&us(), &claim.at.thread).await.expect("the thread");
+    assert_eq!((row.status, row.updated_at), (RunStatus::Pending, Timestamp(1_200)));
     // At once, although the worker lives.
     let orphans = store.orphans(Timestamp(1_200), 9).await.expect("orphans");
     assert_eq!(orphans.len(), 1);
@@ -72,8 +72,8 @@ pub(super) async fn a_failed_run_is_requeued_and_goes_on_to_another_end(store: A
     assert_eq!((&row.outcome, row.ended_at, row.cancel_requested), (&None, None, false));
     assert_eq!(row.new, new_run("t", "r"));
     assert_eq!(store.run(&us(), &at("t", "r")).await, Ok(row));
-    let thread = store.thread(&us(), &claim.at.thread).await.expect("the thread");
-    assert_eq!((thread.status, thread.updated_at), (RunStatus::Pending, Timestamp(1_200)));
+    let row = store.thread(&us(), &claim.at.thread).await.expect("the thread");
+    assert_eq!((row.status, row.updated_at), (RunStatus::Pending, Timestamp(1_200)));
     let open = store.interrupts(&us(), &claim.at.thread).await.expect("reads");
     assert!(!open[0].closed, "the thread stands where it stood");
     let busy = store.create_run(&us(), new_run("t", "r2"), BTreeMap::new()).await;
@@ -86,6 +86,23 @@ pub(super) async fn a_failed_run_is_requeued_and_goes_on_to_another_end(store: A
     assert_eq!((row.status, row.ended_at), (RunStatus::Completed, Some(Timestamp(1_400))));
     let by = AiEvent::Requeued { by: us().subject };
     assert_eq!(events(&*store).await, [(1, Timestamp(1_100), done), (2, Timestamp(1_200), by)]);
+}
+
+pub(super) async fn a_requeued_run_finds_the_head_that_its_thread_has(store: Arc<dyn Store>) {
+    let head = async || {
+        let row = store.thread(&us(), &thread("t")).await.expect("the thread");
+        row.head.map(|id| id.0)
+    };
+    let claim = begin(&*store, "t", "r").await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(1)]), ..commit(1_100) }).await;
+    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
+    assert_eq!(head().await, None, "while it goes");
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { finish: failed(), ..commit(1_300) }).await;
+    assert_eq!(head().await, Some(2));
+    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
+    store.requeue(&us(), &at("t", "r"), Timestamp(1_400)).await.expect("it failed");
+    assert_eq!(head().await, None, "and not the one it had");
 }
 
 pub(super) async fn only_the_last_run_is_requeued_once_it_failed(store: Arc<dyn Store>) {

@@ -101,6 +101,7 @@ cases! { $
     back::a_released_run_is_pending_again,
     back::only_the_newest_claim_releases,
     back::a_failed_run_is_requeued_and_goes_on_to_another_end,
+    back::a_requeued_run_finds_the_head_that_its_thread_has,
     back::only_the_last_run_is_requeued_once_it_failed,
     back::a_run_is_found_by_its_id_alone,
     commits::events_are_gapless_and_in_order,
