@@ -13,6 +13,7 @@ use weftwork_graph::{CompiledGraph, JournalMode, Runtime, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_store::{Store, StoreError};
 use weftwork_types::caller::Caller;
+use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
 use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
@@ -312,6 +313,53 @@ impl App {
             },
         };
         Ok(self.runtime.execute(request).await?)
+    }
+
+    /// Watches a run from a position on: one that goes here, in another process, or has ended. What
+    /// comes after the position is told exactly once and in order, so whoever lost a stream goes on
+    /// from the [`position`](weftwork_types::event::RunEvent::position) of what was seen last. To
+    /// watch is no more than to look: the run goes on when nobody does. See [`Runtime::watch`].
+    ///
+    /// ```
+    /// use futures_util::StreamExt;
+    /// use weftwork::prelude::*;
+    /// use weftwork::types::ThreadId;
+    /// use weftwork::types::event::{Position, RunEvent};
+    /// use weftwork::types::run::RunInput;
+    ///
+    /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+    /// # async fn main() -> Result<(), weftwork::Error> {
+    /// let app = App::builder()
+    ///     .config(Config::in_memory())
+    ///     .model("scripted")
+    ///     .agent("chat", |model| ReactAgent::new("chat", model).build())
+    ///     .open()
+    ///     .await?;
+    /// let input = RunInput::Start { input: app.say("Hello") };
+    /// let mut started = app.start("chat", ThreadId::new("t")?, input).await?;
+    /// let first = started.events.next().await.expect("a run says that it started");
+    /// drop(started.events); // the window is closed
+    ///
+    /// let after = first.position().unwrap_or(Position::START);
+    /// let watched = app.watch(&started.run, after).await?;
+    /// let rest: Vec<RunEvent> = watched.events.collect().await;
+    /// assert_eq!(watched.outcome.await.status(), RunStatus::Completed);
+    ///
+    /// // Who comes when all is over gets the same durable events.
+    /// let again = app.watch(&started.run, after).await?;
+    /// let again: Vec<RunEvent> = again.events.collect().await;
+    /// let durable = |events: Vec<RunEvent>| -> Vec<RunEvent> {
+    ///     events.into_iter().filter(|event| event.seq.is_some()).collect()
+    /// };
+    /// assert_eq!(durable(rest), durable(again));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when there is no such run, or its graph is none of this app's agents.
+    pub async fn watch(&self, run: &RunRef, after: Position) -> Result<RunHandle, Error> {
+        Ok(self.runtime.watch(&self.who, run, after).await?)
     }
 
     /// Says something to an agent on a thread, and waits for what comes of it. A thread that does

@@ -1,5 +1,6 @@
 //! An app: asking, answering, going on.
 
+use futures_util::StreamExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +8,10 @@ use weftwork::models::ModelProvider;
 use weftwork::models::scripted::ScriptedProvider;
 use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store};
-use weftwork::types::ThreadId;
+use weftwork::types::event::Position;
 use weftwork::types::interrupt::Ask;
+use weftwork::types::run::RunRef;
+use weftwork::types::{RunId, ThreadId};
 
 /// Sends a letter.
 #[tool(
@@ -60,6 +63,30 @@ async fn a_question_is_answered_by_another_app_over_the_same_store() {
     let runs = store.runs(other.principal(), &thread).await.expect("runs");
     let model = ScriptedProvider.name();
     assert!(runs.iter().all(|run| run.new.options.model.as_deref() == Some(model)));
+}
+
+#[tokio::test]
+async fn a_run_is_watched_from_any_place_by_any_app_over_the_same_store() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let here = post(Arc::clone(&store)).await;
+    let asked = here.ask("t", "Send a letter to Ada").await.expect("accepted");
+    let told: Vec<_> = asked.events().iter().filter(|told| told.seq.is_some()).cloned().collect();
+    assert!(told.len() > 2, "{told:?}");
+
+    let other = post(Arc::clone(&store)).await;
+    for place in 0..told.len() {
+        let after = match place {
+            0 => Position::START,
+            _ => told[place - 1].position().expect("durable"),
+        };
+        let watched = other.watch(asked.run(), after).await.expect("a run");
+        let rest: Vec<_> = watched.events.collect().await;
+        assert_eq!(rest, told[place..], "after {after:?}");
+        assert_eq!(watched.outcome.await, *asked.outcome());
+    }
+    let none = RunRef { run: RunId::new("none").expect("an id"), ..asked.run().clone() };
+    let error = other.watch(&none, Position::START).await.expect_err("there is no such run");
+    assert_eq!(error.fault().code, "W0201");
 }
 
 #[tokio::test]
