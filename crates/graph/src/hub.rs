@@ -42,6 +42,10 @@ struct State {
     spoken: Spoken,
     /// What the commit on its way takes along.
     flight: Option<Flight>,
+    /// How many of the queue the commit took that failed last.
+    failed: usize,
+    /// Whether the next commit is that one once more.
+    again: bool,
     /// Whether the numbers of the log are known.
     synced: bool,
     /// Whether the last event was told; whoever still emits then is not heard.
@@ -99,6 +103,8 @@ impl Hub {
             watchers: Vec::new(),
             spoken: Spoken::new(!first),
             flight: None,
+            failed: 0,
+            again: false,
             synced: first,
             over: false,
         };
@@ -205,9 +211,18 @@ impl Hub {
     /// The commit that was begun did not take effect; text need not wait for it any more.
     pub(crate) fn failed(&self) {
         let mut state = self.lock();
-        state.flight = None;
+        // Text that waits for the log is told below only if nothing durable stands before it, and
+        // then there was none of it when the commit began: its part of the queue stays.
+        state.failed = state.flight.take().map_or(0, |flight| flight.taken);
         state.spoken.unseal();
         state.tell_held(&*self.clock);
+    }
+
+    /// Lets the next commit take along no more events than the one that failed, which it is once
+    /// more: what was told since then may be of the superstep after it. One that ends the run takes
+    /// them all, since nothing comes after it.
+    pub(crate) fn tries_again(&self) {
+        self.lock().again = true;
     }
 
     /// Tells an event that somebody else put into the log.
@@ -292,7 +307,9 @@ impl State {
 
     fn begin(&mut self, own: &[AiEvent], clock: &dyn Clock) -> Carried {
         self.spoken.seal();
-        let taken = self.queue.len();
+        let ends = own.iter().any(|event| matches!(event, AiEvent::Done { .. }));
+        let again = std::mem::take(&mut self.again) && !ends;
+        let taken = if again { self.failed } else { self.queue.len() };
         let mut carried = Carried::default();
         let mut places = VecDeque::new();
         let after = if taken == 0 && own.is_empty() {
@@ -300,7 +317,7 @@ impl State {
             None
         } else {
             let mut after = self.spoken.clone();
-            for Told { event, by } in &self.queue {
+            for Told { event, by } in self.queue.iter().take(taken) {
                 if let Some(piece) = piece(event) {
                     places.push_back(after.say(by, piece, clock));
                 } else {

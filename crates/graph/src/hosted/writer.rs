@@ -329,6 +329,7 @@ impl Writer {
                 }
             };
             waited?;
+            self.hub.tries_again();
         }
     }
 
@@ -355,7 +356,9 @@ impl Writer {
         commit.at = self.host.clock.now();
         let committed = self.host.store.commit(&self.who, &self.claim, commit).await;
         let committed = committed.inspect_err(|_| {
-            state.begins = begins;
+            if begins.is_some() {
+                state.begins = begins;
+            }
             self.hub.failed();
         })?;
         if further {

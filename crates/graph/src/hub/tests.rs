@@ -84,6 +84,39 @@ fn text_that_comes_during_a_commit_stands_where_it_was_told() {
 }
 
 #[test]
+fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
+    let (hub, one, two) = (hub(), by(1, 1), by(2, 2));
+    let mut watcher = hub.watch();
+    let step = [AiEvent::Step { step: 1, nodes: Vec::new() }];
+    hub.emit(&one, custom(1));
+    hub.emit(&one, delta("a"));
+    assert_eq!(hub.begin(&step).events, [custom(1)]);
+    hub.emit(&two, delta("b"));
+    hub.emit(&two, custom(2));
+    for _ in 0..2 {
+        hub.failed();
+        hub.emit(&two, custom(3));
+        hub.tries_again();
+        let carried = hub.begin(&step);
+        assert_eq!(carried.events, [custom(1)]);
+        assert_eq!(texts(&carried), [""; 0], "void with its step");
+    }
+    hub.committed(1, step.to_vec());
+    assert_eq!(heard(&mut watcher), ["1", "1+1 a", "2", "2+1 b"]);
+    let carried = hub.begin(&[]);
+    assert_eq!(carried.events, [custom(2), custom(3), custom(3)]);
+    assert_eq!(texts(&carried), ["2+1 b"]);
+    hub.failed();
+    hub.emit(&two, custom(4));
+    hub.tries_again();
+    let done = [AiEvent::Done { outcome: weftwork_types::run::RunStatus::Completed }];
+    assert_eq!(hub.begin(&done).events.len(), 4, "nothing comes after the end");
+    hub.failed();
+    hub.emit(&two, custom(5));
+    assert_eq!(hub.begin(&[]).events.len(), 5, "another commit takes all there is");
+}
+
+#[test]
 fn text_is_void_with_its_step_or_its_attempt() {
     let (hub, one, two) = (hub(), by(1, 1), by(2, 1));
     let save = |expected: &[&str], void: Option<(u64, u64)>, own: Vec<AiEvent>, seq: u64| {

@@ -2,7 +2,7 @@
 //! what is left when their process dies at any of its commits.
 
 use crate::faulty::{Faulty, Moment, name};
-use crate::support::{Bench, check_stream, completed, options, store, thread};
+use crate::support::{Bench, check_stream, completed, moving, options, store, thread};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use weftwork_graph::{
     At, CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeResult, Runtime, START, State, StoreSaver,
 };
 use weftwork_store::{CheckpointStore, Store, StoreError};
+use weftwork_testkit::ManualClock;
 use weftwork_types::Principal;
 use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
@@ -168,8 +169,8 @@ fn told(events: impl Iterator<Item = AiEvent>) -> Vec<Value> {
     told.collect()
 }
 
-#[tokio::test]
-async fn events_have_the_order_of_the_supersteps() {
+/// Three nodes that tell three things each.
+fn emitting() -> CompiledGraph {
     let emits = async |ctx: Ctx| {
         for part in ["begins", "goes on", "ends"] {
             ctx.emit(json!(format!("{} {part}", ctx.node())));
@@ -179,23 +180,71 @@ async fn events_have_the_order_of_the_supersteps() {
         LogUpdate::new()
     };
     let graph = Graph::<Log>::new("emits").node("a", emits).node("b", emits).node("c", emits);
-    let graph = graph.edge(START, "a").edge("a", "b").edge("b", "c").build().expect("sound");
-    let mut expected = vec![json!("run started")];
-    for (step, node) in (1..).zip(["a", "b", "c"]) {
-        let parts = ["begins", "goes on", "ends"].map(|part| json!(format!("{node} {part}")));
-        expected.extend(parts);
-        expected.push(json!({ "step": step, "nodes": [node] }));
+    graph.edge(START, "a").edge("a", "b").edge("b", "c").build().expect("sound")
+}
+
+/// What is told of them.
+fn expected(durability: Durability) -> Vec<Value> {
+    let started = json!("run started");
+    let step = |(step, node): (i64, &str)| json!({ "step": step, "nodes": [node] });
+    let parts = |node: &str| {
+        ["begins", "goes on", "ends"].map(|part| json!(format!("{node} {part}"))).into_iter()
+    };
+    let (steps, nodes) = ((1..).zip(["a", "b", "c"]), ["a", "b", "c"].into_iter());
+    match durability {
+        // Supersteps are committed with the end, and with them that the run began.
+        Durability::Exit => nodes.flat_map(parts).chain([started]).chain(steps.map(step)).collect(),
+        _ => {
+            let all = steps.flat_map(|at| parts(at.1).chain([step(at)]));
+            std::iter::once(started).chain(all).collect()
+        }
     }
-    for durability in [Durability::Sync, Durability::Async] {
-        let bench = Bench::on(Faulty::new(store()), graph.clone()).await;
-        let handle = bench.runtime.execute(request(durability)).await.expect("accepted");
-        let events: Vec<RunEvent> = handle.events.collect().await;
-        completed(handle.outcome.await);
-        check_stream(&events);
-        assert_eq!(told(events.into_iter().map(|told| told.event)), expected, "{durability:?}");
-        let log = bench.store.events(&Principal::local(), &handle.run, 0, 100).await;
-        let log = log.expect("reads").into_iter().map(|told| told.event);
-        assert_eq!(told(log), expected, "{durability:?}");
+}
+
+/// Runs it, and checks what is told live and what the log says.
+async fn check_events(bench: &Bench, clock: &ManualClock, durability: Durability) {
+    let expected = expected(durability);
+    let handle = bench.runtime.execute(request(durability)).await.expect("accepted");
+    let events: Vec<RunEvent> = moving(clock, handle.events.collect()).await;
+    completed(handle.outcome.await);
+    check_stream(&events);
+    assert_eq!(told(events.into_iter().map(|told| told.event)), expected, "{durability:?}");
+    let log = bench.store.events(&Principal::local(), &handle.run, 0, 100).await;
+    let log = log.expect("reads").into_iter().map(|told| told.event);
+    assert_eq!(told(log), expected, "{durability:?}");
+}
+
+#[tokio::test]
+async fn events_have_the_order_of_the_supersteps() {
+    let graph = emitting();
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        let clock = Arc::new(ManualClock::new());
+        let bench = Bench::with_clock(Faulty::new(store()), graph.clone(), clock.clone()).await;
+        check_events(&bench, &clock, durability).await;
+    }
+}
+
+#[tokio::test]
+async fn events_keep_their_order_when_a_commit_is_tried_again() {
+    let graph = emitting();
+    for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        for (refused, times) in (1..14).flat_map(|commit| [(commit, 1), (commit, 2)]) {
+            let (store, clock) = (Faulty::new(store()), Arc::new(ManualClock::new()));
+            let commits = AtomicUsize::new(0);
+            store.interfere(move |point, moment, commit| {
+                if commit.is_none() || moment == Moment::After {
+                    return Ok(Duration::ZERO);
+                }
+                let at = commits.fetch_add(1, Ordering::SeqCst) + 1;
+                if (refused..refused + times).contains(&at) {
+                    let (place, reason) = (name(point, commit).to_owned(), "busy".to_owned());
+                    return Err(StoreError::Unavailable { place, reason, retriable: true });
+                }
+                Ok(Duration::ZERO)
+            });
+            let bench = Bench::with_clock(store, graph.clone(), clock.clone()).await;
+            check_events(&bench, &clock, durability).await;
+        }
     }
 }
 
