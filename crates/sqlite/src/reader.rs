@@ -2,7 +2,6 @@
 
 use crate::error::{Done, Place};
 use crate::open;
-use crate::store::Durability;
 use futures_channel::oneshot;
 use rusqlite::Connection;
 use std::path::Path;
@@ -20,24 +19,17 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 pub(crate) struct Readers {
     jobs: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
-    inline: Option<Mutex<Connection>>,
+    /// For callers that read by themselves.
+    own: Mutex<Connection>,
     place: Place,
 }
 
 impl Readers {
-    pub(crate) fn open(
-        path: &Path,
-        place: &Place,
-        durability: Durability,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, place: &Place) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
-        let inline = match durability {
-            Durability::Normal => Some(Mutex::new(open::reader(path, place)?)),
-            Durability::Full => None,
-        };
-        let (handles, place_of_all) = (Vec::new(), place.clone());
-        let mut readers = Self { jobs: Some(jobs), handles, inline, place: place_of_all };
+        let own = Mutex::new(open::reader(path, place)?);
+        let mut readers = Self { jobs: Some(jobs), handles: Vec::new(), own, place: place.clone() };
         for number in 0..THREADS {
             let conn = open::reader(path, place)?;
             let waiting = waiting.clone();
@@ -51,19 +43,16 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Does work that is soon done: on the caller's thread where writing is done there as well, for
-    /// a hand-over to another thread takes longer than a look at a few rows.
+    /// Does work that is soon done: on the caller's thread unless another caller reads there just
+    /// now, for a hand-over to another thread takes longer than a look at a few rows.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match &self.inline {
-            Some(conn) => {
-                let conn = conn.lock().unwrap_or_else(PoisonError::into_inner);
-                transaction(&conn, work).map_err(|fail| self.place.fail(fail))
-            }
-            None => self.read(work).await,
+        if let Ok(conn) = self.own.try_lock() {
+            return transaction(&conn, work).map_err(|fail| self.place.fail(fail));
         }
+        self.read(work).await
     }
 
     /// Does the work in a transaction of its own, so that it sees one state of the store.

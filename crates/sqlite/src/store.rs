@@ -4,6 +4,7 @@ use crate::error::{Done, Place};
 use crate::lock::Locks;
 use crate::open;
 use crate::reader::Readers;
+use crate::table::held::Known;
 use crate::table::workers;
 use crate::writer::Writer;
 use rusqlite::Connection;
@@ -54,6 +55,7 @@ pub struct SqliteStore {
     // The readers end first: the last connection to close tidies the log away.
     readers: Readers,
     writer: Writer,
+    known: Arc<Known>,
 }
 
 impl SqliteStore {
@@ -77,8 +79,9 @@ impl SqliteStore {
             Durability::Full => Writer::thread(conn, place.clone())?,
             Durability::Normal => Writer::inline(conn, place.clone()),
         };
-        let readers = Readers::open(path, &place, options.durability)?;
-        Ok(Self { path: path.to_owned(), place, locks, readers, writer })
+        let readers = Readers::open(path, &place)?;
+        let known = Arc::default();
+        Ok(Self { path: path.to_owned(), place, locks, readers, writer, known })
     }
 
     /// The file.
@@ -95,6 +98,10 @@ impl SqliteStore {
         self.locks.clone()
     }
 
+    pub(crate) fn known(&self) -> Arc<Known> {
+        self.known.clone()
+    }
+
     pub(crate) fn read<'a, T: Send + 'static>(
         &'a self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
@@ -102,7 +109,7 @@ impl SqliteStore {
         Box::pin(self.readers.read(work))
     }
 
-    /// Reads a little: where writing is done by the caller, this is as well.
+    /// Reads a little, on the caller's thread when nobody else does.
     pub(crate) fn look<'a, T: Send + 'static>(
         &'a self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,

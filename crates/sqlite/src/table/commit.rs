@@ -1,66 +1,26 @@
 use crate::error::Done;
-use crate::row::{self, At};
-use crate::table::log::{self, End};
-use crate::table::short::Payer;
-use crate::table::{interrupts, keep, pieces, usage};
+use crate::row;
+use crate::table::held::{self, Known};
+use crate::table::{interrupts, keep, log, pieces, usage};
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
-use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, UsageRow};
-use weftwork_types::run::{RunFinal, RunStatus};
-use weftwork_types::{OrgId, WorkerId};
-
-/// What a write for a run needs to know.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) end: End,
-    payer: Payer,
-    /// Whether the thread has open questions.
-    asks: bool,
-    pub(crate) cancel_requested: bool,
-}
-
-/// Lets a write pass when its claim is the newest.
-pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
-    let sql = "SELECT number, status, worker, fence, cancel_requested, caller, graph,
-                   place, last_seq,
-                   EXISTS (SELECT 1 FROM interrupts asked
-                           WHERE asked.org = runs.org AND asked.thread = runs.thread
-                               AND answer IS NULL AND closed = 0) AS asks
-               FROM runs LEFT JOIN log ON place = (
-                   SELECT place FROM log
-                   WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
-                   ORDER BY place DESC LIMIT 1)
-               WHERE org = ?1 AND id = ?2 AND thread = ?3";
-    let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
-    let name = format_args!("run `{run}`");
-    let held = row::one(conn, sql, params![org.as_str(), run, thread], |row| {
-        let at = At::new("runs", &name);
-        let holder: Option<String> = at.plain(row, "worker")?;
-        let worker: Option<WorkerId> = holder.map(|_| at.id(row, "worker")).transpose()?;
-        let status: RunStatus = at.word(row, "status")?;
-        let fence = at.plain(row, "fence")?;
-        rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
-        let place: Option<i64> = at.plain(row, "place")?;
-        let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
-        Ok(Held {
-            end: End::of(at.plain(row, "number")?, place.zip(seq)),
-            payer: Payer::read(&at, row)?,
-            asks: at.plain(row, "asks")?,
-            cancel_requested: at.plain(row, "cancel_requested")?,
-        })
-    })?;
-    Ok(held.ok_or_else(|| rule::missing("run", run))?)
-}
+use weftwork_types::OrgId;
+use weftwork_types::run::RunFinal;
 
 /// Writes a commit: claim, what is kept, questions, what is told, called and billed, outcome.
+/// Returns besides where the log of the run ends then.
 pub(crate) fn commit(
     conn: &Connection,
+    known: &Known,
     org: &OrgId,
     claim: &Claim,
     commit: &Commit,
-) -> Done<Committed> {
-    let held = check(conn, org, claim)?;
+) -> Done<(Committed, i64)> {
+    let mut held = match known.take(conn, org, claim)? {
+        Some(held) => held,
+        None => held::check(conn, org, claim)?,
+    };
     let thread = &claim.at.thread;
     keep::keep(conn, org, thread, &commit.keep)?;
     let leaves = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
@@ -79,7 +39,12 @@ pub(crate) fn commit(
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, (end, commit))?;
     }
-    Ok(Committed { first_seq, cancel_requested: held.cancel_requested })
+    let committed = Committed { first_seq, cancel_requested: held.cancel_requested };
+    held.asks = !commit.interrupts.is_empty() || held.asks && !leaves;
+    held.end = held.end.after(events.len());
+    let place = held.end.place;
+    known.put(conn, org, claim, commit.finish.is_none().then_some(held));
+    Ok((committed, place))
 }
 
 /// What the run itself used, and what it records for others.

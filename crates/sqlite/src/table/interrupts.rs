@@ -17,7 +17,7 @@ impl ReadInterrupts for SqliteStore {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
         let (org, thread) = (who.org.clone(), thread.clone());
-        self.read(move |conn| {
+        self.look(move |conn| {
             threads::expect(conn, &org, &thread)?;
             let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
             row::all(conn, sql, params![org.as_str(), thread.as_str()], |row| read(row, &thread))

@@ -57,6 +57,11 @@ impl End {
         newest.map_or(Self { place: number << BITS, seq: 0 }, |(place, seq)| Self { place, seq })
     }
 
+    /// After a commit that tells so many events.
+    pub(crate) fn after(self, events: usize) -> Self {
+        Self { place: self.place + 1, seq: self.seq + events as u64 }
+    }
+
     fn first_place(self) -> i64 {
         (self.place >> BITS) << BITS
     }
@@ -84,16 +89,16 @@ pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
 /// Adds the row of a commit; returns the number of its first event.
 pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
-    let (first, last) = (end.seq + 1, end.seq + events.len() as u64);
+    let (first, last) = (end.seq + 1, end.after(events.len()));
     let calls: Vec<_> = calls.iter().map(Call::from).collect();
     let usage = usage.map(|(payer, facts)| facts.iter().map(|fact| payer.shorten(fact)));
     let usage = usage.into_iter().flatten().collect::<Done<Vec<_>>>()?;
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let values = params![
-        end.place + 1,
+        last.place,
         row::int(first),
-        row::int(last),
+        row::int(last.seq),
         at.0,
         head.map(|id| id.0.to_be_bytes()),
         some(&calls)?,

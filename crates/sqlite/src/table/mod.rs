@@ -7,6 +7,7 @@ pub(crate) mod calls;
 pub(crate) mod checkpoints;
 pub(crate) mod commit;
 pub(crate) mod events;
+pub(crate) mod held;
 pub(crate) mod interrupts;
 pub(crate) mod keep;
 pub(crate) mod log;

@@ -2,9 +2,10 @@ use crate::error::Done;
 use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{back, commit, interrupts, threads, workers};
+use crate::table::{back, commit, held, interrupts, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, rule};
 use weftwork_types::event::AiEvent;
@@ -115,7 +116,16 @@ impl WriteRuns for SqliteStore {
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
         let (org, claim) = (who.org.clone(), claim.clone());
-        self.write(move |conn| commit::commit(conn, &org, &claim, &commit))
+        Box::pin(async move {
+            let (known, run) = (self.known(), claim.at.run.clone());
+            let work = {
+                let known = Arc::clone(&known);
+                move |conn: &Connection| commit::commit(conn, &known, &org, &claim, &commit)
+            };
+            let (committed, place) = self.write(work).await?;
+            known.stands(&run, place);
+            Ok(committed)
+        })
     }
 
     fn release<'a>(
@@ -126,7 +136,7 @@ impl WriteRuns for SqliteStore {
     ) -> BoxFuture<'a, Result<u64>> {
         let (org, claim) = (who.org.clone(), claim.clone());
         self.write(move |conn| {
-            commit::check(conn, &org, &claim)?;
+            held::check(conn, &org, &claim)?;
             back::put(conn, &org, &claim.at, AiEvent::Released { claim: claim.fence }, at)
         })
     }

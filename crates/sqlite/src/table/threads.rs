@@ -14,7 +14,7 @@ impl ReadThreads for SqliteStore {
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         let (org, id) = (who.org.clone(), id.clone());
-        self.read(move |conn| {
+        self.look(move |conn| {
             let found = one(conn, &org, &id)?;
             Ok(found.ok_or_else(|| rule::missing("thread", &id))?)
         })

@@ -5,6 +5,7 @@
 mod batch;
 mod differential;
 mod files;
+mod held;
 mod kill;
 mod locks;
 mod migrate;

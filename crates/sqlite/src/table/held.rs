@@ -1,0 +1,120 @@
+//! What a commit has to know of its run: whether its claim is the newest, and where its log ends.
+//!
+//! To look that up takes a third of a small commit. So commits remember how they left their runs,
+//! and that counts as long as nobody wrote anything else in the file: not this connection, and no
+//! other, of whatever process.
+
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::table::log::End;
+use crate::table::short::Payer;
+use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weftwork_store::Claim;
+use weftwork_store::rule::{self, Holder};
+use weftwork_types::run::RunStatus;
+use weftwork_types::{OrgId, RunId, WorkerId};
+
+/// What a write for a run needs to know.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) end: End,
+    pub(crate) payer: Payer,
+    /// Whether the thread has open questions.
+    pub(crate) asks: bool,
+    pub(crate) cancel_requested: bool,
+}
+
+/// Lets a write pass when its claim is the newest.
+pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
+    let sql = "SELECT number, status, worker, fence, cancel_requested, caller, graph,
+                   place, last_seq,
+                   EXISTS (SELECT 1 FROM interrupts asked
+                           WHERE asked.org = runs.org AND asked.thread = runs.thread
+                               AND answer IS NULL AND closed = 0) AS asks
+               FROM runs LEFT JOIN log ON place = (
+                   SELECT place FROM log
+                   WHERE place BETWEEN number << 32 AND (number << 32) + 0xffffffff
+                   ORDER BY place DESC LIMIT 1)
+               WHERE org = ?1 AND id = ?2 AND thread = ?3";
+    let (run, thread) = (claim.at.run.as_str(), claim.at.thread.as_str());
+    let name = format_args!("run `{run}`");
+    let held = row::one(conn, sql, params![org.as_str(), run, thread], |row| {
+        let at = At::new("runs", &name);
+        let holder: Option<String> = at.plain(row, "worker")?;
+        let worker: Option<WorkerId> = holder.map(|_| at.id(row, "worker")).transpose()?;
+        let status: RunStatus = at.word(row, "status")?;
+        let fence = at.plain(row, "fence")?;
+        rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
+        let place: Option<i64> = at.plain(row, "place")?;
+        let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
+        Ok(Held {
+            end: End::of(at.plain(row, "number")?, place.zip(seq)),
+            payer: Payer::read(&at, row)?,
+            asks: at.plain(row, "asks")?,
+            cancel_requested: at.plain(row, "cancel_requested")?,
+        })
+    })?;
+    Ok(held.ok_or_else(|| rule::missing("run", run))?)
+}
+
+/// How commits left runs that go on.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many rows this connection had written when the last commit had written its own; none
+    /// while one is at it.
+    ours: Option<u64>,
+    /// A number that is another after each commit of another connection.
+    others: i64,
+    runs: BTreeMap<RunId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    org: OrgId,
+    claim: Claim,
+    held: Held,
+    /// Whether the transaction of the commit was committed, which the commit does not know itself.
+    stands: bool,
+}
+
+impl Known {
+    /// What the run's last commit left, if it is still so; its claim is the newest then.
+    pub(crate) fn take(&self, conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Option<Held>> {
+        // As they stand within the transaction.
+        let others = row::one(conn, "PRAGMA data_version", [], |row| Ok(row.get(0)?))?;
+        let (ours, others) = (conn.total_changes(), others.unwrap_or_default());
+        let mut state = self.state();
+        if (state.ours.take(), state.others) != (Some(ours), others) {
+            state.runs.clear();
+        }
+        state.others = others;
+        let entry = state.runs.remove(&claim.at.run);
+        let same = |entry: &Entry| entry.stands && entry.org == *org && entry.claim == *claim;
+        Ok(entry.filter(same).map(|entry| entry.held))
+    }
+
+    /// Remembers how a commit leaves its run, unless that has ended. The commit has written all.
+    pub(crate) fn put(&self, conn: &Connection, org: &OrgId, claim: &Claim, held: Option<Held>) {
+        let mut state = self.state();
+        state.ours = Some(conn.total_changes());
+        let Some(held) = held else { return };
+        let (org, claim) = (org.clone(), claim.clone());
+        state.runs.insert(claim.at.run.clone(), Entry { org, claim, held, stands: false });
+    }
+
+    /// The commit that was to leave the log of its run at this place is on record.
+    pub(crate) fn stands(&self, run: &RunId, place: i64) {
+        if let Some(entry) = self.state().runs.get_mut(run) {
+            entry.stands |= entry.held.end.place == place;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
