@@ -18,7 +18,7 @@ use random::Random;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
-use story::{Act, Journal, Measure, Story};
+use story::{Act, DURABILITIES, Journal, Measure, Story};
 
 /// Draws another series of kills.
 const SEED: &str = "WEFT_TEST_SEED";
@@ -48,6 +48,8 @@ struct Tally {
     sent: usize,
     landed: usize,
     possibly_paid: u32,
+    /// How many landed in stories whose supersteps are stored when.
+    modes: BTreeMap<&'static str, usize>,
     /// How many kills landed in which act and phase.
     places: BTreeMap<(Act, &'static str), usize>,
 }
@@ -59,7 +61,7 @@ impl Killer {
         let folder = tempfile::tempdir().expect("a folder");
         let (provider, told) = Provider::start(&folder.path().join("requests.log"), seed);
         let mut watch = Watch::new(told);
-        let mut warm = Story::new("warm", &provider, Journal::On);
+        let mut warm = Story::new("warm", &provider, (Journal::On, "sync"));
         let measure = Measure::take(&mut warm, &mut watch);
         assert_eq!(check(&warm.facts(&provider)).violations, [], "without a kill");
         let random = Random::new(seed, stream);
@@ -71,7 +73,8 @@ impl Killer {
     fn story(&mut self, journal: Journal) -> Findings {
         self.stories += 1;
         let name = format!("story-{}", self.stories);
-        let mut story = Story::new(&name, &self.provider, journal);
+        let durability = DURABILITIES[self.random.below(DURABILITIES.len() as u64) as usize];
+        let mut story = Story::new(&name, &self.provider, (journal, durability));
         let mut kills_left = 1 + self.random.below(KILLS_PER_STORY);
         while let Some(act) = story.next() {
             let plan = (kills_left > 0).then(|| self.plan(act));
@@ -80,6 +83,7 @@ impl Killer {
             kills_left -= 1;
             self.tally.sent += 1;
             self.tally.landed += usize::from(landed);
+            *self.tally.modes.entry(durability).or_default() += usize::from(landed);
             *self.tally.places.entry((act, ended.phase)).or_default() += usize::from(landed);
         }
         let findings = check(&story.facts(&self.provider));
@@ -130,12 +134,14 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
         violations.extend(findings.violations.into_iter().map(|one| (stories, one)));
     }
     let seconds = (killer.watch.elapsed() - began).as_secs_f64();
-    let Tally { sent, landed, possibly_paid, places } = &killer.tally;
+    let Tally { sent, landed, possibly_paid, modes, places } = &killer.tally;
+    let modes: Vec<_> = modes.iter().map(|(mode, times)| format!("{times} {mode}")).collect();
     let share = *landed as f64 * 100.0 / *sent as f64;
     let mut figures = format!(
-        "kills: {landed}, {share:.1} % of those sent landed while the process ran\n\
+        "kills: {landed} ({}), {share:.1} % of those sent landed while the process ran\n\
          repeated although recorded: {repeats}, possibly paid: {possibly_paid}\n\
          stories: {}, seconds: {seconds:.1}\n",
+        modes.join(", "),
         killer.stories
     );
     for ((act, phase), times) in places {

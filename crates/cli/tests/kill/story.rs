@@ -54,8 +54,12 @@ pub(crate) struct Story {
     name: String,
     folder: tempfile::TempDir,
     journal: Journal,
+    durability: &'static str,
     kills: Vec<Kill>,
 }
+
+/// When supersteps are stored.
+pub(crate) const DURABILITIES: [&str; 3] = ["sync", "async", "exit"];
 
 /// What the store held at some moment.
 #[derive(Debug, Default)]
@@ -67,12 +71,16 @@ struct Snapshot {
 }
 
 impl Story {
-    pub(crate) fn new(name: &str, provider: &Provider, journal: Journal) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        provider: &Provider,
+        (journal, durability): (Journal, &'static str),
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let address = &provider.address;
         let config = format!("[providers.far]\nurl = \"http://{address}/{name}/v1\"\n");
         std::fs::write(folder.path().join("weft.toml"), config).expect("writes");
-        Self { name: name.to_owned(), folder, journal, kills: Vec::new() }
+        Self { name: name.to_owned(), folder, journal, durability, kills: Vec::new() }
     }
 
     /// What is to be done next; `None` when the story is over.
@@ -125,6 +133,7 @@ impl Story {
             Act::Approve => command.args(["threads", "resume", thread, "--approve", "--json"]),
             Act::TakeOver => command.args(["threads", "resume", thread, "--json"]),
         };
+        command.args(["--durability", self.durability]);
         command
     }
 

@@ -1,17 +1,17 @@
 //! `kill -9` of workers at random moments: nothing is lost, doubled or out of order, and what they
 //! had is taken over in time.
 
-use crate::check::check;
+use crate::check::{check, check_log};
 use crate::place::Place;
-use crate::worker::{CHAIN, STEPS, Site, Worker, accept};
-use crate::{full, report};
-use std::collections::BTreeMap;
+use crate::worker::{CHAIN, STEPS, Site, Worker, accept, word};
+use crate::{full, report, seed};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weftwork_store::{RunRow, Store};
+use weftwork_store::{NewRun, RunRow, Store};
 use weftwork_testkit::fuzz::Random;
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::{Principal, WorkerId};
+use weftwork_types::{Principal, RunId, WorkerId};
 
 const THREADS: usize = 24;
 /// Long enough for each worker to have runs nearly always.
@@ -34,8 +34,10 @@ struct Killer {
     /// Runs whose worker was killed, which it was, and when.
     left: BTreeMap<String, (WorkerId, Instant)>,
     takeovers: Vec<Duration>,
-    /// How many runs were under way where a kill struck.
-    struck: usize,
+    /// The runs whose end was seen.
+    checked: BTreeSet<RunId>,
+    /// How many runs were under way where a kill struck, by when their supersteps are stored.
+    struck: BTreeMap<&'static str, usize>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the time of this machine is what is measured")]
@@ -45,16 +47,26 @@ fn now() -> Instant {
 
 impl Killer {
     async fn new(site: Site, processes: usize, kills: usize) -> Self {
-        let seed = std::env::var("WEFT_TEST_SEED").map_or(1, |s| s.parse().expect("a number"));
         let store = site.place.open();
         let workers = (0..processes).map(|_| Worker::start(&site)).collect();
         let mut threads = Vec::new();
         for thread in 0..THREADS {
             threads.push(vec![accept(&store, CHAIN, &format!("t{thread}"), "0").await]);
         }
-        let random = Random::new(0x9e37_79b9_7f4a_7c15 ^ seed);
-        let (left, takeovers) = (BTreeMap::new(), Vec::new());
-        Self { site, store, workers, random, kills, killed: 0, threads, left, takeovers, struck: 0 }
+        let random = Random::new(0x9e37_79b9_7f4a_7c15 ^ seed());
+        Self {
+            site,
+            store,
+            workers,
+            random,
+            kills,
+            killed: 0,
+            threads,
+            left: BTreeMap::new(),
+            takeovers: Vec::new(),
+            checked: BTreeSet::new(),
+            struck: BTreeMap::new(),
+        }
     }
 
     async fn open_runs(&self) -> Vec<RunRow> {
@@ -81,6 +93,10 @@ impl Killer {
                 continue;
             }
             assert_eq!(row.status, RunStatus::Completed, "{:?}", row.outcome);
+            // Whoever is told that it has ended finds all of it.
+            if self.checked.insert(row.new.at.run.clone()) {
+                check_log(&self.store, &row.new.at).await;
+            }
             if self.killed < self.kills {
                 let tag = self.threads[thread].len().to_string();
                 let at = accept(&self.store, CHAIN, &format!("t{thread}"), &tag).await;
@@ -92,11 +108,11 @@ impl Killer {
     }
 
     /// The runs of each of our workers.
-    async fn held(&self) -> BTreeMap<WorkerId, Vec<RunRef>> {
-        let mut held: BTreeMap<WorkerId, Vec<RunRef>> = BTreeMap::new();
+    async fn held(&self) -> BTreeMap<WorkerId, Vec<NewRun>> {
+        let mut held: BTreeMap<WorkerId, Vec<NewRun>> = BTreeMap::new();
         for row in self.open_runs().await {
             if let (RunStatus::Running, Some(worker)) = (row.status, row.worker) {
-                held.entry(worker).or_default().push(row.new.at);
+                held.entry(worker).or_default().push(row.new);
             }
         }
         held
@@ -126,9 +142,9 @@ impl Killer {
             return;
         }
         self.killed += 1;
-        self.struck += left.len();
         for run in left {
-            self.left.insert(run.run.to_string(), (dead.clone(), at));
+            *self.struck.entry(word(run.options.durability)).or_default() += 1;
+            self.left.insert(run.at.run.to_string(), (dead.clone(), at));
         }
         if self.killed.is_multiple_of(100) {
             println!("{} kills", self.killed);
@@ -165,16 +181,17 @@ async fn kills(name: &str, place: Place, processes: usize, folder: &std::path::P
     let (runs, again) = check(&killer.site, CHAIN, &killer.threads).await;
     killer.takeovers.sort();
     let taken = killer.takeovers.len();
+    let by_mode: Vec<_> = killer.struck.iter().map(|(mode, n)| format!("{n} {mode}")).collect();
     let p99 = killer.takeovers.get(taken.saturating_sub(1 + taken / 100)).copied();
     let p99 = p99.unwrap_or_default();
     report(
         name,
         &format!(
-            "{} kills of workers with runs ({} runs struck), {processes} processes, {runs} runs of \
+            "{} kills of workers with runs (runs struck: {}), {processes} processes, {runs} runs of \
              {STEPS} steps: 0 lost, 0 doubled, 0 out of order, 0 recorded calls made again, {again} \
              unknown ones; {taken} takeovers, p99 {} ms, most {} ms; {} s",
             killer.killed,
-            killer.struck,
+            by_mode.join(", "),
             p99.as_millis(),
             killer.takeovers.last().copied().unwrap_or_default().as_millis(),
             started.elapsed().as_secs(),

@@ -2,7 +2,7 @@
 //!
 //! The test binary starts itself as its workers. Small doses by default, full ones with
 //! `WEFT_FAULTS=full`; `WEFT_CHAOS_KILLS` asks for another number of kills, `WEFT_TEST_SEED` for
-//! other moments.
+//! other moments and other runs whose supersteps are stored as `async` and `exit` say.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 #![expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
 
@@ -23,6 +23,11 @@ mod worker;
 /// Whether the full doses are asked for.
 fn full() -> bool {
     std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full")
+}
+
+/// Which moments and runs are drawn.
+fn seed() -> u64 {
+    std::env::var("WEFT_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"))
 }
 
 /// Says the figures and keeps them in `target/tmp`.

@@ -3,7 +3,7 @@
 use crate::check::check;
 use crate::faulty::{Faulty, Moment, name};
 use crate::place::Place;
-use crate::worker::{ARGS, PAIR, POINT, Site, Worker, accept};
+use crate::worker::{ARGS, PAIR, POINT, Site, Worker, accept_as};
 use crate::{full, report};
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use weftwork_store::{Commit, Store};
 use weftwork_types::Principal;
 use weftwork_types::port::CallState;
-use weftwork_types::run::RunStatus;
+use weftwork_types::run::{Durability, RunStatus};
 
 /// The writes, and at which time of each a process may end.
 const POINTS: [(&str, u64); 7] = [
@@ -60,6 +60,14 @@ pub(crate) fn planted(store: Arc<dyn Store>) -> Arc<dyn Store> {
     faulty
 }
 
+/// When the supersteps of one of the runs are stored: by turns, as far as the run makes such a write
+/// then.
+fn mode(point: &str, number: usize) -> Durability {
+    let each_step = matches!(point, "commit of tasks" | "commit of a step");
+    let modes = [Durability::Sync, Durability::Async, Durability::Exit];
+    modes[number % if each_step { 2 } else { 3 }]
+}
+
 /// Waits for something that must come.
 async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
     for _ in 0..6_000 {
@@ -83,8 +91,10 @@ async fn crash(name: &str, place: Place, folder: &Path) {
                 let mut command = Command::new(std::env::current_exe().expect("this program"));
                 command.args(ARGS).env(POINT, format!("{point}:{moment:?}:{times}"));
                 let mut dies = Worker::start_by(command, &site);
-                let at = accept(&store, PAIR, &format!("t{}", threads.len()), "0").await;
-                let what = format!("the end {moment:?} {point}, time {times}");
+                let durability = mode(point, threads.len());
+                let thread = format!("t{}", threads.len());
+                let at = accept_as(&store, PAIR, (&thread, "0"), durability).await;
+                let what = format!("the end {moment:?} {point}, time {times}, {durability:?}");
                 until(&what, async || dies.is_dead()).await;
                 let goes_on = Worker::start(&site);
                 until("the end of a run", async || {

@@ -1,7 +1,7 @@
 //! A worker that stands still for longer than its lease, and then goes on.
 
 use crate::place::Place;
-use crate::worker::{CHAIN, STEPS, Site, Worker, accept, state};
+use crate::worker::{CHAIN, STEPS, Site, Worker, accept_as, state};
 use crate::{full, report};
 use serde_json::json;
 use std::path::Path;
@@ -10,7 +10,7 @@ use weftwork_store::{Claim, Commit, StoreError};
 use weftwork_types::Principal;
 use weftwork_types::canonical::hash;
 use weftwork_types::port::{CallKey, CallRecord};
-use weftwork_types::run::RunStatus;
+use weftwork_types::run::{Durability, RunStatus};
 
 async fn stall(name: &str, place: Place, folder: &Path) {
     let (who, tick) = (Principal::local(), Duration::from_millis(10));
@@ -18,7 +18,7 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 400, attempts_max: 3 };
     let store = site.place.open();
     let stalled = Worker::start(&site);
-    let at = accept(&store, CHAIN, "t", "0").await;
+    let at = accept_as(&store, CHAIN, ("t", "0"), Durability::Sync).await;
     while site.effects().iter().filter(|line| line.starts_with("made")).count() < 2 {
         tokio::time::sleep(tick).await;
     }

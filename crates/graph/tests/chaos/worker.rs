@@ -3,6 +3,7 @@
 use crate::clocks::Skewed;
 use crate::place::Place;
 use crate::points;
+use crate::seed;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -17,7 +18,7 @@ use weftwork_store::{NewRun, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, Intent, Opened};
-use weftwork_types::run::{RunInput, RunOptions, RunRef};
+use weftwork_types::run::{Durability, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
 
@@ -171,11 +172,11 @@ fn pair(outside: &Outside) -> CompiledGraph {
 
 /// All that is said.
 pub(crate) fn words() -> &'static str {
-    static WHOLE: LazyLock<String> = LazyLock::new(|| (0..WORDS).map(word).collect());
+    static WHOLE: LazyLock<String> = LazyLock::new(|| (0..WORDS).map(spoken).collect());
     &WHOLE
 }
 
-fn word(n: u32) -> String {
+fn spoken(n: u32) -> String {
     format!("wörd {n} ")
 }
 
@@ -184,7 +185,7 @@ fn speaks(outside: &Outside) -> CompiledGraph {
         .with(outside.clone())
         .node("speaks", async |ctx: Ctx, outside: Deps<Outside>| {
             for n in 0..WORDS {
-                ctx.token("m", &word(n));
+                ctx.token("m", &spoken(n));
                 if n % 20 == 19 {
                     ctx.emit(json!(n));
                 }
@@ -335,8 +336,36 @@ impl Drop for Worker {
     }
 }
 
-/// Makes a run and leaves it to the workers.
+/// When the supersteps of a run are stored: drawn by the seed.
+pub(crate) fn drawn(thread: &str, tag: &str) -> Durability {
+    match hash(&json!([seed(), thread, tag])).0[0] % 3 {
+        0 => Durability::Sync,
+        1 => Durability::Async,
+        _ => Durability::Exit,
+    }
+}
+
+/// The same as a word.
+pub(crate) fn word(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Async => "async",
+        Durability::Exit => "exit",
+    }
+}
+
+/// Makes a run whose durability is drawn, and leaves it to the workers.
 pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, tag: &str) -> RunRef {
+    accept_as(store, graph, (thread, tag), drawn(thread, tag)).await
+}
+
+/// Makes a run and leaves it to the workers.
+pub(crate) async fn accept_as(
+    store: &Arc<dyn Store>,
+    graph: &str,
+    (thread, tag): (&str, &str),
+    durability: Durability,
+) -> RunRef {
     let thread = ThreadId::new(thread).expect("valid id");
     let run = RunId::new(format!("{thread}-{tag}")).expect("valid id");
     let at = RunRef { thread, run };
@@ -345,7 +374,7 @@ pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, ta
         graph: graph.to_owned(),
         caller: Caller::local("request").expect("valid id"),
         input: RunInput::Start { input: json!({"tag": format!("{}.{tag}", at.thread), "n": 0}) },
-        options: RunOptions::default(),
+        options: RunOptions { durability, ..RunOptions::default() },
         created_at: weftwork_graph::SystemClock::new().now(),
     };
     store.create_run(&Principal::local(), new, [].into()).await.expect("accepted");
