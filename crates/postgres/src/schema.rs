@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("wakes.sql"),
     include_str!("calls.sql"),
     include_str!("pieces.sql"),
+    include_str!("seals.sql"),
 ];
 
 /// The newest format this program knows.

@@ -1,24 +1,37 @@
 //! The formats of the file, and the way from each to the next.
 
 use crate::error::{Done, Place};
+use crate::table::block;
 use rusqlite::{Connection, TransactionBehavior};
 use weftwork_store::StoreError;
 
 /// Marks the file as ours: `weft` in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x7765_6674;
 
+/// Brings the file from one format to the next.
+struct Migration {
+    sql: &'static str,
+    /// What is done after that, in the same transaction.
+    then: fn(&Connection) -> Done<()>,
+}
+
+const fn by(sql: &'static str) -> Migration {
+    Migration { sql, then: |_| Ok(()) }
+}
+
 /// Each entry brings the file to the format of its index, in one transaction. The file's
 /// `user_version` is the number of entries that were applied, so a process that died on the way
 /// goes on where it stopped.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema.sql"),
-    include_str!("checkpoints.sql"),
-    include_str!("without_steps.sql"),
-    include_str!("wakes.sql"),
-    include_str!("blocks.sql"),
-    include_str!("listed.sql"),
-    include_str!("pieces.sql"),
-    include_str!("log.sql"),
+const MIGRATIONS: &[Migration] = &[
+    by(include_str!("schema.sql")),
+    by(include_str!("checkpoints.sql")),
+    by(include_str!("without_steps.sql")),
+    by(include_str!("wakes.sql")),
+    by(include_str!("blocks.sql")),
+    by(include_str!("listed.sql")),
+    by(include_str!("pieces.sql")),
+    by(include_str!("log.sql")),
+    Migration { sql: include_str!("seals.sql"), then: block::seal_old },
 ];
 
 /// The newest format this program knows.
@@ -54,11 +67,12 @@ pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
 pub(crate) fn migrate(conn: &mut Connection, place: &Place) -> Done<()> {
     loop {
         let applied = applied(conn, place)?;
-        let Some(sql) = MIGRATIONS.get(applied) else { return Ok(()) };
+        let Some(migration) = MIGRATIONS.get(applied) else { return Ok(()) };
         let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have been faster while we waited for the lock.
         if self::applied(&work, place)? == applied {
-            work.execute_batch(sql)?;
+            work.execute_batch(migration.sql)?;
+            (migration.then)(&work)?;
             work.execute(
                 "INSERT INTO meta (key, value) VALUES ('format', ?1)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value",

@@ -4,7 +4,7 @@ use crate::error::{Done, Fail, Place};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
-use crate::table::{checkpoints, interrupts, log, pieces, runs, threads, usage};
+use crate::table::{block, checkpoints, interrupts, log, pieces, runs, threads, usage};
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
 use weftwork_store::StoreError;
@@ -111,6 +111,7 @@ const TABLES: &[(&str, Read)] = &[
          LEFT JOIN blocks ON number = place >> 24",
         checkpoints::check,
     ),
+    ("SELECT * FROM blocks", block::check),
     ("SELECT * FROM blobs", |row| {
         let hash = At::new("blobs", &"the hash of a row").hash(row, "hash")?;
         let at = At::new("blobs", &hash);

@@ -17,7 +17,7 @@ use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 macro_rules! found {
     ($rest:literal) => {
         concat!(
-            "SELECT c.id, c.body,
+            "SELECT c.id, c.body, c.seal = seal_of($1, $2, $3, c.id) AS sealed,
                  (SELECT p.body FROM pending p WHERE p.org = $1 AND p.thread = $2 AND p.ns = $3
                       AND p.of = c.id AND p.outside) AS outside,
                  ARRAY (SELECT p.body FROM pending p WHERE p.org = $1 AND p.thread = $2
@@ -264,6 +264,10 @@ fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
     let (id, body) = body(row, at)?;
     let key = Key { at, id: Some(id) };
     let at = At::new("checkpoints", &key);
+    if !at.plain::<bool>(row, "sealed")? {
+        let what = "it does not fit its seal: it is that of another thread, graph or organisation";
+        return Err(at.corrupt(what).into());
+    }
     let mut tasks: Vec<Vec<u8>> = at.plain(row, "tasks")?;
     tasks.extend(at.plain::<Option<Vec<u8>>>(row, "last")?);
     Ok(FoundCheckpoint { id, body, outside: at.plain(row, "outside")?, tasks })

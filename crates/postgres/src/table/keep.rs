@@ -89,10 +89,11 @@ pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
 }
 
 fn put(org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Ask {
-    let sql = "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    let sql = "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs, seal)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, seal_of($1, $2, $3, $4))
                ON CONFLICT (org, thread, ns, id) DO UPDATE SET of = excluded.of,
-                   tasks = excluded.tasks, body = excluded.body, blobs = excluded.blobs";
+                   tasks = excluded.tasks, body = excluded.body, blobs = excluded.blobs,
+                   seal = excluded.seal";
     let (id, of) = (bytes(new.id.0), new.of.map(|of| bytes(of.0)));
     let (tasks, body, blobs) = (new.tasks.clone(), new.body.clone(), hashes(&new.blobs));
     ask!(sql, text(org), text(thread), new.ns.clone(), id, of, tasks, body, blobs)
@@ -199,9 +200,11 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     asks.extend([share_thread(org, from), share_blobs(org)]);
     asks.extend(deletes(org, to));
     for sql in [
-        "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs)
-         SELECT org, $3, ns, id, of, tasks, body, blobs FROM checkpoints
-         WHERE org = $1 AND thread = $2",
+        // A row whose seal does not fit gets none that does.
+        "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs, seal)
+         SELECT org, $3, ns, id, of, tasks, body, blobs,
+             CASE WHEN seal = seal_of($1, $2, ns, id) THEN seal_of($1, $3, ns, id) ELSE '' END
+         FROM checkpoints WHERE org = $1 AND thread = $2",
         "INSERT INTO pending (org, thread, ns, of, outside, body, blobs)
          SELECT org, $3, ns, of, outside, body, blobs FROM pending
          WHERE org = $1 AND thread = $2 ORDER BY number",

@@ -4,8 +4,10 @@ use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
 use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
-use weftwork_store::{Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, Store, StoreError};
-use weftwork_types::{CheckpointId, Principal, Timestamp};
+use weftwork_store::{
+    Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, Store, StoreError, WriteCheckpoints,
+};
+use weftwork_types::{CheckpointId, OrgId, Principal, Timestamp};
 
 fn refused(address: &str, schema: &Schema) -> StoreError {
     PostgresStore::open(address, &schema.options()).expect_err("does not open")
@@ -33,6 +35,7 @@ fn threads_that_were_parked_before_wake_at_their_time() {
     let name = &schema.name;
     schema.script(&format!(
         r#"SET search_path TO {name};
+        {UNSEALED}
         DROP TABLE pieces;
         DROP INDEX threads_due;
         ALTER TABLE threads DROP COLUMN wakes_at;
@@ -62,7 +65,7 @@ fn a_newer_format_is_refused() {
     drop(schema.open());
     schema.script("UPDATE meta SET value = 8");
     let error = refused(&address(), &schema);
-    assert!(matches!(error, StoreError::Newer { found: 7, known: 3, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 4, .. }), "{error}");
     schema.script("UPDATE meta SET value = 0");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -157,6 +160,93 @@ fn a_changed_row_is_found_out() {
     schema.script("UPDATE runs SET status = 'lost'");
     let error = block_on(store.runs(&who, &thread("t"))).expect_err("no such status");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+}
+
+/// Takes the seals of checkpoints away.
+const UNSEALED: &str = "ALTER TABLE checkpoints DROP COLUMN seal;
+    DROP FUNCTION seal_of(text, text, text, bytea);";
+
+/// Two threads with a checkpoint each, in a graph and in one within.
+fn sealed(schema: &Schema) -> PostgresStore {
+    let (store, who) = (schema.open(), Principal::local());
+    for (id, name) in (1..).zip(["t", "later"]) {
+        let claim = begin(&store, name, name);
+        let new = |ns: &str, id| NewCheckpoint {
+            ns: ns.to_owned(),
+            id: CheckpointId(id),
+            of: None,
+            tasks: Vec::new(),
+            body: name.as_bytes().to_vec(),
+            blobs: Vec::new(),
+        };
+        // One alone goes in by a function of its own.
+        for checkpoints in [vec![new("", id)], vec![new("inner", id), new("inner", id + 9)]] {
+            let keep = Keep { checkpoints, ..Keep::default() };
+            let commit = Commit { keep, ..Commit::default() };
+            block_on(store.commit(&who, &claim, commit)).expect("commits");
+        }
+    }
+    store
+}
+
+fn newest(store: &PostgresStore, name: &str, ns: &str) -> Result<Option<u128>, StoreError> {
+    newest_of(store, &Principal::local(), name, ns)
+}
+
+fn newest_of(
+    store: &PostgresStore,
+    who: &Principal,
+    name: &str,
+    ns: &str,
+) -> Result<Option<u128>, StoreError> {
+    let at = Shelf { thread: thread(name), ns: ns.to_owned() };
+    let found = block_on(store.checkpoint(who, &at, None));
+    found.map(|found| found.map(|found| found.id.0))
+}
+
+#[test]
+fn rows_under_another_name_are_found_out() {
+    let org = OrgId::new("other").expect("an id");
+    let (ours, other) = (Principal::local(), Principal { org, subject: "x".to_owned() });
+    for (who, sql) in [
+        (&ours, "UPDATE checkpoints SET thread = 't' WHERE thread = 'later'"),
+        (
+            &ours,
+            "DELETE FROM checkpoints WHERE thread = 't';
+             UPDATE checkpoints SET thread = 't' WHERE thread = 'later'",
+        ),
+        (&ours, "UPDATE checkpoints SET ns = '' WHERE thread = 't' AND get_byte(id, 15) = 10"),
+        (&other, "UPDATE checkpoints SET org = 'other' WHERE thread = 't'"),
+    ] {
+        let schema = Schema::new("moved");
+        let store = sealed(&schema);
+        assert_eq!(newest(&store, "t", ""), Ok(Some(1)));
+        assert_eq!(newest(&store, "t", "inner"), Ok(Some(10)));
+        schema.script(sql);
+        let error = newest_of(&store, who, "t", "").expect_err(sql);
+        let StoreError::Corrupt { place, what } = &error else { panic!("{sql}: {error}") };
+        assert!(place.starts_with("table `checkpoints`, thread `t`"), "{place}");
+        assert!(what.contains("does not fit its seal"), "{what}");
+        // A copy does not make them good.
+        block_on(store.copy_checkpoints(who, &thread("t"), &thread("c"))).expect("copies");
+        let copied = newest_of(&store, who, "c", "").expect_err(sql);
+        assert!(matches!(copied, StoreError::Corrupt { .. }), "{copied}");
+    }
+}
+
+#[test]
+fn rows_of_older_formats_get_their_seals() {
+    let schema = Schema::new("unsealed");
+    drop(sealed(&schema));
+    schema.script(&format!("{UNSEALED} UPDATE meta SET value = 4"));
+    let store = schema.open();
+    assert_eq!(
+        (newest(&store, "t", ""), newest(&store, "later", "inner")),
+        (Ok(Some(1)), Ok(Some(11)))
+    );
+    let copied = block_on(store.copy_checkpoints(&Principal::local(), &thread("t"), &thread("c")));
+    copied.expect("copies");
+    assert_eq!(newest(&store, "c", "inner"), Ok(Some(10)));
 }
 
 #[test]

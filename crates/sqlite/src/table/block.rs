@@ -5,8 +5,11 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
+use crate::table::checkpoints::Key;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
+use weftwork_store::Shelf;
+use weftwork_types::canonical;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
 /// How many bits of an id number the rows of a block.
@@ -87,6 +90,86 @@ impl FromSql for Other {
     }
 }
 
+/// A checksum over all that a block says. Whoever changes a part of it in the database, so that it
+/// leads to rows of another thread, or another thread to its rows, is found out.
+fn seal(org: &str, thread: &str, ns: &str, prefix: &Prefix, number: i64) -> i64 {
+    let mut bytes = Vec::with_capacity(64 + org.len() + thread.len() + ns.len());
+    for text in [org, thread, ns] {
+        bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.extend_from_slice(prefix);
+    bytes.extend_from_slice(&number.to_be_bytes());
+    let hash = canonical::hash_bytes(&bytes).0;
+    i64::from_be_bytes(std::array::from_fn(|at| hash[at]))
+}
+
+/// Lets rows pass that blocks of a graph led to. Looks at each block once, as long as its rows
+/// follow each other.
+pub(crate) struct Guard<'a> {
+    org: &'a OrgId,
+    at: &'a Shelf,
+    passed: Option<(Prefix, i64)>,
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn new(org: &'a OrgId, at: &'a Shelf) -> Self {
+        Self { org, at, passed: None }
+    }
+
+    /// Checks the block that a row was found by.
+    pub(crate) fn check(&mut self, row: &Row<'_>) -> Done<()> {
+        let key = Key { at: self.at, id: None };
+        let at = At::new("blocks", &key);
+        let (prefix, number) = (at.plain(row, "prefix")?, at.plain(row, "number")?);
+        if self.passed == Some((prefix, number)) {
+            return Ok(());
+        }
+        let Shelf { thread, ns } = self.at;
+        let found: i64 = at.plain(row, "seal")?;
+        if found != seal(self.org.as_str(), thread.as_str(), ns, &prefix, number) {
+            let what = "what leads to its checkpoints does not fit its seal: it was changed, or is \
+                        that of another thread, graph or organisation";
+            return Err(at.corrupt(what).into());
+        }
+        self.passed = Some((prefix, number));
+        Ok(())
+    }
+}
+
+/// Reads a block of any graph and drops it.
+pub(crate) fn check(row: &Row<'_>) -> Done<()> {
+    let at = At::new("blocks", &"the thread of a row");
+    let (org, thread) = (at.id(row, "org")?, at.id(row, "thread")?);
+    Guard::new(&org, &Shelf { thread, ns: at.plain(row, "ns")? }).check(row)
+}
+
+/// Gives the blocks of files their seals that were made before there were any.
+pub(crate) fn seal_old(conn: &Connection) -> Done<()> {
+    let mut old = conn.prepare("SELECT org, thread, ns, prefix, number FROM old_blocks")?;
+    let mut rows = old.query([])?;
+    while let Some(row) = rows.next()? {
+        let (org, thread, ns): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (prefix, number): (Prefix, i64) = (row.get(3)?, row.get(4)?);
+        insert(conn, (&org, &thread, &ns), prefix, number)?;
+    }
+    Ok(conn.execute_batch("DROP TABLE old_blocks")?)
+}
+
+fn insert(
+    conn: &Connection,
+    (org, thread, ns): (&str, &str, &str),
+    prefix: Prefix,
+    number: i64,
+) -> Done<()> {
+    let sql = "INSERT INTO blocks (org, thread, ns, prefix, number, seal)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (org, thread, ns, prefix) DO NOTHING";
+    let seal = seal(org, thread, ns, &prefix, number);
+    row::execute(conn, sql, params![org, thread, ns, prefix, number, seal])?;
+    Ok(())
+}
+
 /// Makes the block of an id of a graph, unless there is one. A row is to be put into it before
 /// another block is made: the number of that follows those of all rows.
 pub(crate) fn make(
@@ -95,12 +178,9 @@ pub(crate) fn make(
     (thread, ns): (&ThreadId, &str),
     prefix: Prefix,
 ) -> Done<()> {
-    let sql = "INSERT INTO blocks (org, thread, ns, prefix, number)
-               VALUES (?1, ?2, ?3, ?4,
-                   coalesce((SELECT max(place) FROM checkpoint_rows) >> 24, 0) + 1)
-               ON CONFLICT (org, thread, ns, prefix) DO NOTHING";
-    row::execute(conn, sql, params![org.as_str(), thread.as_str(), ns, prefix])?;
-    Ok(())
+    let sql = "SELECT coalesce((SELECT max(place) FROM checkpoint_rows) >> 24, 0) + 1";
+    let number = row::one(conn, sql, [], |row| Ok(row.get(0)?))?;
+    insert(conn, (org.as_str(), thread.as_str(), ns), prefix, number.unwrap_or(1))
 }
 
 /// A block of a thread.
@@ -111,7 +191,7 @@ struct Block {
     first: i64,
 }
 
-/// The blocks of a graph, or of all graphs of a thread.
+/// The blocks of a graph, or of all graphs of a thread, as they are.
 fn all(conn: &Connection, org: &OrgId, thread: &ThreadId, ns: Option<&str>) -> Done<Vec<Block>> {
     let sql = "SELECT ns, prefix, number FROM blocks
                WHERE org = ?1 AND thread = ?2 AND (?3 IS NULL OR ns = ?3)";
@@ -143,6 +223,11 @@ pub(crate) fn clear(
 /// Copies the checkpoints of a thread to one that has none.
 pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     for Block { ns, prefix, first } in all(conn, org, from, None)? {
+        let of = Shelf { thread: from.clone(), ns: ns.clone() };
+        let sql = "SELECT prefix, number, seal FROM blocks
+                   WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4";
+        let key = params![org.as_str(), from.as_str(), ns, prefix];
+        row::one(conn, sql, key, |row| Guard::new(org, &of).check(row))?;
         make(conn, org, (to, &ns), prefix)?;
         let sql = "INSERT INTO checkpoint_rows (place, of, tasks, body)
                    SELECT (blocks.number << 24) + place - ?5, of, tasks, body

@@ -1,7 +1,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::block::{Other, Spot};
+use crate::table::block::{Guard, Other, Spot};
 use crate::table::keep;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
@@ -34,7 +34,9 @@ impl ReadCheckpoints for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         let (org, at) = (who.org.clone(), at.clone());
         self.look(move |conn| {
-            let found = ids.into_iter().map(|id| Ok((id, body(conn, &org, &at, id)?)));
+            let mut guard = Guard::new(&org, &at);
+            let found =
+                ids.into_iter().map(|id| Ok((id, body(conn, (&org, &at), id, &mut guard)?)));
             found.filter_map(|row| row.map(|(id, body)| Some((id, body?))).transpose()).collect()
         })
     }
@@ -147,9 +149,9 @@ impl WriteCheckpoints for SqliteStore {
 }
 
 /// Names a row of a graph; made into text only for an error.
-struct Key<'a> {
-    at: &'a Shelf,
-    id: Option<CheckpointId>,
+pub(crate) struct Key<'a> {
+    pub(crate) at: &'a Shelf,
+    pub(crate) id: Option<CheckpointId>,
 }
 
 impl Display for Key<'_> {
@@ -163,10 +165,15 @@ impl Display for Key<'_> {
     }
 }
 
-/// What leads from a graph to its rows.
+/// What leads from a graph to its rows: its blocks, which a [`Guard`] checks.
 macro_rules! of_graph {
     ($columns:literal, $rest:literal) => {
-        concat!("SELECT ", $columns, " FROM blocks CROSS JOIN checkpoint_rows ON ", $rest)
+        concat!(
+            "SELECT prefix, number, seal, ",
+            $columns,
+            " FROM blocks CROSS JOIN checkpoint_rows ON ",
+            $rest
+        )
     };
 }
 
@@ -220,8 +227,9 @@ pub(crate) fn check(row: &Row<'_>) -> Done<()> {
 
 /// The newest checkpoint: none follows it.
 fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
-    let sql = newest_of!("prefix, place, body");
+    let sql = newest_of!("place, body");
     let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns], |row| {
+        Guard::new(org, at).check(row)?;
         let id = id(&At::new("checkpoints", &Key { at, id: None }), row)?;
         Ok((id, At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?))
     })?;
@@ -255,15 +263,21 @@ fn known(
     at: &Shelf,
     id: CheckpointId,
 ) -> Done<Option<FoundCheckpoint>> {
-    let Some(body) = body(conn, org, at, id)? else { return Ok(None) };
+    let mut guard = Guard::new(org, at);
+    let Some(body) = body(conn, (org, at), id, &mut guard)? else { return Ok(None) };
     let Parts { outside, mut tasks } =
         pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
-    let next = next(conn, org, at, id)?;
+    let next = next(conn, (org, at), id, &mut guard)?;
     tasks.extend(next.filter(|(of, _)| *of == Some(id)).map(|(_, left)| left));
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
 }
 
-fn body(conn: &Connection, org: &OrgId, at: &Shelf, id: CheckpointId) -> Done<Option<Vec<u8>>> {
+fn body(
+    conn: &Connection,
+    (org, at): (&OrgId, &Shelf),
+    id: CheckpointId,
+    guard: &mut Guard<'_>,
+) -> Done<Option<Vec<u8>>> {
     let sql = of_graph!(
         "body",
         "place = (number << 24) | ?5
@@ -272,6 +286,7 @@ fn body(conn: &Connection, org: &OrgId, at: &Shelf, id: CheckpointId) -> Done<Op
     let Spot { prefix, low } = Spot::of(id);
     let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low];
     row::one(conn, sql, key, |row| {
+        guard.check(row)?;
         Ok(At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?)
     })
 }
@@ -279,12 +294,12 @@ fn body(conn: &Connection, org: &OrgId, at: &Shelf, id: CheckpointId) -> Done<Op
 /// What the checkpoint after one says of its predecessor.
 fn next(
     conn: &Connection,
-    org: &OrgId,
-    at: &Shelf,
+    (org, at): (&OrgId, &Shelf),
     before: CheckpointId,
+    guard: &mut Guard<'_>,
 ) -> Done<Option<(Option<CheckpointId>, Vec<u8>)>> {
     let sql = of_graph!(
-        "prefix, place, of, tasks",
+        "place, of, tasks",
         "place > (number << 24) + CASE prefix WHEN ?4 THEN ?5 ELSE -1 END
              AND place <= (number << 24) + 0xffffff
          WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix >= ?4
@@ -294,6 +309,7 @@ fn next(
     let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low];
     let name = Key { at, id: Some(before) };
     row::one(conn, sql, key, |row| {
+        guard.check(row)?;
         let at = At::new("checkpoints, after", &name);
         let id = id(&at, row)?;
         Ok((at.plain::<Other>(row, "of")?.to(id), at.plain(row, "tasks")?))
@@ -342,7 +358,7 @@ fn page(
     limit: usize,
 ) -> Done<Vec<FoundCheckpoint>> {
     let sql = of_graph!(
-        "prefix, place, of, tasks, body",
+        "place, of, tasks, body",
         "place >= number << 24
              AND place <= (number << 24) + CASE prefix WHEN ?4 THEN ?5 ELSE 0xffffff END
          WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix <= ?4
@@ -356,10 +372,14 @@ fn page(
     };
     let Spot { prefix, low } = Spot::of(last);
     let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low, row::int(limit)];
-    let rows = row::all(conn, sql, key, |row| read(at, row))?;
+    let mut guard = Guard::new(org, at);
+    let rows = row::all(conn, sql, key, |row| {
+        guard.check(row)?;
+        read(at, row)
+    })?;
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(Vec::new()) };
     let mut parts = pending(conn, org, at, last.id..=first.id)?;
-    let mut after = next(conn, org, at, first.id)?;
+    let mut after = next(conn, (org, at), first.id, &mut guard)?;
     let mut found = Vec::with_capacity(rows.len());
     for Kept { id, of, tasks: left, body } in rows {
         let Parts { outside, mut tasks } = parts.remove(&id).unwrap_or_default();

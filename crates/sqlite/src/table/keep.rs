@@ -2,7 +2,7 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::block::{self, Other, Spot};
+use crate::table::block::{self, Guard, Other, Spot};
 use crate::table::checkpoints::{self, newest_of};
 use crate::table::log;
 use rusqlite::{Connection, params};
@@ -178,8 +178,11 @@ pub(crate) fn rewrite(
 fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
     let name = format!("thread `{}`", at.thread);
     let key = params![org.as_str(), at.thread.as_str(), at.ns];
-    let sql = newest_of!("prefix, place");
-    row::one(conn, sql, key, |row| checkpoints::id(&At::new("checkpoints", &name), row))
+    let sql = newest_of!("place");
+    row::one(conn, sql, key, |row| {
+        Guard::new(org, at).check(row)?;
+        checkpoints::id(&At::new("checkpoints", &name), row)
+    })
 }
 
 /// Copies all of a thread in place of what another has.

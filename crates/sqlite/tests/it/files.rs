@@ -202,6 +202,23 @@ fn a_thread_without_its_checkpoints_is_not_copied() {
 }
 
 #[test]
+fn a_thread_under_another_name_is_neither_read_nor_copied() {
+    let folder = filled();
+    let store = open(&folder, &QUICK);
+    edit(&folder, "UPDATE blocks SET thread = 't2' WHERE thread = 't'");
+    let who = Principal::local();
+    let (from, to) = (crate::support::at("t2", "r").thread, crate::support::at("t3", "r").thread);
+    let read = block_on(store.checkpoint(&who, &root("t2"), None)).expect_err("must not be read");
+    let page = block_on(store.page(&who, &root("t2"), None, 9)).expect_err("must not be read");
+    let copied = block_on(store.copy_checkpoints(&who, &from, &to)).expect_err("nor copied");
+    for error in [read, page, copied] {
+        let StoreError::Corrupt { place, what } = &error else { panic!("{error}") };
+        assert_eq!(place, "table `blocks`, thread `t2`");
+        assert!(what.contains("does not fit its seal"), "{what}");
+    }
+}
+
+#[test]
 fn a_damaged_thread_harms_no_other() {
     let folder = filled();
     let store = open(&folder, &QUICK);

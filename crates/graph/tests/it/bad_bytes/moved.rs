@@ -48,17 +48,14 @@ fn cases() -> Vec<(&'static str, &'static str, String)> {
             "another thread's row, with its id",
             "t",
             format!(
-                "INSERT INTO blocks (org, thread, ns, prefix, number)
-                     SELECT org, 't', ns, prefix, (SELECT max(number) FROM blocks) + 1
+                "INSERT INTO blocks (org, thread, ns, prefix, number, seal)
+                     SELECT org, 't', ns, prefix, (SELECT max(number) FROM blocks) + 1, seal
                      FROM blocks WHERE number = {later} >> 24;
                  UPDATE checkpoint_rows
                      SET place = ((SELECT max(number) FROM blocks) << 24) | (place & 0xffffff)
                      WHERE place = {later}"
             ),
         ),
-        // FIXME(#4): whoever puts all rows of a thread under another name, or one that leads to no
-        // other, is not found out, since checksums do not cover the thread: stores copy threads as
-        // they are.
         (
             "all rows of another thread, with their ids",
             "t",
