@@ -20,10 +20,22 @@ pub struct InvalidId {
 /// The longest text id, in characters.
 pub const ID_CHARS_MAX: usize = 128;
 
+/// Whether a byte may be in a text id. A look is cheaper than comparisons: ids are read with every
+/// message.
+const ALLOWED: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0u8;
+    while byte < 0x80 {
+        let punctuation = matches!(byte, b'_' | b'-' | b'.' | b':');
+        allowed[byte as usize] = punctuation || byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    allowed
+};
+
 fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
-    let ok = !text.is_empty()
-        && text.len() <= ID_CHARS_MAX
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b));
+    let is_allowed = |byte| ALLOWED.get(usize::from(byte)) == Some(&true);
+    let ok = !text.is_empty() && text.len() <= ID_CHARS_MAX && text.bytes().all(is_allowed);
     if ok {
         return Ok(());
     }

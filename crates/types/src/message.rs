@@ -1,6 +1,9 @@
 //! Messages of a conversation, made of parts.
 
 mod read;
+mod written;
+
+pub use written::read_written;
 
 use crate::{MessageId, ToolCallId};
 use serde::{Deserialize, Serialize};

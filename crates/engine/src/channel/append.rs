@@ -98,7 +98,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 
     fn patched(&self, older: Value, patch: &[u8]) -> Result<Value, String> {
-        patch::apply::<T>(older, patch)
+        patch::apply(older, patch, patch::read_items::<T>)
     }
 }
 

@@ -1,13 +1,12 @@
 use super::{
-    Channel, Items, Refused, from_json, patch, read_json, split_overwrite, to_json, typed,
-    write_json,
+    Channel, Items, Refused, from_json, patch, split_overwrite, to_json, typed, write_json,
 };
 use crate::list::{Keyed, List};
 use crate::value::{Value, Write};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weftwork_types::MessageId;
-use weftwork_types::message::Message;
+use weftwork_types::message::{Message, read_written};
 
 /// A conversation. A message with a new id is appended, one with a known id replaces the older in
 /// its place, a removal takes it out.
@@ -90,6 +89,17 @@ impl MessageWrite {
 impl Messages {
     pub(crate) const KIND: &str = "messages";
 
+    /// Reads messages into a list, from the one at `start` on.
+    fn read_items(list: &mut List<Message>, start: usize, json: &[u8]) -> Result<(), String> {
+        let text = std::str::from_utf8(json).map_err(|error| error.to_string())?;
+        let mut items = patch::Items::at(list, start);
+        if read_written(text, |message| items.take(message)) {
+            return Ok(());
+        }
+        // The same once more, from the first one on, and what comes after them.
+        patch::read_items(list, start, json)
+    }
+
     fn write(list: &mut List<Message>, mut changes: &[MessageWrite]) -> Result<(), String> {
         if let Some(at) = changes.iter().rposition(MessageWrite::removes_all) {
             *list = List::new();
@@ -167,7 +177,9 @@ impl Channel for Messages {
     }
 
     fn read_value(&self, json: &[u8]) -> Result<Value, String> {
-        read_json::<List<Message>>(json).map(Value::new)
+        let mut list = List::<Message>::new();
+        Self::read_items(&mut list, 0, json)?;
+        Ok(Value::new(list))
     }
 
     fn write_write(&self, write: &Value, out: &mut Vec<u8>) -> Result<(), String> {
@@ -183,7 +195,7 @@ impl Channel for Messages {
     }
 
     fn patched(&self, older: Value, patch: &[u8]) -> Result<Value, String> {
-        patch::apply::<Message>(older, patch)
+        patch::apply(older, patch, Self::read_items)
     }
 }
 

@@ -50,9 +50,26 @@ pub(crate) fn items_at(patch: &[u8]) -> usize {
 }
 
 /// Items that take their places in a list from one on, as they are read.
-struct Items<'l, T> {
+pub(super) struct Items<'l, T> {
     list: &'l mut List<T>,
     start: usize,
+}
+
+impl<'l, T: Clone> Items<'l, T> {
+    /// From the item at `start` on.
+    pub(super) fn at(list: &'l mut List<T>, start: usize) -> Self {
+        Self { list, start }
+    }
+
+    /// Puts an item in the next place.
+    pub(super) fn take(&mut self, item: T) {
+        if self.start < self.list.len() {
+            self.list.set(self.start, item);
+        } else {
+            self.list.push(item);
+        }
+        self.start += 1;
+    }
 }
 
 impl<'de, T: Deserialize<'de> + Clone> DeserializeSeed<'de> for Items<'_, T> {
@@ -70,24 +87,30 @@ impl<'de, T: Deserialize<'de> + Clone> Visitor<'de> for Items<'_, T> {
         f.write_str("a sequence")
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
-        let mut at = self.start;
+    fn visit_seq<S: SeqAccess<'de>>(mut self, mut seq: S) -> Result<(), S::Error> {
         while let Some(item) = seq.next_element()? {
-            if at < self.list.len() {
-                self.list.set(at, item);
-            } else {
-                self.list.push(item);
-            }
-            at += 1;
+            self.take(item);
         }
         Ok(())
     }
 }
 
-/// The newer list.
-pub(super) fn apply<T>(older: Value, patch: &[u8]) -> Result<Value, String>
+/// Reads items as JSON.
+pub(super) fn read_items<T>(list: &mut List<T>, start: usize, json: &[u8]) -> Result<(), String>
 where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
+    T: DeserializeOwned + Clone,
+{
+    read_json_into(Items::at(list, start), json)
+}
+
+/// The newer list, of items that `read` puts into it from one on.
+pub(super) fn apply<T>(
+    older: Value,
+    patch: &[u8],
+    read_items: impl Fn(&mut List<T>, usize, &[u8]) -> Result<(), String>,
+) -> Result<Value, String>
+where
+    T: Clone + Send + Sync + 'static,
 {
     typed::<List<T>>(&older)?;
     let mut list = older.take::<List<T>>().unwrap_or_default();
@@ -103,7 +126,7 @@ where
         if start > list.len() {
             return Err(format!("a patch begins at item {start} of {}", list.len()));
         }
-        read_json_into(Items { list: &mut list, start }, items)?;
+        read_items(&mut list, start, items)?;
     }
     if list.len() != len {
         return Err(format!("a patched list has {} items, expected {len}", list.len()));
