@@ -87,6 +87,14 @@ enum Given {
     },
 }
 
+/// Whether it matters which rows a row names that are only to be read ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Older {
+    Read,
+    /// Enough of them are known.
+    Skip,
+}
+
 /// What is known of one channel.
 #[derive(Debug, Default)]
 struct Part {
@@ -140,17 +148,26 @@ impl Part {
                     self.older = std::iter::once(base).chain(older.iter().copied()).collect();
                     self.older.truncate(OLDER_MAX);
                 }
+                if !self.looks_beyond(id) {
+                    self.soon = older;
+                }
                 self.changes.insert(id, patch);
                 self.next = Some(base);
-                self.soon = older;
             }
             _ => return Err(astray),
         }
         Ok(())
     }
 
-    fn bytes(&self) -> impl Iterator<Item = &Bytes> {
-        self.changes.values().chain(self.whole.as_ref().map(|(_, bytes)| bytes))
+    /// What the row of an id gave.
+    fn bytes(&self, of: CheckpointId) -> impl Iterator<Item = &Bytes> {
+        let whole = self.whole.as_ref().filter(|(id, _)| *id == of).map(|(_, bytes)| bytes);
+        self.changes.get(&of).into_iter().chain(whole)
+    }
+
+    /// Whether older rows are known that will be wanted after one.
+    fn looks_beyond(&self, id: CheckpointId) -> bool {
+        self.soon.last().is_some_and(|oldest| *oldest < id)
     }
 }
 
@@ -170,7 +187,7 @@ impl Loader {
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         let (_, mut read) = open_row(&row)?;
         read.bytes()?;
-        for (index, given) in channels(&mut read, plan, &mapped, id)? {
+        for (index, given) in channels(&mut read, plan, (&mapped, id), Older::Read)? {
             parts.entry(index).or_default().take(id, given)?;
         }
         // Values that are kept apart are found by reading without them.
@@ -192,7 +209,7 @@ impl Loader {
         let (texts, wanted_texts) = (BTreeMap::new(), BTreeSet::new());
         let mut loader =
             Self { plan, id, row, mapped, parts, blobs, wanted, texts, wanted_texts, named };
-        loader.want_others();
+        loader.want_others(id);
         Ok(loader)
     }
 
@@ -208,7 +225,10 @@ impl Loader {
     /// The rows it will want after those it [`wants`](Self::wants), as far as is known: best read
     /// at once. Some may be among those.
     pub fn soon(&self) -> impl Iterator<Item = CheckpointId> {
-        self.parts.values().flat_map(|part| &part.soon).copied()
+        self.parts.values().flat_map(|part| {
+            let is_left = |row: &CheckpointId| part.next.is_some_and(|next| *row < next);
+            part.soon.iter().copied().filter(is_left)
+        })
     }
 
     /// Takes a row it wanted, and the layout that the row names.
@@ -227,8 +247,11 @@ impl Loader {
         let (_, mut read) = open_row(row)?;
         read.bytes()?;
         let mapped = layout.mapped(&self.plan)?;
-        let mut given: BTreeMap<_, _> =
-            channels(&mut read, &self.plan, &mapped, id)?.into_iter().collect();
+        let mut wanting = self.parts.values().filter(|part| part.wants().any(|row| row == id));
+        let is_known = wanting.all(|part| part.looks_beyond(id));
+        let older = if is_known { Older::Skip } else { Older::Read };
+        let given = channels(&mut read, &self.plan, (&mapped, id), older)?;
+        let mut given: BTreeMap<_, _> = given.into_iter().collect();
         let mut inputs = None;
         for (index, part) in &mut self.parts {
             if part.wants().all(|wanted| wanted != id) {
@@ -246,7 +269,7 @@ impl Loader {
             let missing = || read.damaged("the channel that the row is named for");
             part.take(id, found.ok_or_else(missing)?)?;
         }
-        self.want_others();
+        self.want_others(id);
         Ok(())
     }
 
@@ -256,8 +279,9 @@ impl Loader {
         self.blobs.insert(hash, bytes);
     }
 
-    fn want_others(&mut self) {
-        for bytes in self.parts.values().flat_map(Part::bytes) {
+    /// What is elsewhere of that which a row gave.
+    fn want_others(&mut self, of: CheckpointId) {
+        for bytes in self.parts.values().flat_map(|part| part.bytes(of)) {
             match bytes {
                 Bytes::Apart(hash) if !self.blobs.contains_key(hash) => {
                     self.wanted.insert(*hash);
@@ -285,7 +309,7 @@ impl Loader {
         let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
         read.bytes()?;
-        channels(&mut read, &plan, &self.mapped, self.id)?;
+        channels(&mut read, &plan, (&self.mapped, self.id), Older::Skip)?;
         let control = control::read(&mut read, &plan, &with)?;
         let mut slots = vec![None; plan.channels.len()];
         let mut homes = vec![Home::Nowhere; plan.channels.len()];
@@ -360,8 +384,8 @@ impl Loader {
 fn channels(
     read: &mut In<'_>,
     plan: &Plan,
-    mapped: &Mapped,
-    id: CheckpointId,
+    (mapped, id): (&Mapped, CheckpointId),
+    rows: Older,
 ) -> Result<Vec<(usize, Given)>, EngineError> {
     let (mut all, mut next) = (Vec::new(), 0usize);
     loop {
@@ -402,21 +426,30 @@ fn channels(
             }
             tag::REPEAT => {
                 let base = row(read, id)?;
-                let mut last = base;
-                let count = read.count()?;
-                let mut older = Vec::with_capacity(count.min(OLDER_MAX));
-                for _ in 0..count {
-                    last = CheckpointId(last.0.wrapping_sub(read.wide()?));
-                    if older.len() < OLDER_MAX {
-                        older.push(last);
-                    }
-                }
+                let older = older(read, base, rows)?;
                 Given::Repeat { base, older, patch: value(read, id)? }
             }
             _ => return Err(read.damaged("how a channel is given")),
         };
         all.extend(channel.map(|index| (index.0, given)));
     }
+}
+
+/// The rows that a row which repeats changes names beyond its base.
+fn older(
+    read: &mut In<'_>,
+    base: CheckpointId,
+    rows: Older,
+) -> Result<Vec<CheckpointId>, EngineError> {
+    let count = read.count()?;
+    let named = if rows == Older::Read { count.min(OLDER_MAX) } else { 0 };
+    let (mut older, mut last) = (Vec::with_capacity(named), base);
+    for _ in 0..named {
+        last = CheckpointId(last.0.wrapping_sub(read.wide()?));
+        older.push(last);
+    }
+    read.skip_numbers(count - named)?;
+    Ok(older)
 }
 
 /// What the input of a row writes to each channel, as far as this build has them.

@@ -107,8 +107,8 @@ fn seal(org: &str, thread: &str, ns: &str, prefix: &Prefix, number: i64) -> i64 
 /// Lets rows pass that blocks of a graph led to. Looks at each block once, as long as its rows
 /// follow each other.
 pub(crate) struct Guard<'a> {
-    org: &'a OrgId,
-    at: &'a Shelf,
+    pub(crate) org: &'a OrgId,
+    pub(crate) at: &'a Shelf,
     passed: Option<(Prefix, i64)>,
 }
 

@@ -33,12 +33,7 @@ impl ReadCheckpoints for SqliteStore {
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         let (org, at) = (who.org.clone(), at.clone());
-        self.look(move |conn| {
-            let mut guard = Guard::new(&org, &at);
-            let found =
-                ids.into_iter().map(|id| Ok((id, body(conn, (&org, &at), id, &mut guard)?)));
-            found.filter_map(|row| row.map(|(id, body)| Some((id, body?))).transpose()).collect()
-        })
+        self.look(move |conn| bodies(conn, &ids, &mut Guard::new(&org, &at)))
     }
 
     fn page<'a>(
@@ -264,7 +259,7 @@ fn known(
     id: CheckpointId,
 ) -> Done<Option<FoundCheckpoint>> {
     let mut guard = Guard::new(org, at);
-    let Some(body) = body(conn, (org, at), id, &mut guard)? else { return Ok(None) };
+    let Some((_, body)) = bodies(conn, &[id], &mut guard)?.pop() else { return Ok(None) };
     let Parts { outside, mut tasks } =
         pending(conn, org, at, id..=id)?.remove(&id).unwrap_or_default();
     let next = next(conn, (org, at), id, &mut guard)?;
@@ -272,23 +267,27 @@ fn known(
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
 }
 
-fn body(
-    conn: &Connection,
-    (org, at): (&OrgId, &Shelf),
-    id: CheckpointId,
-    guard: &mut Guard<'_>,
-) -> Done<Option<Vec<u8>>> {
+/// The bodies of rows of a graph, as far as there are such rows.
+fn bodies(conn: &Connection, ids: &[CheckpointId], guard: &mut Guard<'_>) -> Done<Vec<Body>> {
+    let Guard { org, at, .. } = *guard;
     let sql = of_graph!(
         "body",
         "place = (number << 24) | ?5
          WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4"
     );
-    let Spot { prefix, low } = Spot::of(id);
-    let key = params![org.as_str(), at.thread.as_str(), at.ns, prefix, low];
-    row::one(conn, sql, key, |row| {
-        guard.check(row)?;
-        Ok(At::new("checkpoints", &Key { at, id: Some(id) }).plain(row, "body")?)
-    })
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Spot { prefix, low } = Spot::of(*id);
+        let mut rows =
+            statement.query(params![org.as_str(), at.thread.as_str(), at.ns, prefix, low])?;
+        if let Some(row) = rows.next()? {
+            guard.check(row)?;
+            let key = Key { at, id: Some(*id) };
+            found.push((*id, At::new("checkpoints", &key).plain(row, "body")?));
+        }
+    }
+    Ok(found)
 }
 
 /// What the checkpoint after one says of its predecessor.
