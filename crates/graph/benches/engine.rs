@@ -26,10 +26,13 @@ const ROUNDS: usize = 9;
 const BATCH: u32 = 16;
 /// Tasks per round of hosted runs.
 const HOSTED_TASKS: u32 = 1_000;
-/// Tasks, and commits by hand, per round with a store.
-const FILED_TASKS: u32 = 2_000;
+/// Commits per round with a store, and as many by hand: enough for the log of either to be moved
+/// into the file, and to be written from its beginning again.
+const FILED_COMMITS: u32 = 2_000;
 /// The most commits a task of an agent may need, its calls and their bills included.
 const COMMITS_MAX: f64 = 1.2;
+/// How often a conversation is read from the file.
+const LOADS: usize = 9;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
 
@@ -184,7 +187,8 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     let bare = cases::filed::Bare::open(durability, bytes);
     let (mut ours, mut commits, mut id) = (Vec::new(), Vec::new(), 0);
     for round in 0..=ROUNDS {
-        let runs = (FILED_TASKS / case.tasks).max(2);
+        let commits_a_run = commits_per_task * f64::from(case.tasks);
+        let runs = (f64::from(FILED_COMMITS) / commits_a_run) as u32;
         let inputs: Vec<_> = (0..runs).map(|_| case.input_kept()).collect();
         let (cpu, wall) = (cpu_ns(), Instant::now());
         for input in inputs {
@@ -194,11 +198,11 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
         let wall = wall.elapsed().as_nanos() as f64 / all;
         let cost = Cost { cpu: (cpu_ns() - cpu) / all, wall };
         let cpu = cpu_ns();
-        for _ in 0..FILED_TASKS {
+        for _ in 0..FILED_COMMITS {
             id += 1;
             bare.commit(id);
         }
-        let commit = (cpu_ns() - cpu) / f64::from(FILED_TASKS) / 1e3;
+        let commit = (cpu_ns() - cpu) / f64::from(FILED_COMMITS) / 1e3;
         if round > 0 {
             ours.push(cost);
             commits.push(commit);
@@ -353,9 +357,14 @@ async fn growth(rows: &mut Vec<Value>) {
         }
         let cpu_ms_per_turn = (cpu_ns() - cpu) / f64::from(window) / 1e6;
         let db_bytes = growth.bytes();
-        let cpu = cpu_ns();
-        growth.load().await;
-        let load_us_per_message = (cpu_ns() - cpu) / 1e3 / f64::from(2 * turn);
+        let mut loads = Vec::new();
+        for _ in 0..LOADS {
+            let cpu = cpu_ns();
+            let loaded = growth.load().await;
+            loads.push((cpu_ns() - cpu) / 1e3 / f64::from(2 * turn));
+            drop(loaded);
+        }
+        let load_us_per_message = median(loads);
         let cpu = cpu_ns();
         growth.page().await;
         let page_ms = (cpu_ns() - cpu) / 1e6;

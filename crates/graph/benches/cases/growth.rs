@@ -3,6 +3,7 @@
 
 use futures_util::StreamExt;
 use std::sync::Arc;
+use weftwork_engine::pregel::Machine;
 use weftwork_graph::exec::{Place, Saver};
 use weftwork_graph::{
     CompiledGraph, Ctx, Graph, List, NodeResult, Runtime, START, State, StoreSaver,
@@ -105,14 +106,16 @@ impl Growth {
         std::fs::metadata(self.dir.path().join("chat.db")).expect("a file").len()
     }
 
-    /// Reads the thread from the file, as the first run after a restart does.
-    pub(crate) async fn load(&self) {
+    /// Reads the thread from the file, as the first run after a restart does. What it gives is
+    /// dropped beside the time.
+    pub(crate) async fn load(&self) -> Machine {
         let saver = StoreSaver::new(Arc::clone(&self.store) as _, Principal::local());
         let at = Place { thread: "chat".into(), ns: "".into() };
         let saved = saver.load(&at, self.graph.plan(), None).await.expect("reads");
         let machine = saved.expect("is there").checkpoint.machine;
         let list = machine.slots().get(0).and_then(|value| value.get::<List<Message>>());
         assert_eq!(list.expect("messages").len(), 2 * self.turns as usize);
+        machine
     }
 
     /// Reads the newest page of the thread's history.
