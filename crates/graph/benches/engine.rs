@@ -412,6 +412,9 @@ fn main() {
         if named.iter().any(|name| name == "history") {
             cases::history::measure(&mut rows).await;
         }
+        if named.iter().any(|name| name == "resumed") {
+            cases::resumed::measure(&mut rows).await;
+        }
         if named.iter().any(|name| name == "threads") {
             cases::threads::measure(1_000_000, &mut rows).await;
         }
@@ -424,6 +427,7 @@ fn main() {
         waits(&mut rows).await;
         growth(&mut rows).await;
         cases::history::measure(&mut rows).await;
+        cases::resumed::measure(&mut rows).await;
         cases::threads::measure(100_000, &mut rows).await;
     });
     let file = match named.as_slice() {

@@ -37,6 +37,9 @@ pub(crate) struct TaskJournal {
     pub(crate) earlier: Earlier,
     /// How many processes died with the run since it last got further.
     pub(crate) lost: u32,
+    /// The checkpoint on which the run went on, unless its checkpoints are stored later than what
+    /// was called on top of them: calls of the task are not on record before it.
+    pub(crate) since: Option<CheckpointId>,
     /// Where to look for calls that are not on record here.
     pub(crate) origins: Option<Arc<Origins>>,
     pub(crate) known: Mutex<Known>,
@@ -109,14 +112,24 @@ impl TaskJournal {
         if let Some(waiting) = self.log.find(key) {
             return Ok(Some(waiting));
         }
-        self.read(key).await
+        self.read(key, self.since).await
     }
 
-    /// Looks into the store; one that is out of reach for now pauses the call.
-    async fn read(&self, key: CallKey) -> Result<Option<CallRecord>, StoreError> {
+    /// Looks into the store, from a checkpoint on or through all of the thread; a store that is out
+    /// of reach for now pauses the call.
+    async fn read(
+        &self,
+        key: CallKey,
+        since: Option<CheckpointId>,
+    ) -> Result<Option<CallRecord>, StoreError> {
         let mut patience = Patience::new();
+        let (who, thread) = (&self.who, &self.claim.at.thread);
         loop {
-            match self.store.call(&self.who, &self.claim.at.thread, key).await {
+            let found = match since {
+                Some(since) => self.store.call_since(who, thread, key, since).await,
+                None => self.store.call(who, thread, key).await,
+            };
+            match found {
                 Err(error) => {
                     patience.after(error, self.clock.as_ref(), &self.claim.at).await?;
                 }
@@ -137,7 +150,7 @@ impl TaskJournal {
                 *step -= origin.earlier;
             }
             let key = self.key(&call.intent, &call.occurrence, &place);
-            let found = self.read(key).await.map_err(|e| e.fault())?;
+            let found = self.read(key, None).await.map_err(|e| e.fault())?;
             // What came of an effect without a result is for its own branch to find out.
             if let Some(result) = found.and_then(|found| found.result) {
                 return Ok(Some(result));

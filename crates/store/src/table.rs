@@ -17,7 +17,9 @@ use weftwork_types::event::{Piece, Position};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId};
+use weftwork_types::{
+    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+};
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -260,6 +262,23 @@ pub trait JournalRead: Send + Sync {
         thread: &'a ThreadId,
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>>;
+
+    /// The same, of a call that was made on top of a checkpoint of the outermost graph, or later. It
+    /// is found if it was recorded in the commit that left this checkpoint as the thread's head, or
+    /// after it, or by the same run when that keeps its checkpoints until its end; one that was
+    /// recorded before need not be found. For stores that read the less the less they are asked for.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn call_since<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        key: CallKey,
+        _since: CheckpointId,
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        self.call(who, thread, key)
+    }
 }
 
 /// Reads usage.

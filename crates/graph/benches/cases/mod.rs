@@ -5,6 +5,7 @@ pub(crate) mod growth;
 pub(crate) mod history;
 pub(crate) mod hosted;
 pub(crate) mod journaled;
+pub(crate) mod resumed;
 pub(crate) mod threads;
 mod wide;
 

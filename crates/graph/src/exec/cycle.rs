@@ -129,7 +129,7 @@ impl Cycle {
 
     fn addressed(self, addressed: bool, superseded: bool) -> Self {
         if !self.scope.is_nested() {
-            self.scope.shared.set_branch(self.meta.branch);
+            self.scope.shared.begins(self.saved, self.meta.branch);
         }
         Self { addressed, superseded, branches: superseded, ..self }
     }

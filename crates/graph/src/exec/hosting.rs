@@ -10,7 +10,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::message::Message;
 use weftwork_types::port::CallContext;
-use weftwork_types::{BoxFuture, InterruptId};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId};
 
 /// Writes what a run keeps together with what is told of it.
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
@@ -128,8 +128,17 @@ impl super::scope::Shared {
         self.host.hosting().filter(|hosting| hosting.stops()).map(|_| STOPS.to_owned())
     }
 
+    /// Says on which checkpoint of which branch the outermost graph goes on.
+    pub(super) fn begins(&self, since: Option<CheckpointId>, branch: Option<CheckpointId>) {
+        if let Some(since) = since {
+            // Only the outermost graph comes here, and once.
+            self.since.get_or_init(|| since);
+        }
+        self.set_branch(branch);
+    }
+
     /// The branch of the thread the run is on: the checkpoint it began with.
-    pub(crate) fn set_branch(&self, branch: Option<weftwork_types::CheckpointId>) {
+    pub(crate) fn set_branch(&self, branch: Option<CheckpointId>) {
         *lock(&self.branch) = branch;
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) expiries: Mutex<Expiries>,
     /// The branch of the thread: the checkpoint it began with; none on the first.
     pub(crate) branch: Mutex<Option<CheckpointId>>,
+    /// The checkpoint from which the outermost graph went on; none when there was none.
+    pub(crate) since: OnceLock<CheckpointId>,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -65,6 +67,7 @@ impl Shared {
             expiries: Mutex::default(),
             messages: Mutex::default(),
             branch: Mutex::default(),
+            since: OnceLock::new(),
         }
     }
 

@@ -54,6 +54,7 @@ impl Hosting for Calls {
                 log: Arc::clone(&self.log),
                 earlier: at.earlier,
                 lost: self.lost,
+                since: at.scope.shared.since.get().copied().filter(|_| !self.writer.holds),
                 origins: self.origins.clone(),
                 known: Mutex::default(),
             };

@@ -19,7 +19,7 @@ use weftwork_types::Principal;
 use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{Durability, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRequest};
 use weftwork_types::tool::Effect;
 
 #[derive(State)]
@@ -382,12 +382,58 @@ async fn a_crash_at_any_commit_leaves_a_prefix_and_makes_no_effect_twice() {
     }
 }
 
+/// Makes an effect before each of two questions.
+async fn asks(ctx: Ctx, world: Deps<World>) -> NodeResult<LogUpdate> {
+    effect(&ctx, &world).await?;
+    let first = ctx.interrupt(json!("first?"))?;
+    let second = ctx.interrupt(json!("second?"))?;
+    Ok(LogUpdate::new().log([format!("{first} {second}")]))
+}
+
+#[tokio::test]
+async fn runs_that_answer_find_effects_whenever_checkpoints_were_stored() {
+    let modes = [Durability::Sync, Durability::Async, Durability::Exit];
+    for (begins, answers) in modes.iter().flat_map(|one| modes.map(|other| (*one, other))) {
+        let world = World::default();
+        let graph = Graph::<Log>::new("asks").with(world.clone());
+        let graph = graph.node("a", works).node("b", works).node("asks", asks);
+        let graph = graph.edge(START, "a").edge("a", "b").edge("b", "asks").build();
+        let (graph, store) = (graph.expect("sound"), store());
+        let mut open = None;
+        for mode in [begins, answers, answers] {
+            // A process of its own each time.
+            let bench = Bench::on(Arc::clone(&store), graph.clone()).await;
+            let input = match open {
+                None => RunInput::Start { input: json!({}) },
+                Some(id) => RunInput::Resume { answers: [(id, json!("yes"))].into() },
+            };
+            let asked = RunRequest { input, ..request(mode) };
+            open = match bench.run(asked).await.1 {
+                RunFinal::Interrupted { interrupts } => interrupts.first().copied(),
+                ended => {
+                    completed(ended);
+                    None
+                }
+            };
+        }
+        assert_eq!(open, None, "it has ended");
+        let made: Vec<_> = world.made().into_values().collect();
+        assert_eq!(made, [1; 3], "{begins:?}, then {answers:?}: {:#?}", world.all());
+    }
+}
+
 mod sqlite_full {
     use crate::support::{Durability, Place, within};
 
     #[test]
     fn a_crash_at_any_commit_leaves_a_prefix_and_makes_no_effect_twice() {
         let test = super::a_crash_at_any_commit_leaves_a_prefix_and_makes_no_effect_twice;
+        within(Place::Sqlite(Durability::Full), test);
+    }
+
+    #[test]
+    fn runs_that_answer_find_effects_whenever_checkpoints_were_stored() {
+        let test = super::runs_that_answer_find_effects_whenever_checkpoints_were_stored;
         within(Place::Sqlite(Durability::Full), test);
     }
 

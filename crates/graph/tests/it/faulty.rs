@@ -277,6 +277,15 @@ impl JournalRead for Faulty {
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
         self.inner.call(w, t, key)
     }
+    fn call_since<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+        key: CallKey,
+        since: CheckpointId,
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        self.inner.call_since(w, t, key, since)
+    }
 }
 
 impl ReadUsage for Faulty {

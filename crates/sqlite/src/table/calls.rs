@@ -1,5 +1,5 @@
 use crate::error::Done;
-use crate::row;
+use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::log::{self, of_runs};
 use crate::table::threads;
@@ -9,7 +9,8 @@ use std::collections::btree_map::Entry;
 use weftwork_store::rule;
 use weftwork_store::table::{JournalRead, Result};
 use weftwork_types::port::{CallKey, CallRecord};
-use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId};
+use weftwork_types::run::{Durability, RunOptions};
+use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
 impl JournalRead for SqliteStore {
     fn calls<'a>(
@@ -44,6 +45,57 @@ impl JournalRead for SqliteStore {
             }))
         })
     }
+
+    fn call_since<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+        key: CallKey,
+        since: CheckpointId,
+    ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.look(move |conn| call_since(conn, (&org, &thread), key, since))
+    }
+}
+
+/// Reads a thread's log from its end back to the commit that left a checkpoint as the head.
+fn call_since(
+    conn: &Connection,
+    (org, thread): (&OrgId, &ThreadId),
+    key: CallKey,
+    since: CheckpointId,
+) -> Done<Option<CallRecord>> {
+    let sql = of_runs!(
+        "head, options, CASE WHEN instr(calls, ?3) > 0 THEN calls END AS calls",
+        "org = ?1 AND thread = ?2 ORDER BY number DESC, place DESC"
+    );
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params![org.as_str(), thread.as_str(), key.0.to_string()])?;
+    let (mut found, mut left) = (Vec::new(), None);
+    while let Some(row) = rows.next()? {
+        let at = At::new("log", thread);
+        let run = log::run(at.plain(row, "place")?);
+        let head = at.maybe_bits(row, "head")?.map(CheckpointId);
+        match left {
+            // The run kept its checkpoints until its end: what it called came before them.
+            Some((of, Durability::Exit)) if of != run => break,
+            Some((_, Durability::Sync | Durability::Async))
+                if head.is_some_and(|head| head != since) =>
+            {
+                break;
+            }
+            None if head == Some(since) => {
+                left = Some((run, at.json::<RunOptions>(row, "options")?.durability));
+            }
+            _ => {}
+        }
+        let calls = log::calls(row)?.into_iter().rev();
+        found.extend(calls.filter(|call| call.key == key));
+    }
+    Ok(found.into_iter().rev().reduce(|mut known, now| {
+        rule::record_call(&mut known, now);
+        known
+    }))
 }
 
 /// The calls of a thread, in the order in which they came on record.

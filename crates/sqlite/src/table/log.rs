@@ -73,6 +73,11 @@ fn number(conn: &Connection, org: &OrgId, run: &RunId) -> Done<Option<i64>> {
     row::one(conn, sql, params![org.as_str(), run.as_str()], |row| Ok(row.get(0)?))
 }
 
+/// The number of the run whose row is at a place.
+pub(crate) fn run(place: i64) -> i64 {
+    place >> BITS
+}
+
 /// Where the log of a run ends.
 pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
     let number = number(conn, org, run)?.ok_or_else(|| rule::missing("run", run))?;

@@ -1,15 +1,16 @@
 use super::fixture::{
-    begin, call, checkpoint, commit, fact, finish, key, record, register, settled, these, thread,
-    us, write,
+    begin, begin_as, call, checkpoint, commit, fact, finish, key, new_run, record, register,
+    settled, these, thread, us, write,
 };
 use crate::error::StoreError;
 use crate::record::Commit;
 use crate::table::Store;
 use serde_json::json;
 use std::sync::Arc;
-use weftwork_types::Timestamp;
-use weftwork_types::port::CallRecord;
+use weftwork_types::port::{CallRecord, CallState};
+use weftwork_types::run::Durability;
 use weftwork_types::tool::Effect;
+use weftwork_types::{CheckpointId, Timestamp};
 
 const EFFECTS: [Effect; 3] = [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect];
 
@@ -110,4 +111,45 @@ pub(super) async fn calls_outlive_their_run(store: Arc<dyn Store>) {
     begin(&*store, "t2", "r3").await;
     let elsewhere = store.call(&us(), &thread("t2"), key(1)).await;
     assert_eq!(elsewhere, Ok(None), "another thread has its own journal");
+}
+
+pub(super) async fn calls_are_found_from_a_checkpoint_on(store: Arc<dyn Store>) {
+    let claim = begin(&*store, "t", "r1").await;
+    let begun = |n| call(n, Effect::ExternalSideEffect);
+    let step = |n: u8| Commit {
+        keep: these(vec![checkpoint(n.into())]),
+        calls: vec![begun(n * 10)],
+        ..commit(1_200 + i64::from(n))
+    };
+    for n in 1..=3 {
+        write(&*store, &claim, step(n)).await;
+        record(&*store, &claim, vec![begun(n * 10 + 1)]).await;
+        record(&*store, &claim, vec![settled(&begun(n * 10 + 1), json!(n))]).await;
+    }
+    finish(&*store, &claim, 1_300).await;
+    // One that keeps its checkpoints until its end.
+    let mut run = new_run("t", "r2");
+    run.options.durability = Durability::Exit;
+    let claim = begin_as(&*store, &us(), run).await;
+    record(&*store, &claim, vec![begun(40)]).await;
+    write(&*store, &claim, Commit { calls: Vec::new(), ..step(4) }).await;
+    finish(&*store, &claim, 1_400).await;
+    let claim = begin(&*store, "t", "r3").await;
+    record(&*store, &claim, vec![settled(&begun(40), json!(4)), begun(41)]).await;
+
+    let found = async |n: u8, since: u128| {
+        let since = CheckpointId(since);
+        let found = store.call_since(&us(), &thread("t"), key(n), since).await.expect("reads");
+        found.map(|found| (found.state, found.made))
+    };
+    let (open, over) = (Some((CallState::Intent, 1)), Some((CallState::Settled, 1)));
+    for (since, first) in [(1, 10), (2, 20), (3, 30), (4, 40), (99, 10)] {
+        for n in (10..=41).filter(|n| *n >= first && n % 10 < 2) {
+            let expected = if n % 10 == 1 && n != 41 || n == 40 { over } else { open };
+            assert_eq!(found(n, since).await, expected, "{n} since {since}");
+        }
+        assert_eq!(found(42, since).await, None);
+    }
+    let none = store.call_since(&us(), &thread("none"), key(10), CheckpointId(1)).await;
+    assert_eq!(none, Ok(None));
 }

@@ -140,6 +140,7 @@ cases! { $
     journal::the_first_result_stays_and_counts_go_up_only,
     journal::calls_and_usage_commit_with_their_step,
     journal::calls_outlive_their_run,
+    journal::calls_are_found_from_a_checkpoint_on,
     tenancy::another_organisation_sees_nothing,
     tenancy::organisations_may_use_the_same_ids,
     retention::threads_that_nothing_changed_for_long_are_forgotten,
