@@ -7,6 +7,7 @@ mod differential;
 mod disk;
 mod doubt;
 mod leases;
+mod many;
 mod open;
 mod races;
 mod restart;
