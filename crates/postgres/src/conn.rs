@@ -33,6 +33,8 @@ pub(crate) use ask;
 const BEGIN: &str = "BEGIN";
 /// All statements of such a transaction see the same moment.
 const LOOK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+/// The same, for one that may write.
+const AT_ONCE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
@@ -123,8 +125,17 @@ impl Conn {
 
     /// Begins a transaction with these statements.
     pub(crate) async fn begin(&mut self, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
+        self.begin_as(BEGIN, asks).await
+    }
+
+    /// Begins a transaction all of whose statements see the same moment.
+    pub(crate) async fn begin_at_once(&mut self, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
+        self.begin_as(AT_ONCE, asks).await
+    }
+
+    async fn begin_as(&mut self, begin: &'static str, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
         self.open = true;
-        let mut all = vec![ask!(BEGIN)];
+        let mut all = vec![ask!(begin)];
         all.extend(asks);
         let mut found = self.send(all).await?;
         found.remove(0);

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("calls.sql"),
     include_str!("pieces.sql"),
     include_str!("seals.sql"),
+    include_str!("items.sql"),
 ];
 
 /// The newest format this program knows.

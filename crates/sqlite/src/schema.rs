@@ -32,6 +32,7 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("pieces.sql")),
     by(include_str!("log.sql")),
     Migration { sql: include_str!("seals.sql"), then: block::seal_old },
+    by(include_str!("items.sql")),
 ];
 
 /// The newest format this program knows.

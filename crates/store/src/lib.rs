@@ -5,7 +5,7 @@
 //! committed here; every write of a worker carries its [`Claim`], and a store refuses a claim that
 //! is no longer the newest.
 //!
-//! What a thread learns for others is kept beside the tables, as [`items`].
+//! What a thread learns for others is kept in a table of its own, as [`items`].
 //!
 //! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
 //! column of every key, and what belongs to another organisation is reported as missing.
@@ -28,8 +28,8 @@ pub use checkpoint::{
 };
 pub use error::StoreError;
 pub use items::{
-    Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, MemoryItems, Namespace, NamespaceQuery,
-    Pattern, Prefix, PutOptions, ReadItems, Ttl, WriteItems,
+    Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
+    NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, Ttl, WriteItems,
 };
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;

@@ -6,6 +6,7 @@
 
 use crate::checkpoint::CheckpointStore;
 use crate::error::StoreError;
+use crate::items::ItemTable;
 use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
@@ -346,6 +347,7 @@ pub trait Store:
     + ReadWhole
     + WriteWhole
     + Retention
+    + ItemTable
     + std::fmt::Debug
 {
     /// Where the store is, for messages: a file, a URL without secrets, or `memory`.

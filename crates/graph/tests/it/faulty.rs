@@ -420,6 +420,56 @@ impl WriteCheckpoints for Faulty {
     }
 }
 
+impl ItemTable for Faulty {
+    fn item<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        self.inner.item(w, at, ttl, now)
+    }
+    fn search_items<'a>(
+        &'a self,
+        w: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        self.inner.search_items(w, within, query, now)
+    }
+    fn item_namespaces<'a>(
+        &'a self,
+        w: &'a Principal,
+        query: &'a NamespaceQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        self.inner.item_namespaces(w, query, now)
+    }
+    fn put_item<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a ItemRef,
+        value: serde_json::Value,
+        options: PutOptions,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.put_item(w, at, value, options, now)
+    }
+    fn delete_item<'a>(
+        &'a self,
+        w: &'a Principal,
+        at: &'a ItemRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.inner.delete_item(w, at, now)
+    }
+    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
+        self.inner.sweep_items(limit, now)
+    }
+}
+
 impl Store for Faulty {
     fn place(&self) -> &str {
         "faulty"

@@ -6,6 +6,7 @@ mod checkpoints;
 mod commit;
 mod events;
 mod interrupts;
+mod items;
 mod keep;
 mod pieces;
 mod retention;

@@ -1,6 +1,8 @@
 //! The same operations give the same results and leave the same state in memory, in a file, and in
 //! Postgres.
 
+#[path = "../../../sqlite/tests/it/differential/items.rs"]
+mod items;
 #[path = "../../../sqlite/tests/it/differential/keep.rs"]
 mod keep;
 #[path = "../../../sqlite/tests/it/differential/ops.rs"]
@@ -42,6 +44,34 @@ proptest! {
             (block_on(dump(store, &principals)).expect("reads"), block_on(keep::dump(store, &principals)))
         };
         let [in_memory, in_file, in_postgres] = stores.map(left);
+        prop_assert_eq!(&in_memory, &in_file);
+        prop_assert_eq!(&in_memory, &in_postgres);
+        schema.script(&format!("DROP SCHEMA {} CASCADE", schema.name));
+    }
+
+    #[test]
+    fn items_in_memory_file_and_postgres_agree(ops in prop::collection::vec(items::op(), 1..80)) {
+        let (folder, schema) = (tempfile::tempdir().expect("a folder"), Schema::new("items"));
+        let options = weftwork_sqlite::Options {
+            durability: Durability::Normal,
+            ..weftwork_sqlite::Options::default()
+        };
+        let file = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
+        let (memory, postgres) = (MemoryStore::new(), schema.open());
+        let stores: [&dyn Store; 3] = [&memory, &file, &postgres];
+        let mut now = 0;
+        for op in ops {
+            let mut after = [now; 3];
+            let results: Vec<_> = stores
+                .iter()
+                .zip(&mut after)
+                .map(|(store, now)| block_on(items::apply(*store, op.clone(), now)))
+                .collect();
+            now = after[0];
+            prop_assert_eq!(&results[0], &results[1], "in memory, in the file");
+            prop_assert_eq!(&results[0], &results[2], "in memory, in Postgres");
+        }
+        let [in_memory, in_file, in_postgres] = stores.map(|store| block_on(items::dump(store, now)));
         prop_assert_eq!(&in_memory, &in_file);
         prop_assert_eq!(&in_memory, &in_postgres);
         schema.script(&format!("DROP SCHEMA {} CASCADE", schema.name));

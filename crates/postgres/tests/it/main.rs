@@ -6,6 +6,7 @@ mod cluster;
 mod differential;
 mod disk;
 mod doubt;
+mod items;
 mod leases;
 mod many;
 mod open;

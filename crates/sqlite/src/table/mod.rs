@@ -9,6 +9,7 @@ pub(crate) mod commit;
 pub(crate) mod events;
 pub(crate) mod held;
 pub(crate) mod interrupts;
+pub(crate) mod items;
 pub(crate) mod keep;
 pub(crate) mod log;
 pub(crate) mod pieces;

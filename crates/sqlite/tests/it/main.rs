@@ -6,6 +6,7 @@ mod batch;
 mod differential;
 mod files;
 mod held;
+mod items;
 mod kill;
 mod locks;
 mod migrate;

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::conformance::{dump, dump_checkpoints};
-use weftwork_store::{ReadRuns, Store, WriteRuns};
+use weftwork_store::{ItemQuery, ItemTable, Prefix, ReadRuns, Store, WriteRuns};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Files as the program of each format left them, with something in every table. What a format
 /// gave is never changed: a new one adds a file here.
-pub(crate) const FORMATS: [&str; 9] = [
+pub(crate) const FORMATS: [&str; 10] = [
     include_str!("formats/0.sql"),
     include_str!("formats/1.sql"),
     include_str!("formats/2.sql"),
@@ -24,6 +24,7 @@ pub(crate) const FORMATS: [&str; 9] = [
     include_str!("formats/6.sql"),
     include_str!("formats/7.sql"),
     include_str!("formats/8.sql"),
+    include_str!("formats/9.sql"),
 ];
 
 /// Names the file that a process is to open before it is killed.
@@ -68,6 +69,11 @@ pub(crate) fn contents(store: &SqliteStore) -> Vec<String> {
     let mut lines = block_on(dump(store, &[Principal::local(), other.clone()])).expect("reads");
     let loose = ThreadId::new("loose").expect("an id");
     lines.extend(block_on(dump_checkpoints(store, &other, &loose)).expect("reads"));
+    for who in [Principal::local(), other] {
+        let (within, query) = (Prefix::all(), ItemQuery::default());
+        let items = store.search_items(&who, &within, &query, Timestamp(0));
+        lines.extend(block_on(items).expect("searches").iter().map(|item| format!("{item:?}")));
+    }
     lines
 }
 

@@ -244,6 +244,11 @@ fn damage_is_named_by_table_and_key() {
         ("the ids of checkpoints", "UPDATE blocks SET prefix = x'01' WHERE ns = 'inner:1'"),
         ("two blocks in one", "UPDATE blocks SET number = 2 WHERE number = 1"),
         ("a block of checkpoints", "DELETE FROM blocks WHERE number = 1"),
+        ("a letter of an item", "UPDATE items SET value = replace(value, 'tea', 'gin')"),
+        ("an item of another", "UPDATE items SET org = 'local', key = 'x' WHERE number = 3"),
+        ("when an item expires", "UPDATE items SET expires_at = NULL WHERE number = 2"),
+        ("the namespace of an item", "UPDATE items SET path = 'users' WHERE number = 3"),
+        ("the key of an item", "UPDATE items SET key = '' WHERE number = 5"),
         ("a byte of a blob", "UPDATE blobs SET body = x'00' WHERE body = CAST('a' AS BLOB)"),
         ("a blob", "DELETE FROM blobs WHERE body = CAST('b' AS BLOB)"),
         (

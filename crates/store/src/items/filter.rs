@@ -54,6 +54,12 @@ impl Filter {
         Ok(Self(fields("", conditions)?))
     }
 
+    /// Whether it lets every value pass.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a value is like this.
     #[must_use]
     pub fn matches(&self, value: &Value) -> bool {

@@ -1,130 +1,36 @@
+//! Items in memory.
+
 use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
 use super::namespace::{Namespace, Prefix};
-use super::query::{ItemQuery, NamespaceQuery};
-use super::{ReadItems, WriteItems};
+use super::query::{ItemQuery, NamespaceQuery, Selection};
+use super::stored::{SWEPT_BY_PUT, StoreItems};
+use crate::memory::MemoryStore;
 use crate::table::Result;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::port::Clock;
-use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
-
-/// How many expired items a put frees. More than it can add, so that what nobody sweeps does not
-/// pile up either.
-const SWEPT_BY_PUT: usize = 2;
+use weftwork_types::{OrgId, Timestamp};
 
 /// Items in memory: for tests, and for what need not outlive the process. Every future is ready at
 /// its first poll. Writing frees some of what has expired.
-#[derive(Debug)]
-pub struct MemoryItems {
-    clock: Arc<dyn Clock>,
-    tables: Mutex<Tables>,
-}
+pub type MemoryItems = StoreItems<MemoryStore>;
 
 impl MemoryItems {
     /// An empty store.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, tables: Mutex::default() }
-    }
-
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // What may panic is done before the first change, so a panic leaves no half of one.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl ReadItems for MemoryItems {
-    fn get<'a>(
-        &'a self,
-        who: &'a Principal,
-        at: &'a ItemRef,
-        ttl: Ttl,
-    ) -> BoxFuture<'a, Result<Option<Item>>> {
-        Box::pin(async move {
-            let (mut tables, now) = (self.tables(), self.clock.now());
-            if ttl == Ttl::Refresh {
-                tables.refresh(&who.org, at, now);
-            }
-            let row = tables.row(&who.org, at).filter(|row| row.lives(now));
-            Ok(row.map(|row| row.item(at.namespace(), None)))
-        })
-    }
-
-    fn search<'a>(
-        &'a self,
-        who: &'a Principal,
-        within: &'a Prefix,
-        query: &'a ItemQuery,
-    ) -> BoxFuture<'a, Result<Vec<Item>>> {
-        Box::pin(async move {
-            let (mut tables, now) = (self.tables(), self.clock.now());
-            let mut items: Vec<Item> = {
-                let living = tables.within(&who.org, within, now);
-                let rows = living.map(|(ns, row)| (&row.value, &row.indexing, (ns, row)));
-                let found = query.select(rows).into_iter();
-                found.map(|((ns, row), score)| row.item(ns, score)).collect()
-            };
-            if query.ttl == Ttl::Refresh {
-                for item in &mut items {
-                    let at = ItemRef::new(item.namespace.clone(), item.key.as_str())?;
-                    item.expires_at = tables.refresh(&who.org, &at, now);
-                }
-            }
-            Ok(items)
-        })
-    }
-
-    fn namespaces<'a>(
-        &'a self,
-        who: &'a Principal,
-        query: &'a NamespaceQuery,
-    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
-        Box::pin(async move {
-            let (tables, now) = (self.tables(), self.clock.now());
-            let spaces = tables.orgs.get(&who.org).into_iter().flatten();
-            let living = spaces.filter(|(_, space)| space.rows.values().any(|row| row.lives(now)));
-            Ok(query.select(living.map(|(namespace, _)| namespace)))
-        })
-    }
-}
-
-impl WriteItems for MemoryItems {
-    fn put<'a>(
-        &'a self,
-        who: &'a Principal,
-        at: &'a ItemRef,
-        value: Value,
-        options: PutOptions,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            check_value(at, &value)?;
-            let (mut tables, now) = (self.tables(), self.clock.now());
-            tables.sweep(SWEPT_BY_PUT, now);
-            tables.put(&who.org, at, Row::new(at, value, options, now));
-            Ok(())
-        })
-    }
-
-    fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let (mut tables, now) = (self.tables(), self.clock.now());
-            Ok(tables.remove(&who.org, at).is_some_and(|row| row.lives(now)))
-        })
-    }
-
-    fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<usize>> {
-        Box::pin(async move { Ok(self.tables().sweep(limit, self.clock.now())) })
+        Self::of(Arc::default(), clock)
     }
 }
 
 #[derive(Debug, Default)]
-struct Tables {
+pub(crate) struct Tables {
     orgs: BTreeMap<OrgId, BTreeMap<Namespace, Space>>,
-    /// When items expire, and which.
-    expiries: BTreeSet<(Timestamp, OrgId, ItemRef)>,
+    /// Which items expire, by when they do and by their places.
+    expiries: BTreeMap<(Timestamp, u64), (OrgId, ItemRef)>,
     /// Counts namespaces and items, to know which came first.
     count: u64,
 }
@@ -140,6 +46,8 @@ struct Space {
 
 #[derive(Debug)]
 struct Row {
+    /// Where it is among all items, once it is put.
+    place: u64,
     key: String,
     value: Value,
     indexing: Indexing,
@@ -152,6 +60,7 @@ struct Row {
 impl Row {
     fn new(at: &ItemRef, value: Value, options: PutOptions, now: Timestamp) -> Self {
         Self {
+            place: 0,
             key: at.key().to_owned(),
             value,
             indexing: options.indexing,
@@ -180,6 +89,70 @@ impl Row {
 }
 
 impl Tables {
+    pub(crate) fn get(
+        &mut self,
+        org: &OrgId,
+        at: &ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> Option<Item> {
+        if ttl == Ttl::Refresh {
+            self.refresh(org, at, now);
+        }
+        let row = self.row(org, at).filter(|row| row.lives(now));
+        row.map(|row| row.item(at.namespace(), None))
+    }
+
+    pub(crate) fn search(
+        &mut self,
+        org: &OrgId,
+        within: &Prefix,
+        query: &ItemQuery,
+        now: Timestamp,
+    ) -> Result<Vec<Item>> {
+        let mut selection = Selection::new(query);
+        for (ns, row) in self.within(org, within, now) {
+            selection.offer(&row.value, &row.indexing, (ns, row));
+        }
+        let found = selection.finish().into_iter();
+        let mut items: Vec<_> = found.map(|((ns, row), score)| row.item(ns, score)).collect();
+        if query.ttl == Ttl::Refresh {
+            for item in &mut items {
+                let at = ItemRef::new(item.namespace.clone(), item.key.as_str())?;
+                item.expires_at = self.refresh(org, &at, now);
+            }
+        }
+        Ok(items)
+    }
+
+    pub(crate) fn namespaces(
+        &self,
+        org: &OrgId,
+        query: &NamespaceQuery,
+        now: Timestamp,
+    ) -> Vec<Namespace> {
+        let spaces = self.orgs.get(org).into_iter().flatten();
+        let living = spaces.filter(|(_, space)| space.rows.values().any(|row| row.lives(now)));
+        query.select(living.map(|(namespace, _)| namespace))
+    }
+
+    pub(crate) fn put_new(
+        &mut self,
+        org: &OrgId,
+        at: &ItemRef,
+        (value, options): (Value, PutOptions),
+        now: Timestamp,
+    ) -> Result<()> {
+        check_value(at, &value)?;
+        self.sweep(SWEPT_BY_PUT, now);
+        self.put(org, at, Row::new(at, value, options, now));
+        Ok(())
+    }
+
+    pub(crate) fn delete(&mut self, org: &OrgId, at: &ItemRef, now: Timestamp) -> bool {
+        self.remove(org, at).is_some_and(|row| row.lives(now))
+    }
+
     fn row(&self, org: &OrgId, at: &ItemRef) -> Option<&Row> {
         let space = self.orgs.get(org)?.get(at.namespace())?;
         space.rows.get(space.places.get(at.key())?)
@@ -213,31 +186,30 @@ impl Tables {
 
     fn put(&mut self, org: &OrgId, at: &ItemRef, mut row: Row) {
         let known = self.row(org, at).filter(|known| known.lives(row.updated_at));
-        let known = known.map(|known| (known.created_at, known.expires_at));
+        let known = known.map(|known| (known.place, known.created_at, known.expires_at));
         match known {
-            Some((created_at, expires_at)) => {
-                row.created_at = created_at;
-                self.forget_expiry(expires_at, org, at);
+            Some((place, created_at, expires_at)) => {
+                (row.place, row.created_at) = (place, created_at);
+                self.forget_expiry(expires_at, place);
             }
-            // What has expired is gone, and its place with it.
-            None => drop(self.remove(org, at)),
+            None => {
+                // What has expired is gone, and its place with it.
+                drop(self.remove(org, at));
+                self.count += 2;
+                row.place = self.count;
+            }
         }
         if let Some(expires_at) = row.expires_at {
-            self.expiries.insert((expires_at, org.clone(), at.clone()));
+            self.expiries.insert((expires_at, row.place), (org.clone(), at.clone()));
         }
-        if let Some(known) = self.row_mut(org, at) {
-            *known = row;
-            return;
-        }
-        self.count += 2;
         let spaces = self.orgs.entry(org.clone()).or_default();
         let space = spaces.entry(at.namespace().clone()).or_default();
         // As if what has expired were swept already.
         if !space.rows.values().any(|known| known.lives(row.updated_at)) {
-            space.place = self.count - 1;
+            space.place = row.place - 1;
         }
-        space.places.insert(row.key.clone(), self.count);
-        space.rows.insert(self.count, row);
+        space.places.insert(row.key.clone(), row.place);
+        space.rows.insert(row.place, row);
     }
 
     /// Removes an item, whether or not it has expired.
@@ -251,13 +223,13 @@ impl Tables {
         if spaces.is_empty() {
             self.orgs.remove(org);
         }
-        self.forget_expiry(row.expires_at, org, at);
+        self.forget_expiry(row.expires_at, row.place);
         Some(row)
     }
 
-    fn forget_expiry(&mut self, expires_at: Option<Timestamp>, org: &OrgId, at: &ItemRef) {
+    fn forget_expiry(&mut self, expires_at: Option<Timestamp>, place: u64) {
         if let Some(expires_at) = expires_at {
-            self.expiries.remove(&(expires_at, org.clone(), at.clone()));
+            self.expiries.remove(&(expires_at, place));
         }
     }
 
@@ -265,16 +237,17 @@ impl Tables {
     fn refresh(&mut self, org: &OrgId, at: &ItemRef, now: Timestamp) -> Option<Timestamp> {
         let row = self.row_mut(org, at).filter(|row| row.lives(now))?;
         let (before, after) = (row.expires_at?, now.plus(row.ttl?));
+        let place = row.place;
         row.expires_at = Some(after);
-        self.forget_expiry(Some(before), org, at);
-        self.expiries.insert((after, org.clone(), at.clone()));
+        self.forget_expiry(Some(before), place);
+        self.expiries.insert((after, place), (org.clone(), at.clone()));
         Some(after)
     }
 
-    fn sweep(&mut self, limit: usize, now: Timestamp) -> usize {
-        let due = self.expiries.iter().take_while(|(at, ..)| *at <= now).take(limit);
-        let due: Vec<_> = due.cloned().collect();
-        for (_, org, at) in &due {
+    pub(crate) fn sweep(&mut self, limit: usize, now: Timestamp) -> usize {
+        let due = self.expiries.iter().take_while(|((at, _), _)| *at <= now).take(limit);
+        let due: Vec<_> = due.map(|(_, whose)| whose.clone()).collect();
+        for (org, at) in &due {
             self.remove(org, at);
         }
         due.len()

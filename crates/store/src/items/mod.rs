@@ -15,7 +15,9 @@
 //!
 //! # Time
 //! A store of items asks a [`Clock`](weftwork_types::port::Clock) for the time. From the moment at
-//! which an item expires no call finds it any more; [`WriteItems::sweep`] frees its room.
+//! which an item expires no call finds it any more; [`WriteItems::sweep`] frees its room, and each
+//! put frees some. Drivers keep no clock: the time is an argument of each call of [`ItemTable`], and
+//! [`StoreItems`] puts a clock beside it.
 //!
 //! # Cancel safety
 //! As for the [tables](crate::table): nothing happens before a future is first polled, and a
@@ -27,6 +29,7 @@ mod item;
 mod memory;
 mod namespace;
 mod query;
+mod stored;
 mod text;
 
 pub use filter::Filter;
@@ -34,11 +37,13 @@ pub use item::{
     Indexing, Item, ItemRef, KEY_BYTES_MAX, PutOptions, Ttl, VALUE_BYTES_MAX, check_value,
 };
 pub use memory::MemoryItems;
+pub(crate) use memory::Tables;
 pub use namespace::{
     NAMESPACE_BYTES_MAX, NAMESPACE_LABELS_MAX, Namespace, NamespaceProblem, Pattern, Prefix,
     RESERVED_ROOTS,
 };
-pub use query::{ItemQuery, NamespaceQuery};
+pub use query::{Fit, ItemQuery, NamespaceQuery, Selection};
+pub use stored::{ItemTable, SWEPT_BY_PUT, StoreItems, StoredItem, seal};
 pub use text::{TERMS_MAX, Terms};
 
 use crate::table::Result;
@@ -102,8 +107,8 @@ pub trait WriteItems: Send + Sync {
     /// Only those of the system.
     fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>>;
 
-    /// Frees the room of expired items of every organisation, those that expired first, at most
-    /// `limit`; says of how many. For housekeeping only.
+    /// Frees the room of expired items of every organisation, those that expired first (of
+    /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
     ///
     /// # Errors
     /// Only those of the system.

@@ -92,6 +92,22 @@ impl Namespace {
         &self.0
     }
 
+    /// The labels as one text, for drivers: a dot before, between and after them. The texts of the
+    /// namespaces that begin alike stand together in the order of their bytes.
+    #[must_use]
+    pub fn path(&self) -> String {
+        path(&self.0)
+    }
+
+    /// Reads what [`path`](Self::path) gave.
+    ///
+    /// # Errors
+    /// [`StoreError::BadNamespace`].
+    pub fn of_path(path: &str) -> Result<Self> {
+        let inner = path.strip_prefix('.').and_then(|rest| rest.strip_suffix('.'));
+        Self::new(inner.unwrap_or("").split('.'))
+    }
+
     /// The first labels, at most `depth`.
     pub(super) fn cut(&self, depth: usize) -> Self {
         match self.0.get(..depth) {
@@ -160,6 +176,16 @@ impl Prefix {
     pub fn labels(&self) -> &[String] {
         &self.0
     }
+
+    /// The paths of the namespaces that begin with these labels: from the first of these texts to
+    /// the second, which is none of them, in the order of bytes.
+    #[must_use]
+    pub fn paths(&self) -> (String, String) {
+        let first = path(&self.0);
+        // No label has a dot, and a slash is the next character.
+        let end = format!("{}/", &first[..first.len() - 1]);
+        (first, end)
+    }
 }
 
 impl From<&Namespace> for Prefix {
@@ -186,6 +212,12 @@ impl Pattern {
         Ok(Self(labels.into_iter().map(|label| Some(label).filter(|l| l != "*")).collect()))
     }
 
+    /// The labels before the first that may be any.
+    #[must_use]
+    pub fn prefix(&self) -> Prefix {
+        Prefix(self.0.iter().map_while(Clone::clone).collect())
+    }
+
     /// Whether a namespace begins like this.
     #[must_use]
     pub fn begins(&self, namespace: &Namespace) -> bool {
@@ -206,6 +238,10 @@ fn fits((pattern, label): (&Option<String>, &String)) -> bool {
 
 fn collect(labels: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
     labels.into_iter().map(Into::into).collect()
+}
+
+fn path(labels: &[String]) -> String {
+    labels.iter().fold(String::from("."), |path, label| path + label + ".")
 }
 
 fn refuse(labels: &[String], problem: Option<NamespaceProblem>) -> Result<()> {

@@ -30,26 +30,81 @@ impl Default for ItemQuery {
 }
 
 impl ItemQuery {
-    /// Picks what is asked for out of all items there are in the order of the store, each with
-    /// whatever the store knows it by. The scores come with it when a text is searched for, the
-    /// best first and equal ones in the order of the store.
-    pub fn select<'a, T>(
-        &self,
-        rows: impl Iterator<Item = (&'a Value, &'a Indexing, T)>,
-    ) -> Vec<(T, Option<f64>)> {
-        let rows = rows.filter(|(value, ..)| self.filter.matches(value));
-        let Some(terms) = self.text.as_deref().and_then(Terms::of) else {
-            let page = rows.skip(self.offset).take(self.limit);
-            return page.map(|(.., row)| (row, None)).collect();
-        };
-        let mut found: Vec<(T, f64)> = rows
-            .filter_map(|(value, indexing, row)| {
-                terms.score(value, indexing).map(|score| (row, score))
-            })
-            .collect();
-        found.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        let page = found.into_iter().skip(self.offset).take(self.limit);
-        page.map(|(row, score)| (row, Some(score))).collect()
+    /// Whether nothing but the page says which items of the namespaces are asked for.
+    #[must_use]
+    pub fn takes_any(&self) -> bool {
+        self.filter.is_empty() && self.terms().is_none()
+    }
+
+    fn terms(&self) -> Option<Terms> {
+        self.text.as_deref().and_then(Terms::of)
+    }
+}
+
+/// That an item is asked for, and how well it matches the text of the query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit(Option<f64>);
+
+/// Picks what a query asks for out of items that come one by one, and forgets the others.
+#[derive(Debug)]
+pub struct Selection<'q, T> {
+    query: &'q ItemQuery,
+    terms: Option<Terms>,
+    /// How many fit that are before the page; those without a text only.
+    skipped: usize,
+    /// What fits so far: the page; with a text the best first, and what is before the page as well.
+    found: Vec<(T, Option<f64>)>,
+}
+
+impl<'q, T> Selection<'q, T> {
+    /// Of nothing yet.
+    #[must_use]
+    pub fn new(query: &'q ItemQuery) -> Self {
+        Self { query, terms: query.terms(), skipped: 0, found: Vec::new() }
+    }
+
+    /// Whether no further item can be among what is asked for.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.query.limit == 0 || (self.terms.is_none() && self.found.len() >= self.query.limit)
+    }
+
+    /// Takes the next item in the order of the store, with whatever the store knows it by.
+    pub fn offer(&mut self, value: &Value, indexing: &Indexing, item: T) {
+        if let Some(fit) = self.judge(value, indexing) {
+            self.take(fit, item);
+        }
+    }
+
+    /// How the next item in the order of the store fits; `None` when it is not asked for.
+    #[must_use]
+    pub fn judge(&self, value: &Value, indexing: &Indexing) -> Option<Fit> {
+        if self.is_full() || !self.query.filter.matches(value) {
+            return None;
+        }
+        match &self.terms {
+            None => Some(Fit(None)),
+            Some(terms) => terms.score(value, indexing).map(|score| Fit(Some(score))),
+        }
+    }
+
+    /// Takes the item that was judged.
+    pub fn take(&mut self, Fit(score): Fit, item: T) {
+        if score.is_none() && self.skipped < self.query.offset {
+            self.skipped += 1;
+            return;
+        }
+        // Equal ones, and those without a score, stay in the order in which they came.
+        let place = self.found.partition_point(|(_, other)| *other >= score);
+        self.found.insert(place, (item, score));
+        self.found.truncate(self.query.offset.saturating_add(self.query.limit));
+    }
+
+    /// What was asked for. The scores come with it when a text is searched for, the best first.
+    #[must_use]
+    pub fn finish(self) -> Vec<(T, Option<f64>)> {
+        let before = if self.terms.is_some() { self.query.offset } else { 0 };
+        self.found.into_iter().skip(before).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod commit;
+mod items;
 mod read;
 mod retention;
 mod whole;
@@ -63,6 +64,7 @@ struct Tables {
     usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
     workers: BTreeMap<WorkerId, WorkerRow>,
     checkpoints: checkpoints::Checkpoints,
+    items: crate::items::Tables,
     /// Counts runs, to know which is older.
     run_count: u64,
 }

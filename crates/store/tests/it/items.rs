@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weftwork_store::items::conformance::run_case;
 use weftwork_store::items::{
-    KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, NAMESPACE_LABELS_MAX, NamespaceProblem, TERMS_MAX, Terms,
+    KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, NAMESPACE_LABELS_MAX, NamespaceProblem, Selection,
+    TERMS_MAX, Terms,
 };
 use weftwork_store::{
-    Filter, Indexing, ItemRef, ItemStore, MemoryItems, Namespace, Pattern, Prefix, StoreError,
+    Filter, Indexing, ItemQuery, ItemRef, ItemStore, MemoryItems, Namespace, Pattern, Prefix,
+    StoreError,
 };
 use weftwork_types::canonical::DEPTH_MAX;
 
@@ -88,6 +90,52 @@ fn a_namespace_is_a_list_in_json_and_dotted_in_words() {
     assert_eq!(namespace.to_string(), "u.ann.facts");
     assert!(serde_json::from_value::<Namespace>(json!(["langgraph"])).is_err());
     assert!("u..x".parse::<Namespace>().is_err());
+}
+
+#[test]
+fn paths_of_namespaces_that_begin_alike_stand_together() {
+    let within = Prefix::new(["u", "a"]).expect("a prefix");
+    let (first, end) = within.paths();
+    let all = ["u", "u.a", "u.a.b", "u.a.!", "u.a.\u{10ffff}", "u.a-", "u.a/", "u.a0", "u.A", "v"];
+    for dotted in all {
+        let namespace: Namespace = dotted.parse().expect("a namespace");
+        let path = namespace.path();
+        assert_eq!(Namespace::of_path(&path).as_ref(), Ok(&namespace));
+        let begins = namespace.labels().starts_with(within.labels());
+        assert_eq!((&first..&end).contains(&&path), begins, "{path}");
+        let (first, end) = Prefix::all().paths();
+        assert!((first..end).contains(&path), "{path}");
+    }
+    for bad in ["", ".", "..", "u", ".u", "u.", ".u..", ".langgraph."] {
+        assert!(Namespace::of_path(bad).is_err(), "{bad}");
+    }
+    let pattern = Pattern::new(["u", "a", "*", "x"]).expect("a pattern");
+    assert_eq!(pattern.prefix(), within);
+}
+
+#[test]
+fn a_selection_keeps_no_more_than_it_is_asked_for() {
+    let query = |text: Option<&str>, limit, offset| ItemQuery {
+        text: text.map(str::to_owned),
+        limit,
+        offset,
+        ..ItemQuery::default()
+    };
+    let select = |query: &ItemQuery| {
+        let mut selection = Selection::new(query);
+        let texts = ["a", "a b", "xa", "b a", "c"];
+        for text in texts {
+            selection.offer(&json!({"text": text}), &Indexing::All, text);
+        }
+        selection.finish().into_iter().map(|(text, _)| text).collect::<Vec<_>>()
+    };
+    assert_eq!(select(&query(None, 2, 1)), ["a b", "xa"]);
+    assert_eq!(select(&query(Some("?"), 2, 4)), ["c"], "there is no word to search for");
+    assert_eq!(select(&query(Some("a b"), 2, 0)), ["a b", "b a"]);
+    assert_eq!(select(&query(Some("a b"), 2, 1)), ["b a", "a"]);
+    assert_eq!(select(&query(Some("a b"), 9, 3)), ["xa"]);
+    assert_eq!(select(&query(Some("a b"), 0, 0)), Vec::<&str>::new());
+    assert_eq!(select(&query(None, usize::MAX, usize::MAX)), Vec::<&str>::new());
 }
 
 #[test]

@@ -17,10 +17,10 @@ use weftwork_graph::exec::HistoryFilter;
 use weftwork_graph::exec::Snapshot;
 use weftwork_graph::{Runtime, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::{Keep, NewCheckpoint, Store};
+use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::run::{RunFinal, RunInput};
-use weftwork_types::{Principal, ThreadId};
+use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// How a file is made; rows come in the order of the names of their tables.
 const PRAGMAS: &str =
@@ -179,8 +179,11 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
 }
 
 async fn all(store: Arc<dyn Store>) -> Value {
+    let (query, who) = (ItemQuery::default(), Principal::local());
+    let items = store.search_items(&who, &Prefix::all(), &query, Timestamp(0)).await;
     let bench = Bench::on(store, story::graph()).await;
     let mut all = serde_json::Map::new();
+    all.insert("items".to_owned(), told(&items.expect("searches")).into());
     for thread in story::THREADS {
         all.insert(thread.to_owned(), contents(&bench.runtime, thread).await);
     }

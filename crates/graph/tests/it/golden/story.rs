@@ -4,12 +4,15 @@ use crate::support::{Bench, completed, failed, interrupted};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic, Untracked};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
     NodeResult, START, Send,
 };
-use weftwork_store::{Commit, NewRun, Store, UsageRow, WorkerRow};
+use weftwork_store::{
+    Commit, Indexing, ItemRef, Namespace, NewRun, PutOptions, Store, UsageRow, WorkerRow,
+};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::hash;
@@ -165,6 +168,12 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let said = Commit { pieces, at: clock.now(), ..Commit::default() };
     store.commit(&who, &claim, said).await.expect("commits");
     store.keep_alive(row).await.expect("registers");
+    let users = Namespace::new(["users", "ann"]).expect("a namespace");
+    let at = ItemRef::new(users, "drinks").expect("a key");
+    let indexing = Indexing::Paths(vec!["likes".to_owned()]);
+    let options = PutOptions { ttl: Some(Duration::from_hours(1)), indexing };
+    let value = json!({"likes": ["tea", 1.5, null]});
+    store.put_item(&who, &at, value, options, clock.now()).await.expect("puts");
 }
 
 fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {

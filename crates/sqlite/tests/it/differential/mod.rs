@@ -1,5 +1,6 @@
 //! The same operations give the same results and leave the same state in memory and in a file.
 
+pub(crate) mod items;
 mod keep;
 mod ops;
 

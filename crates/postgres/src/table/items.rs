@@ -1,0 +1,302 @@
+//! Items: what is remembered beyond threads.
+
+use crate::conn::{Ask, Conn, ask};
+use crate::error::Done;
+use crate::row::{At, int, json, text};
+use crate::store::PostgresStore;
+use serde_json::Value;
+use std::time::Duration;
+use tokio_postgres::Row;
+use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
+use weftwork_store::table::Result;
+use weftwork_store::{
+    Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
+};
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+/// How many values are read at once.
+const PAGE: usize = 64;
+
+/// What is read of an item.
+macro_rules! columns {
+    () => {
+        "org, number, path, key, value, indexing, seal, ttl_ms, created_at, updated_at, expires_at"
+    };
+}
+
+/// A query for items of an organisation that live now, in some namespaces.
+macro_rules! living {
+    ($columns:expr, $rest:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM items WHERE org = $1 AND path >= $2 AND path < $3
+                  AND (expires_at IS NULL OR expires_at > $4) ",
+            $rest
+        )
+    };
+}
+
+impl ItemTable for PostgresStore {
+    fn item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        self.run((who.org.clone(), at.clone(), ttl, now), |conn, (org, at, ttl, now), _| {
+            Box::pin(async move {
+                let key = (text(org), at.namespace().path(), at.key().to_owned());
+                let sql = concat!(
+                    "SELECT ",
+                    columns!(),
+                    " FROM items WHERE org = $1 AND path = $2 AND key = $3
+                          AND (expires_at IS NULL OR expires_at > $4)"
+                );
+                let look = ask!(sql, key.0.clone(), key.1.clone(), key.2.clone(), now.0);
+                let rows = match ttl {
+                    Ttl::Keep => conn.rows(look).await?,
+                    Ttl::Refresh => {
+                        let sql = "UPDATE items SET expires_at = $4 + least(ttl_ms, $5)
+                                   WHERE org = $1 AND path = $2 AND key = $3 AND expires_at > $4";
+                        let lives = ask!(sql, key.0, key.1, key.2, now.0, room(*now));
+                        conn.write(vec![lives, look]).await?.pop().unwrap_or_default()
+                    }
+                };
+                rows.first().map(|row| Ok(read(row)?.item)).transpose()
+            })
+        })
+    }
+
+    fn search_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        let search =
+            Search { org: who.org.clone(), paths: within.paths(), query: query.clone(), now };
+        self.run(search, |conn, search, _| Box::pin(search.run(conn)))
+    }
+
+    fn item_namespaces<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: &'a NamespaceQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        self.run((who.org.clone(), query.clone(), now), |conn, (org, query, now), _| {
+            Box::pin(async move {
+                let (first, end) = query.prefix.prefix().paths();
+                let sql = living!("DISTINCT path", "");
+                let rows = conn.rows(ask!(sql, text(org), first, end, now.0)).await?;
+                let at = At::new("items", &"the namespace of a row");
+                let found: Result<Vec<_>> = rows.iter().map(|row| namespace(&at, row)).collect();
+                let mut found = found?;
+                found.sort_unstable();
+                Ok(query.select(found.iter()))
+            })
+        })
+    }
+
+    fn put_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        value: Value,
+        options: PutOptions,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        Box::pin(async move {
+            check_value(&at, &value)?;
+            let new = New { at, value: json(&value)?, options };
+            let put = self.run((org, new, now), |conn, (org, new, now), _| {
+                Box::pin(async move {
+                    conn.write(vec![new.put(org, *now)?]).await?;
+                    Ok(())
+                })
+            });
+            put.await
+        })
+    }
+
+    fn delete_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.run((who.org.clone(), at.clone(), now), |conn, (org, at, now), _| {
+            Box::pin(async move {
+                let sql = "DELETE FROM items WHERE org = $1 AND path = $2 AND key = $3
+                           RETURNING expires_at IS NULL OR expires_at > $4 AS lived";
+                let (path, key) = (at.namespace().path(), at.key().to_owned());
+                let rows = conn.write(vec![ask!(sql, text(org), path, key, now.0)]).await?;
+                let lived = rows.first().and_then(|rows| rows.first());
+                let lived = lived.map(|row| At::new("items", &at.key()).plain(row, "lived"));
+                Ok(lived.transpose()?.unwrap_or(false))
+            })
+        })
+    }
+
+    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
+        self.run((int(limit), now.0), |conn, (limit, now), _| {
+            Box::pin(async move {
+                // What somebody works on is left to him.
+                let sql = "DELETE FROM items WHERE number IN (
+                               SELECT number FROM items WHERE expires_at <= $1
+                               ORDER BY expires_at, number LIMIT $2 FOR UPDATE SKIP LOCKED)
+                           RETURNING number";
+                let rows = conn.write(vec![ask!(sql, *now, *limit)]).await?;
+                Ok(rows.first().map_or(0, Vec::len))
+            })
+        })
+    }
+}
+
+/// An item that is put.
+#[derive(Debug)]
+struct New {
+    at: ItemRef,
+    value: String,
+    options: PutOptions,
+}
+
+impl New {
+    fn put(&self, org: &OrgId, now: Timestamp) -> Result<Ask> {
+        let New { at, value, options: PutOptions { ttl, indexing } } = self;
+        let indexing = json(indexing)?;
+        let seal = seal(org, at, value, &indexing).to_vec();
+        Ok(ask!(
+            "SELECT put_item($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            text(org),
+            at.namespace().path(),
+            at.key().to_owned(),
+            value.clone(),
+            indexing,
+            seal,
+            ttl.map(|ttl| int(ttl.as_millis())),
+            now.0,
+            ttl.map(|ttl| now.plus(ttl).0),
+            int(SWEPT_BY_PUT),
+        ))
+    }
+}
+
+/// A search, and in which paths it is.
+#[derive(Debug)]
+struct Search {
+    org: OrgId,
+    paths: (String, String),
+    query: ItemQuery,
+    now: Timestamp,
+}
+
+/// An item with the number of its row, and with its score.
+type Found = ((i64, StoredItem), Option<f64>);
+
+impl Search {
+    async fn run(&self, conn: &mut Conn) -> Done<Vec<Item>> {
+        let refreshes = self.query.ttl == Ttl::Refresh;
+        let found =
+            if self.query.takes_any() { self.page(conn).await? } else { self.select(conn).await? };
+        if refreshes && !found.is_empty() {
+            let numbers: Vec<i64> = found.iter().map(|((number, _), _)| *number).collect();
+            let sql = "UPDATE items SET expires_at = $2 + least(ttl_ms, $3)
+                       WHERE number = ANY ($1) AND expires_at > $2";
+            let lives = vec![ask!(sql, numbers, self.now.0, room(self.now))];
+            if conn.is_open() {
+                conn.commit(lives).await?;
+            } else {
+                conn.write(lives).await?;
+            }
+        }
+        let Self { query, now, .. } = self;
+        let item = |((_, stored), score): Found| stored.found(score, query.ttl, *now);
+        Ok(found.into_iter().map(item).collect())
+    }
+
+    /// The page itself, when any item may be in it.
+    async fn page(&self, conn: &mut Conn) -> Done<Vec<Found>> {
+        let sql = living!(columns!(), "ORDER BY space, number LIMIT $5 OFFSET $6");
+        let (org, (first, end)) = (text(&self.org), self.paths.clone());
+        let (limit, offset) = (int(self.query.limit), int(self.query.offset));
+        let rows = conn.rows(ask!(sql, org, first, end, self.now.0, limit, offset)).await?;
+        rows.iter().map(|row| Ok((numbered(row)?, None))).collect()
+    }
+
+    /// Looks into items, some at a time, as they are at one moment.
+    async fn select(&self, conn: &mut Conn) -> Done<Vec<Found>> {
+        let sql = living!("number", "ORDER BY space, number");
+        let (org, (first, end)) = (text(&self.org), self.paths.clone());
+        let ask = ask!(sql, org, first, end, self.now.0);
+        let begun = conn.begin_at_once(vec![ask]).await?;
+        let at = At::new("items", &"the number of a row");
+        let numbers = begun.iter().flatten().map(|row| at.plain(row, "number"));
+        let numbers: Vec<i64> = numbers.collect::<Result<_>>()?;
+        let mut selection = Selection::new(&self.query);
+        for some in numbers.chunks(PAGE) {
+            if selection.is_full() {
+                break;
+            }
+            let sql = concat!(
+                "SELECT ",
+                columns!(),
+                " FROM items WHERE number = ANY ($1) ORDER BY space, number"
+            );
+            for row in conn.rows(ask!(sql, some.to_vec())).await? {
+                let (number, stored) = numbered(&row)?;
+                if let Some(fit) = selection.judge(&stored.item.value, &stored.indexing) {
+                    selection.take(fit, (number, stored));
+                }
+            }
+        }
+        Ok(selection.finish())
+    }
+}
+
+/// How many milliseconds there are after a time.
+fn room(now: Timestamp) -> i64 {
+    i64::MAX.saturating_sub(now.0)
+}
+
+fn numbered(row: &Row) -> Result<(i64, StoredItem)> {
+    Ok((At::new("items", &"the number of a row").plain(row, "number")?, read(row)?))
+}
+
+fn namespace(at: &At<'_>, row: &Row) -> Result<Namespace> {
+    let read = Namespace::of_path(at.plain(row, "path")?);
+    read.map_err(|error| at.corrupt(format!("column `path`: {error}")))
+}
+
+fn read(row: &Row) -> Result<StoredItem> {
+    let namespace = namespace(&At::new("items", &"the namespace of a row"), row)?;
+    let key: &str = At::new("items", &"the key of a row").plain(row, "key")?;
+    let org: OrgId = At::new("items", &"the organisation of a row").id(row, "org")?;
+    let name = format!("organisation {org}, namespace `{namespace}`, key {key:?}");
+    let at = At::new("items", &name);
+    let item = ItemRef::new(namespace.clone(), key)
+        .map_err(|error| at.corrupt(format!("column `key`: {error}")))?;
+    let (value, indexing): (&str, &str) = (at.plain(row, "value")?, at.plain(row, "indexing")?);
+    if at.plain::<&[u8]>(row, "seal")? != seal(&org, &item, value, indexing) {
+        return Err(at.corrupt("its seal does not fit: it is not what was put there"));
+    }
+    let value = at.json(row, "value")?;
+    let ttl: Option<i64> = at.plain(row, "ttl_ms")?;
+    Ok(StoredItem {
+        item: Item {
+            namespace,
+            key: key.to_owned(),
+            value,
+            created_at: Timestamp(at.plain(row, "created_at")?),
+            updated_at: Timestamp(at.plain(row, "updated_at")?),
+            expires_at: at.plain::<Option<i64>>(row, "expires_at")?.map(Timestamp),
+            score: None,
+        },
+        indexing: at.json(row, "indexing")?,
+        ttl: ttl.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+    })
+}

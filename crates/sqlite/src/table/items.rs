@@ -1,0 +1,266 @@
+//! Items: what is remembered beyond threads.
+
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use rusqlite::{Connection, Row, params};
+use serde_json::Value;
+use std::time::Duration;
+use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
+use weftwork_store::table::Result;
+use weftwork_store::{
+    Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
+};
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+impl ItemTable for SqliteStore {
+    fn item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        match ttl {
+            Ttl::Keep => self.look(move |conn| one(conn, &org, &at, now)),
+            Ttl::Refresh => self.write(move |conn| {
+                let sql = "UPDATE items SET expires_at = ?4 + min(ttl_ms, ?5)
+                           WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at > ?4";
+                let path = at.namespace().path();
+                let key = params![org.as_str(), path, at.key(), now.0, room(now)];
+                row::execute(conn, sql, key)?;
+                one(conn, &org, &at, now)
+            }),
+        }
+    }
+
+    fn search_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        let (org, within, query) = (who.org.clone(), within.clone(), query.clone());
+        match query.ttl {
+            Ttl::Keep => self.read(move |conn| {
+                let found = search(conn, &Living { org: &org, within: &within, now }, &query)?;
+                Ok(found.into_iter().map(|(_, item)| item).collect())
+            }),
+            Ttl::Refresh => self.write(move |conn| {
+                let found = search(conn, &Living { org: &org, within: &within, now }, &query)?;
+                for (number, _) in &found {
+                    let sql = "UPDATE items SET expires_at = ?2 + min(ttl_ms, ?3)
+                               WHERE number = ?1 AND ttl_ms IS NOT NULL";
+                    row::execute(conn, sql, params![number, now.0, room(now)])?;
+                }
+                Ok(found.into_iter().map(|(_, item)| item).collect())
+            }),
+        }
+    }
+
+    fn item_namespaces<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: &'a NamespaceQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        let (org, query) = (who.org.clone(), query.clone());
+        self.read(move |conn| {
+            let (first, end) = query.prefix.prefix().paths();
+            let sql = "SELECT DISTINCT path FROM items
+                       WHERE org = ?1 AND path >= ?2 AND path < ?3
+                           AND (expires_at IS NULL OR expires_at > ?4)";
+            let asked = params![org.as_str(), first, end, now.0];
+            let mut found = row::all(conn, sql, asked, |row| {
+                namespace(&At::new("items", &"the namespace of a row"), row)
+            })?;
+            found.sort_unstable();
+            Ok(query.select(found.iter()))
+        })
+    }
+
+    fn put_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        value: Value,
+        options: PutOptions,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        Box::pin(async move {
+            check_value(&at, &value)?;
+            let (value, indexing) = (row::json(&value)?, row::json(&options.indexing)?);
+            let seal = seal(&org, &at, &value, &indexing);
+            let new = New { at, value, indexing, seal, ttl: options.ttl };
+            self.write(move |conn| put(conn, &org, &new, now)).await
+        })
+    }
+
+    fn delete_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool>> {
+        let (org, at) = (who.org.clone(), at.clone());
+        self.write(move |conn| {
+            let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3
+                       RETURNING expires_at IS NULL OR expires_at > ?4";
+            let key = params![org.as_str(), at.namespace().path(), at.key(), now.0];
+            Ok(row::one(conn, sql, key, |row| Ok(row.get(0)?))?.unwrap_or(false))
+        })
+    }
+
+    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
+        self.write(move |conn| {
+            let swept = sweep(conn, limit, now)?;
+            row::give_back(conn)?;
+            Ok(swept)
+        })
+    }
+}
+
+/// An item that is put.
+struct New {
+    at: ItemRef,
+    value: String,
+    indexing: String,
+    seal: [u8; 8],
+    ttl: Option<Duration>,
+}
+
+/// The items of an organisation in some namespaces that live now.
+struct Living<'a> {
+    org: &'a OrgId,
+    within: &'a Prefix,
+    now: Timestamp,
+}
+
+/// How many milliseconds there are after a time.
+fn room(now: Timestamp) -> i64 {
+    i64::MAX.saturating_sub(now.0)
+}
+
+fn one(conn: &Connection, org: &OrgId, at: &ItemRef, now: Timestamp) -> Done<Option<Item>> {
+    let sql = "SELECT * FROM items WHERE org = ?1 AND path = ?2 AND key = ?3
+                   AND (expires_at IS NULL OR expires_at > ?4)";
+    let asked = params![org.as_str(), at.namespace().path(), at.key(), now.0];
+    Ok(row::one(conn, sql, asked, read)?.map(|stored| stored.item))
+}
+
+/// The items that a query asks for, with the numbers of their rows. One value is read at a time, so
+/// that no more are held than are asked for.
+fn search(conn: &Connection, living: &Living<'_>, query: &ItemQuery) -> Done<Vec<(i64, Item)>> {
+    let of = |number: i64| row::one(conn, "SELECT * FROM items WHERE number = ?1", [number], read);
+    let mut found = Vec::new();
+    if query.takes_any() {
+        for number in numbers(conn, living, (row::int(query.limit), row::int(query.offset)))? {
+            found.extend(of(number)?.map(|stored| ((number, stored), None)));
+        }
+    } else {
+        let mut selection = Selection::new(query);
+        for number in numbers(conn, living, (-1, 0))? {
+            if selection.is_full() {
+                break;
+            }
+            let Some(stored) = of(number)? else { continue };
+            if let Some(fit) = selection.judge(&stored.item.value, &stored.indexing) {
+                selection.take(fit, (number, stored));
+            }
+        }
+        found = selection.finish();
+    }
+    let item = |((number, stored), score): ((i64, StoredItem), _)| {
+        (number, stored.found(score, query.ttl, living.now))
+    };
+    Ok(found.into_iter().map(item).collect())
+}
+
+/// The numbers of items in the order of the store: at most so many, after so many. A negative
+/// limit is none.
+fn numbers(conn: &Connection, living: &Living<'_>, (limit, offset): (i64, i64)) -> Done<Vec<i64>> {
+    let (first, end) = living.within.paths();
+    let sql = "SELECT number FROM items
+               WHERE org = ?1 AND path >= ?2 AND path < ?3
+                   AND (expires_at IS NULL OR expires_at > ?4)
+               ORDER BY space, number LIMIT ?5 OFFSET ?6";
+    let asked = params![living.org.as_str(), first, end, living.now.0, limit, offset];
+    row::all(conn, sql, asked, |row| Ok(row.get(0)?))
+}
+
+fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
+    let New { at, value, indexing, seal, ttl } = new;
+    let (org, path) = (org.as_str(), at.namespace().path());
+    sweep(conn, SWEPT_BY_PUT, now)?;
+    // What has expired is gone, and its place with it.
+    let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at <= ?4";
+    row::execute(conn, sql, params![org, path, at.key(), now.0])?;
+    let sql = "INSERT INTO items (number, org, path, key, space, value, indexing, ttl_ms,
+                   created_at, updated_at, expires_at, seal)
+               SELECT next, ?1, ?2, ?3, coalesce((
+                       SELECT space FROM items WHERE org = ?1 AND path = ?2
+                           AND (expires_at IS NULL OR expires_at > ?4) LIMIT 1), next),
+                   ?5, ?6, ?7, ?4, ?4, ?8, ?9
+               FROM (SELECT coalesce(max(number), 0) + 1 AS next FROM items) WHERE true
+               ON CONFLICT (org, path, key) DO UPDATE SET value = excluded.value,
+                   indexing = excluded.indexing, seal = excluded.seal, ttl_ms = excluded.ttl_ms,
+                   updated_at = excluded.updated_at, expires_at = excluded.expires_at";
+    let ttl_ms = ttl.map(|ttl| row::int(ttl.as_millis()));
+    let expires_at = ttl.map(|ttl| now.plus(ttl).0);
+    let values = params![org, path, at.key(), now.0, value, indexing, ttl_ms, expires_at, seal];
+    row::execute(conn, sql, values)?;
+    Ok(())
+}
+
+fn sweep(conn: &Connection, limit: usize, now: Timestamp) -> Done<usize> {
+    let sql = "DELETE FROM items WHERE number IN (
+                   SELECT number FROM items WHERE expires_at <= ?1
+                   ORDER BY expires_at, number LIMIT ?2)";
+    row::execute(conn, sql, params![now.0, row::int(limit)])
+}
+
+fn namespace(at: &At<'_>, row: &Row<'_>) -> Done<Namespace> {
+    let path: String = at.plain(row, "path")?;
+    let read = Namespace::of_path(&path);
+    Ok(read.map_err(|error| at.corrupt(format!("column `path` is {path:?}: {error}")))?)
+}
+
+/// Reads a row of any organisation.
+pub(crate) fn read(row: &Row<'_>) -> Done<StoredItem> {
+    let number: i64 = row.get("number")?;
+    let name = format!("number {number}");
+    let namespace = namespace(&At::new("items", &name), row)?;
+    let key: String = At::new("items", &name).plain(row, "key")?;
+    let org: OrgId = At::new("items", &name).id(row, "org")?;
+    let name = format!("organisation {org}, namespace `{namespace}`, key {key:?}");
+    let at = At::new("items", &name);
+    let item = ItemRef::new(namespace.clone(), key.as_str())
+        .map_err(|error| at.corrupt(format!("column `key`: {error}")))?;
+    let (value, indexing): (String, String) = (at.plain(row, "value")?, at.plain(row, "indexing")?);
+    if at.plain::<[u8; 8]>(row, "seal")? != seal(&org, &item, &value, &indexing) {
+        return Err(at.corrupt("its seal does not fit: it is not what was put there").into());
+    }
+    let value = at.json(row, "value")?;
+    let ttl: Option<u64> = at.plain(row, "ttl_ms")?;
+    let expires_at = at.plain::<Option<i64>>(row, "expires_at")?.map(Timestamp);
+    if ttl.is_some() != expires_at.is_some() {
+        let what = "columns `ttl_ms` and `expires_at`: expected both or none";
+        return Err(at.corrupt(what).into());
+    }
+    Ok(StoredItem {
+        item: Item {
+            namespace,
+            key,
+            value,
+            created_at: Timestamp(at.plain(row, "created_at")?),
+            updated_at: Timestamp(at.plain(row, "updated_at")?),
+            expires_at,
+            score: None,
+        },
+        indexing: at.json(row, "indexing")?,
+        ttl: ttl.map(Duration::from_millis),
+    })
+}

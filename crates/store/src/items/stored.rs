@@ -1,0 +1,190 @@
+//! Items as stores keep them, and the time beside them.
+
+use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl};
+use super::namespace::{Namespace, Prefix};
+use super::query::{ItemQuery, NamespaceQuery};
+use super::{ReadItems, WriteItems};
+use crate::table::Result;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use weftwork_types::canonical::hash_bytes;
+use weftwork_types::port::Clock;
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+/// How many expired items a put frees. More than it can add, so that what nobody sweeps does not
+/// pile up either.
+pub const SWEPT_BY_PUT: usize = 2;
+
+/// An item with what a store keeps beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredItem {
+    /// The item, without a score.
+    pub item: Item,
+    /// Which parts of its value a search by text looks at.
+    pub indexing: Indexing,
+    /// How long it lives once it is put or refreshed; for ever when absent.
+    pub ttl: Option<Duration>,
+}
+
+impl StoredItem {
+    /// The item as it is found now: with its score, and living on when it is asked to.
+    #[must_use]
+    pub fn found(self, score: Option<f64>, ttl: Ttl, now: Timestamp) -> Item {
+        let refreshed = self.ttl.filter(|_| ttl == Ttl::Refresh).map(|ttl| now.plus(ttl));
+        let expires_at = refreshed.or(self.item.expires_at);
+        Item { score, expires_at, ..self.item }
+    }
+}
+
+/// What a driver keeps with the row of an item, and compares when it reads the row: a checksum over
+/// the organisation, the name of the item, and the JSON of its value and of how it is indexed. It
+/// finds out bytes that changed, and rows that were put under another name.
+#[must_use]
+pub fn seal(org: &OrgId, at: &ItemRef, value: &str, indexing: &str) -> [u8; 8] {
+    let path = at.namespace().path();
+    let mut all = Vec::with_capacity(value.len() + 256);
+    for part in [org.as_str(), &path, at.key(), value, indexing] {
+        all.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        all.extend_from_slice(part.as_bytes());
+    }
+    let hash = hash_bytes(&all).0;
+    std::array::from_fn(|i| hash[i])
+}
+
+/// The table of items of a store: as [`ReadItems`] and [`WriteItems`], with the time of each call.
+pub trait ItemTable: Send + Sync {
+    /// One item; `None` when there is none.
+    ///
+    /// # Errors
+    /// Only those of the system, and [`StoreError::Corrupt`](crate::StoreError::Corrupt).
+    fn item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Item>>>;
+
+    /// The items of the namespaces that begin with `within`, as [`ReadItems::search`] has it.
+    ///
+    /// # Errors
+    /// As [`item`](Self::item).
+    fn search_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Item>>>;
+
+    /// The namespaces that hold items, sorted by their labels.
+    ///
+    /// # Errors
+    /// As [`item`](Self::item).
+    fn item_namespaces<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: &'a NamespaceQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>>;
+
+    /// Puts an item, or replaces the one that is there; frees up to [`SWEPT_BY_PUT`] others that
+    /// have expired.
+    ///
+    /// # Errors
+    /// [`StoreError::BadValue`](crate::StoreError::BadValue), see
+    /// [`check_value`](super::check_value); nothing was changed then.
+    fn put_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        value: Value,
+        options: PutOptions,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Removes an item; says whether there was one. A removal that took effect although its
+    /// connection broke, and is tried again, may find nothing.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn delete_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool>>;
+
+    /// Frees the room of expired items of every organisation, those that expired first (of
+    /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>>;
+}
+
+/// The items of a store, by a clock.
+#[derive(Debug)]
+pub struct StoreItems<S: ?Sized> {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<S>,
+}
+
+impl<S: ItemTable + ?Sized> StoreItems<S> {
+    /// Those of a store.
+    #[must_use]
+    pub fn of(store: Arc<S>, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, store }
+    }
+}
+
+impl<S: ItemTable + ?Sized> ReadItems for StoreItems<S> {
+    fn get<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        Box::pin(async move { self.store.item(who, at, ttl, self.clock.now()).await })
+    }
+
+    fn search<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        Box::pin(async move { self.store.search_items(who, within, query, self.clock.now()).await })
+    }
+
+    fn namespaces<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: &'a NamespaceQuery,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        Box::pin(async move { self.store.item_namespaces(who, query, self.clock.now()).await })
+    }
+}
+
+impl<S: ItemTable + ?Sized> WriteItems for StoreItems<S> {
+    fn put<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        value: Value,
+        options: PutOptions,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(
+            async move { self.store.put_item(who, at, value, options, self.clock.now()).await },
+        )
+    }
+
+    fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move { self.store.delete_item(who, at, self.clock.now()).await })
+    }
+
+    fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<usize>> {
+        Box::pin(async move { self.store.sweep_items(limit, self.clock.now()).await })
+    }
+}

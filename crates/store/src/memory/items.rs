@@ -1,0 +1,62 @@
+use super::MemoryStore;
+use crate::items::{
+    Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
+};
+use crate::table::Result;
+use serde_json::Value;
+use weftwork_types::{BoxFuture, Principal, Timestamp};
+
+impl ItemTable for MemoryStore {
+    fn item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        ttl: Ttl,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        self.with(move |tables| Ok(tables.items.get(&who.org, at, ttl, now)))
+    }
+
+    fn search_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        query: &'a ItemQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        self.with(move |tables| tables.items.search(&who.org, within, query, now))
+    }
+
+    fn item_namespaces<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: &'a NamespaceQuery,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        self.with(move |tables| Ok(tables.items.namespaces(&who.org, query, now)))
+    }
+
+    fn put_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        value: Value,
+        options: PutOptions,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| tables.items.put_new(&who.org, at, (value, options), now))
+    }
+
+    fn delete_item<'a>(
+        &'a self,
+        who: &'a Principal,
+        at: &'a ItemRef,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.with(move |tables| Ok(tables.items.delete(&who.org, at, now)))
+    }
+
+    fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
+        self.with(move |tables| Ok(tables.items.sweep(limit, now)))
+    }
+}
