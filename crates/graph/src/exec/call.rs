@@ -109,7 +109,8 @@ impl Ctx {
         &self.at().scope.shared.context
     }
 
-    /// The long-term store of the host, when it has one.
+    /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's
+    /// store. A node reads and writes for the organisation of its run, `ctx.calls().principal`.
     #[must_use]
     pub fn items(&self) -> Option<&Arc<dyn weftwork_store::items::ItemStore>> {
         self.at().scope.shared.host.items()

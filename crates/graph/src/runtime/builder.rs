@@ -8,7 +8,7 @@ use crate::worker::{Heartbeat, Pace};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
-use weftwork_store::{Store, StoreLedger};
+use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
 
@@ -46,6 +46,7 @@ pub struct RuntimeBuilder {
     orphans: Orphans,
     pace: Pace,
     attempts_max: u32,
+    items: Option<Arc<dyn ItemStore>>,
     graphs: Vec<(String, CompiledGraph)>,
 }
 
@@ -59,6 +60,7 @@ impl RuntimeBuilder {
             orphans: Orphans::default(),
             pace: Pace::default(),
             attempts_max: 3,
+            items: None,
             graphs: Vec::new(),
         }
     }
@@ -106,6 +108,12 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Gives nodes another long-term store than the items of the runtime's own store.
+    pub fn items(mut self, items: Arc<dyn ItemStore>) -> Self {
+        self.items = Some(items);
+        self
+    }
+
     /// Registers this process as a worker of the store and opens for business.
     ///
     /// # Errors
@@ -123,6 +131,9 @@ impl RuntimeBuilder {
                 .await?;
         let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
         let clock = Arc::clone(&self.clock);
+        let items = self.items.unwrap_or_else(|| {
+            Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
+        });
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,
@@ -131,7 +142,7 @@ impl RuntimeBuilder {
             journal: self.journal == JournalMode::On,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
-            local: crate::exec::Host::new().with_clock(clock),
+            local: crate::exec::Host::new().with_clock(clock).with_items(items),
             recent: Arc::default(),
             closing: Arc::default(),
         });

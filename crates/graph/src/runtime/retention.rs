@@ -6,6 +6,9 @@ use std::time::Duration;
 use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
+/// How many items are swept in one transaction.
+const SWEPT_AT_ONCE: usize = 1_000;
+
 impl Runtime {
     /// Forgets the threads of an organisation that nothing has changed for this long, with their
     /// runs, checkpoints, events, questions and journal; says which. Threads with a run that has
@@ -68,6 +71,21 @@ impl Runtime {
         ended_for: Duration,
     ) -> Result<u64, RuntimeError> {
         Ok(drop_all_events(self.store().as_ref(), who, self.ago(ended_for)).await?)
+    }
+
+    /// Frees the room of all items that have expired, of every organisation; says of how many. Until
+    /// then they are only not found, but for the few that each put frees.
+    ///
+    /// # Errors
+    /// What the store said. What was freed before stays so.
+    pub async fn sweep_items(&self) -> Result<usize, RuntimeError> {
+        let (now, mut swept) = (self.0.host.clock.now(), 0);
+        loop {
+            match self.store().sweep_items(SWEPT_AT_ONCE, now).await? {
+                0 => return Ok(swept),
+                some => swept += some,
+            }
+        }
     }
 
     fn ago(&self, duration: Duration) -> Timestamp {

@@ -12,6 +12,7 @@ mod ends;
 mod faults;
 mod faulty;
 mod golden;
+mod items;
 mod local;
 mod orphans;
 mod pause;
