@@ -465,6 +465,14 @@ impl ItemTable for Faulty {
     ) -> BoxFuture<'a, Result<bool>> {
         self.inner.delete_item(w, at, now)
     }
+    fn clear_items<'a>(
+        &'a self,
+        w: &'a Principal,
+        within: &'a Prefix,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.inner.clear_items(w, within, now)
+    }
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.inner.sweep_items(limit, now)
     }

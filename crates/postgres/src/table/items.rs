@@ -142,6 +142,27 @@ impl ItemTable for PostgresStore {
         })
     }
 
+    fn clear_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.run((who.org.clone(), within.paths(), now), |conn, (org, paths, now), _| {
+            Box::pin(async move {
+                let sql = "WITH gone AS (
+                               DELETE FROM items WHERE org = $1 AND path >= $2 AND path < $3
+                               RETURNING expires_at IS NULL OR expires_at > $4 AS lived)
+                           SELECT count(*) FILTER (WHERE lived) AS lived FROM gone";
+                let (first, end) = paths.clone();
+                let rows = conn.write(vec![ask!(sql, text(org), first, end, now.0)]).await?;
+                let lived = rows.first().and_then(|rows| rows.first());
+                let at = At::new("items", &"those that were removed");
+                Ok(lived.map(|row| at.count(row, "lived")).transpose()?.unwrap_or(0))
+            })
+        })
+    }
+
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.run((int(limit), now.0), |conn, (limit, now), _| {
             Box::pin(async move {

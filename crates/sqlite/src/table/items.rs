@@ -114,6 +114,23 @@ impl ItemTable for SqliteStore {
         })
     }
 
+    fn clear_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        let (org, (first, end)) = (who.org.clone(), within.paths());
+        self.write(move |conn| {
+            let sql = "DELETE FROM items WHERE org = ?1 AND path >= ?2 AND path < ?3
+                       RETURNING expires_at IS NULL OR expires_at > ?4";
+            let asked = params![org.as_str(), first, end, now.0];
+            let lived = row::all(conn, sql, asked, |row| Ok(row.get::<_, bool>(0)?))?;
+            row::give_back(conn)?;
+            Ok(lived.into_iter().filter(|lived| *lived).count())
+        })
+    }
+
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.write(move |conn| {
             let swept = sweep(conn, limit, now)?;

@@ -153,6 +153,14 @@ impl Tables {
         self.remove(org, at).is_some_and(|row| row.lives(now))
     }
 
+    pub(crate) fn clear(&mut self, org: &OrgId, within: &Prefix, now: Timestamp) -> Result<usize> {
+        let all = self
+            .rows_within(org, within)
+            .map(|(namespace, row)| ItemRef::new(namespace.clone(), row.key.as_str()));
+        let all: Vec<_> = all.collect::<Result<_>>()?;
+        Ok(all.iter().filter(|at| self.delete(org, at, now)).count())
+    }
+
     fn row(&self, org: &OrgId, at: &ItemRef) -> Option<&Row> {
         let space = self.orgs.get(org)?.get(at.namespace())?;
         space.rows.get(space.places.get(at.key())?)
@@ -170,6 +178,15 @@ impl Tables {
         prefix: &Prefix,
         now: Timestamp,
     ) -> impl Iterator<Item = (&'a Namespace, &'a Row)> {
+        self.rows_within(org, prefix).filter(move |(_, row)| row.lives(now))
+    }
+
+    /// The same with those that have expired.
+    fn rows_within<'a>(
+        &'a self,
+        org: &OrgId,
+        prefix: &Prefix,
+    ) -> impl Iterator<Item = (&'a Namespace, &'a Row)> + use<'a> {
         let from = (Bound::Included(prefix.labels()), Bound::Unbounded);
         let mut spaces: Vec<_> = self
             .orgs
@@ -179,9 +196,7 @@ impl Tables {
             .take_while(|(namespace, _)| namespace.labels().starts_with(prefix.labels()))
             .collect();
         spaces.sort_by_key(|(_, space)| space.place);
-        let rows =
-            spaces.into_iter().flat_map(|(ns, space)| space.rows.values().map(move |r| (ns, r)));
-        rows.filter(move |(_, row)| row.lives(now))
+        spaces.into_iter().flat_map(|(ns, space)| space.rows.values().map(move |row| (ns, row)))
     }
 
     fn put(&mut self, org: &OrgId, at: &ItemRef, mut row: Row) {

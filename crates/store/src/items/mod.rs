@@ -107,6 +107,13 @@ pub trait WriteItems: Send + Sync {
     /// Only those of the system.
     fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>>;
 
+    /// Removes all items of the namespaces that begin with `within`, in one transaction; says how
+    /// many there were.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn clear<'a>(&'a self, who: &'a Principal, within: &'a Prefix) -> BoxFuture<'a, Result<usize>>;
+
     /// Frees the room of expired items of every organisation, those that expired first (of
     /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
     ///

@@ -116,6 +116,18 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<bool>>;
 
+    /// Removes all items of the namespaces that begin with `within`, with those that have expired;
+    /// says how many lived. As with [`delete_item`](Self::delete_item), another try may find none.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn clear_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>>;
+
     /// Frees the room of expired items of every organisation, those that expired first (of
     /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
     ///
@@ -182,6 +194,10 @@ impl<S: ItemTable + ?Sized> WriteItems for StoreItems<S> {
 
     fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move { self.store.delete_item(who, at, self.clock.now()).await })
+    }
+
+    fn clear<'a>(&'a self, who: &'a Principal, within: &'a Prefix) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(async move { self.store.clear_items(who, within, self.clock.now()).await })
     }
 
     fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<usize>> {

@@ -56,6 +56,15 @@ impl ItemTable for MemoryStore {
         self.with(move |tables| Ok(tables.items.delete(&who.org, at, now)))
     }
 
+    fn clear_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        within: &'a Prefix,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.with(move |tables| tables.items.clear(&who.org, within, now))
+    }
+
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.with(move |tables| Ok(tables.items.sweep(limit, now)))
     }

@@ -41,6 +41,10 @@ pub(crate) enum ItemOp {
         org: u8,
         at: (usize, u8),
     },
+    Clear {
+        org: u8,
+        within: Vec<&'static str>,
+    },
     Sweep {
         limit: usize,
     },
@@ -125,10 +129,12 @@ fn namespaces() -> impl Strategy<Value = NamespaceQuery> {
 }
 
 pub(crate) fn op() -> impl Strategy<Value = ItemOp> {
-    let within = prop_oneof![
-        1 => Just(Vec::new()),
-        3 => (0..SPACES.len()).prop_map(|space| SPACES[space].to_vec()),
-    ];
+    let within = || {
+        prop_oneof![
+            1 => Just(Vec::new()),
+            3 => (0..SPACES.len()).prop_map(|space| SPACES[space].to_vec()),
+        ]
+    };
     let org = || prop_oneof![4 => Just(0u8), 1 => Just(1u8)];
     prop_oneof![
         12 => (org(), at(), value(), options())
@@ -137,8 +143,9 @@ pub(crate) fn op() -> impl Strategy<Value = ItemOp> {
             .prop_map(|(org, at)| ItemOp::Put { org, at, value: json!([]), options: PutOptions::default() }),
         4 => (org(), at(), ttl()).prop_map(|(org, at, ttl)| ItemOp::Get { org, at, ttl }),
         3 => (org(), at()).prop_map(|(org, at)| ItemOp::Delete { org, at }),
+        1 => (org(), within()).prop_map(|(org, within)| ItemOp::Clear { org, within }),
         2 => (0..4usize).prop_map(|limit| ItemOp::Sweep { limit }),
-        8 => (org(), within, query())
+        8 => (org(), within(), query())
             .prop_map(|(org, within, query)| ItemOp::Search { org, within, query }),
         3 => (org(), namespaces()).prop_map(|(org, query)| ItemOp::Namespaces { org, query }),
         6 => (1..30i64).prop_map(|ms| ItemOp::Wait { ms }),
@@ -163,6 +170,10 @@ pub(crate) async fn apply(store: &dyn Store, op: ItemOp, now_ms: &mut i64) -> St
         }
         ItemOp::Delete { org, at } => {
             format!("{:?}", store.delete_item(&principal(org), &item(at), now).await)
+        }
+        ItemOp::Clear { org, within } => {
+            let within = Prefix::new(within).expect("a prefix");
+            format!("{:?}", store.clear_items(&principal(org), &within, now).await)
         }
         ItemOp::Sweep { limit } => format!("{:?}", store.sweep_items(limit, now).await),
         ItemOp::Search { org, within, query } => {

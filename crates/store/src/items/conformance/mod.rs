@@ -94,6 +94,7 @@ cases! { $
     values::a_put_replaces_the_value_and_keeps_the_first_time,
     values::a_deleted_item_is_gone,
     values::values_at_the_limits_are_kept_and_beyond_them_refused,
+    values::clearing_takes_what_begins_alike_and_nothing_else,
     values::another_organisation_sees_nothing,
     values::organisations_may_use_the_same_names,
     search::items_come_by_namespace_and_by_first_put,

@@ -1,5 +1,5 @@
 use super::Bench;
-use super::fixture::{at, principal, us};
+use super::fixture::{at, lives, prefix, principal, us};
 use crate::error::StoreError;
 use crate::items::{
     Item, ItemQuery, KEY_BYTES_MAX, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
@@ -77,6 +77,25 @@ pub(super) async fn values_at_the_limits_are_kept_and_beyond_them_refused(bench:
     }
     let kept = bench.store.get(&us(), &at, Ttl::Keep).await.expect("gets").expect("is there");
     assert_eq!(kept.value, long(VALUE_BYTES_MAX), "what was refused changed nothing");
+}
+
+pub(super) async fn clearing_takes_what_begins_alike_and_nothing_else(bench: Bench) {
+    let them = principal("them");
+    for path in ["u.ann/k", "u.ann.facts/k", "u.ann.facts/l", "u.anna/k", "u/ann", "v/k"] {
+        bench.put(path, json!({})).await;
+        let put = bench.store.put(&them, &at(path), json!({}), PutOptions::default()).await;
+        assert_eq!(put, Ok(()));
+    }
+    bench.put_with("u.ann/short", json!({}), lives(5)).await;
+    bench.wait(5);
+    assert_eq!(bench.store.clear(&us(), &prefix("u.ann")).await, Ok(3), "one had expired");
+    assert_eq!(bench.paths("", &ItemQuery::default()).await, ["u.anna/k", "u/ann", "v/k"]);
+    assert_eq!(bench.store.sweep(9).await, Ok(0), "what had expired is gone as well");
+    assert_eq!(bench.store.clear(&us(), &prefix("u.ann")).await, Ok(0));
+    assert_eq!(bench.store.clear(&us(), &Prefix::all()).await, Ok(3));
+    assert_eq!(bench.namespaces(&NamespaceQuery::default()).await, Vec::<String>::new());
+    let theirs = bench.store.search(&them, &Prefix::all(), &ItemQuery::default()).await;
+    assert_eq!(theirs.map(|items| items.len()), Ok(6));
 }
 
 pub(super) async fn another_organisation_sees_nothing(bench: Bench) {
