@@ -54,7 +54,9 @@ pub(crate) fn keep_one(
     let Keep { checkpoints, pending, blobs, layouts } = keep;
     let one = pending.is_empty() && blobs.is_empty() && layouts.is_empty();
     match checkpoints.as_slice() {
-        [new] if one && new.blobs.is_empty() => insert(conn, org, thread, new),
+        [new] if one && new.blobs.is_empty() && !begins_block(new) => {
+            insert(conn, org, thread, new)
+        }
         _ => Ok(false),
     }
 }
@@ -71,8 +73,13 @@ fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint
     Ok(row::execute(conn, sql, values)? > 0)
 }
 
+/// Whether a row is likely the first one of its block: it follows no other of the same block.
+fn begins_block(new: &NewCheckpoint) -> bool {
+    new.of.is_none_or(|of| Spot::of(of).prefix != Spot::of(new.id).prefix)
+}
+
 fn put(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<()> {
-    if !insert(conn, org, thread, new)? {
+    if begins_block(new) || !insert(conn, org, thread, new)? {
         let Spot { prefix, low } = Spot::of(new.id);
         block::make(conn, org, (thread, &new.ns), prefix)?;
         if !insert(conn, org, thread, new)? {
@@ -80,12 +87,12 @@ fn put(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -
                        WHERE place = (
                            SELECT (number << 24) | ?5 FROM blocks
                            WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4)";
-            let (org, thread) = (org.as_str(), thread.as_str());
             let of = Other::new(new.id, new.of);
-            let values = params![org, thread, new.ns, prefix, low, of, new.tasks, new.body];
+            let (ns, tasks, body) = (&new.ns, &new.tasks, &new.body);
+            let values = params![org.as_str(), thread.as_str(), ns, prefix, low, of, tasks, body];
             row::execute(conn, sql, values)?;
+            be_silent(conn, org, thread, (&new.ns, new.id, CHECKPOINT))?;
         }
-        be_silent(conn, org, thread, (&new.ns, new.id, CHECKPOINT))?;
     }
     speak(conn, org, thread, (&new.ns, new.id, CHECKPOINT), &new.blobs)
 }
