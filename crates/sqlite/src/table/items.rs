@@ -208,6 +208,18 @@ fn numbers(conn: &Connection, living: &Living<'_>, (limit, offset): (i64, i64)) 
     row::all(conn, sql, asked, |row| Ok(row.get(0)?))
 }
 
+/// Puts an item that is new, or in the place of the one that lives.
+const PUT: &str = "INSERT INTO items (number, org, path, key, space, value, indexing, ttl_ms,
+         created_at, updated_at, expires_at, seal)
+     SELECT next, ?1, ?2, ?3, coalesce((
+             SELECT space FROM items WHERE org = ?1 AND path = ?2
+                 AND (expires_at IS NULL OR expires_at > ?4) LIMIT 1), next),
+         ?5, ?6, ?7, ?4, ?4, ?8, ?9
+     FROM (SELECT coalesce((SELECT max(number) FROM items), 0) + 1 AS next) WHERE true
+     ON CONFLICT (org, path, key) DO UPDATE SET value = excluded.value,
+         indexing = excluded.indexing, seal = excluded.seal, ttl_ms = excluded.ttl_ms,
+         updated_at = excluded.updated_at, expires_at = excluded.expires_at";
+
 fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
     let New { at, value, indexing, seal, ttl } = new;
     let (org, path) = (org.as_str(), at.namespace().path());
@@ -215,20 +227,10 @@ fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
     // What has expired is gone, and its place with it.
     let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at <= ?4";
     row::execute(conn, sql, params![org, path, at.key(), now.0])?;
-    let sql = "INSERT INTO items (number, org, path, key, space, value, indexing, ttl_ms,
-                   created_at, updated_at, expires_at, seal)
-               SELECT next, ?1, ?2, ?3, coalesce((
-                       SELECT space FROM items WHERE org = ?1 AND path = ?2
-                           AND (expires_at IS NULL OR expires_at > ?4) LIMIT 1), next),
-                   ?5, ?6, ?7, ?4, ?4, ?8, ?9
-               FROM (SELECT coalesce(max(number), 0) + 1 AS next FROM items) WHERE true
-               ON CONFLICT (org, path, key) DO UPDATE SET value = excluded.value,
-                   indexing = excluded.indexing, seal = excluded.seal, ttl_ms = excluded.ttl_ms,
-                   updated_at = excluded.updated_at, expires_at = excluded.expires_at";
     let ttl_ms = ttl.map(|ttl| row::int(ttl.as_millis()));
     let expires_at = ttl.map(|ttl| now.plus(ttl).0);
     let values = params![org, path, at.key(), now.0, value, indexing, ttl_ms, expires_at, seal];
-    row::execute(conn, sql, values)?;
+    row::execute(conn, PUT, values)?;
     Ok(())
 }
 
@@ -280,4 +282,22 @@ pub(crate) fn read(row: &Row<'_>) -> Done<StoredItem> {
         indexing: at.json(row, "indexing")?,
         ttl: ttl.map(Duration::from_millis),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PUT;
+    use rusqlite::Connection;
+
+    #[test]
+    fn a_put_takes_as_long_however_many_items_there_are() -> rusqlite::Result<()> {
+        let conn = Connection::open_in_memory()?;
+        conn.execute_batch(include_str!("../items.sql"))?;
+        let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {PUT}"))?;
+        let lines = plan.query_map([0; 9], |row| row.get::<_, String>("detail"))?;
+        let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
+        assert!(lines.iter().any(|line| line.starts_with("SEARCH items")), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.starts_with("SCAN items")), "{lines:?}");
+        Ok(())
+    }
 }
