@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use weftwork::types::run::Durability;
+use weftwork::types::run::{Durability, Multitask};
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
@@ -73,6 +73,8 @@ pub(crate) struct Chat {
     pub(crate) thread: Option<String>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
 }
 
 #[derive(Debug, Args)]
@@ -90,6 +92,8 @@ pub(crate) struct Run {
     pub(crate) thread: Option<String>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
     /// Print every event as a line of JSON, and the outcome as the last
     #[arg(long)]
     pub(crate) json: bool,
@@ -103,12 +107,42 @@ pub(crate) struct Keeping {
     durability: When,
 }
 
+/// What becomes of new runs on a thread that is busy.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Busy {
+    /// When the thread has a run that has not ended: refuse, wait, stop that run, or stop it and
+    /// take it back
+    #[arg(long, value_name = "STRATEGY", default_value = "reject")]
+    multitask: Strategy,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Strategy {
+    #[default]
+    Reject,
+    Enqueue,
+    Interrupt,
+    Rollback,
+}
+
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
 enum When {
     #[default]
     Sync,
     Async,
     Exit,
+}
+
+impl Busy {
+    /// The same as an option of runs.
+    pub(crate) fn multitask(&self) -> Multitask {
+        match self.multitask {
+            Strategy::Reject => Multitask::Reject,
+            Strategy::Enqueue => Multitask::Enqueue,
+            Strategy::Interrupt => Multitask::Interrupt,
+            Strategy::Rollback => Multitask::Rollback,
+        }
+    }
 }
 
 impl Keeping {

@@ -8,7 +8,7 @@ use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, JournalMode};
 use weftwork::models::ScriptedModel;
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow};
-use weftwork::types::run::Durability;
+use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
 
@@ -95,16 +95,18 @@ impl House {
     }
 
     /// Opens an agent: with the model of a flag, else with the one the thread had, else with the
-    /// one of the settings. New runs store their checkpoints as `durability` says.
+    /// one of the settings. New runs store their checkpoints as `durability` says, and on a
+    /// busy thread do as `multitask` says.
     pub(crate) async fn open(
         &self,
         agent: &AgentDef,
         store: Option<Arc<dyn Store>>,
         recorded: Option<&str>,
-        durability: Durability,
+        (durability, multitask): (Durability, Multitask),
     ) -> Result<App, CliError> {
         let mut builder = App::builder()
             .durability(durability)
+            .multitask(multitask)
             .config(self.config.clone())
             .usual_model(usual_model())
             .agent_def(agent.clone());

@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("pieces.sql"),
     include_str!("seals.sql"),
     include_str!("items.sql"),
+    include_str!("queued.sql"),
 ];
 
 /// The newest format this program knows.

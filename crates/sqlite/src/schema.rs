@@ -33,6 +33,7 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("log.sql")),
     Migration { sql: include_str!("seals.sql"), then: block::seal_old },
     by(include_str!("items.sql")),
+    by(include_str!("queued.sql")),
 ];
 
 /// The newest format this program knows.

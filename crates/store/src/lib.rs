@@ -34,7 +34,7 @@ pub use items::{
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
 pub use record::{
-    Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
+    Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
 };
 pub use retention::{Retention, Untouched, Waiting, drop_all_events, forget_all};

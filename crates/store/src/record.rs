@@ -5,7 +5,7 @@ use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::CallRecord;
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef, RunStatus};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 
@@ -63,6 +63,49 @@ pub struct RunRow {
     pub ended_at: Option<Timestamp>,
     /// Whether somebody asked it to stop.
     pub cancel_requested: bool,
+    /// Where the thread stood before it, which is known once it was claimed. One that takes others
+    /// back ([`Multitask::Rollback`](weftwork_types::run::Multitask)) has that of the first of
+    /// them, and begins there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
+}
+
+/// Where a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Base {
+    /// It has no checkpoint.
+    Nothing,
+    /// At this one, the newest of the outermost graph.
+    At(CheckpointId),
+}
+
+impl From<Option<CheckpointId>> for Base {
+    fn from(newest: Option<CheckpointId>) -> Self {
+        newest.map_or(Self::Nothing, Self::At)
+    }
+}
+
+impl RunRow {
+    /// Whether the run takes all back that its thread has, when it begins. One that was cancelled
+    /// before takes nothing back.
+    #[must_use]
+    pub fn clears(&self) -> bool {
+        self.rolls_back() && self.base == Some(Base::Nothing) && !self.cancel_requested
+    }
+
+    /// The checkpoint at which the run begins because it takes back what came after.
+    #[must_use]
+    pub fn back_to(&self) -> Option<CheckpointId> {
+        match self.base {
+            Some(Base::At(id)) if self.rolls_back() => Some(id),
+            _ => None,
+        }
+    }
+
+    fn rolls_back(&self) -> bool {
+        self.new.options.multitask == Multitask::Rollback
+    }
 }
 
 /// A worker's right to write for a run. The newest claim wins; older ones are refused.

@@ -2,16 +2,32 @@
 
 use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
-use crate::record::{Claim, InterruptRow, NewRun};
+use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
 use weftwork_types::port::{CallRecord, CallState};
-use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
 /// Whether two requests for a run ask for the same.
 #[must_use]
 pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
     a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && a.options == b.options
+}
+
+/// Whether a run may wait for others of its thread to end; `Busy` is what it gets otherwise.
+#[must_use]
+pub fn may_wait(new: &NewRun) -> bool {
+    let answers = matches!(new.input, RunInput::Resume { .. });
+    new.options.multitask != Multitask::Reject && !answers
+}
+
+/// Where a run begins that takes others back, the oldest of which is given, and what the thread's
+/// newest checkpoint is now. A first one that was not claimed yet begins there too.
+#[must_use]
+pub fn base_after(new: &NewRun, oldest: &RunRow, newest: Option<CheckpointId>) -> Option<Base> {
+    let takes_back = new.options.multitask == Multitask::Rollback && new.options.at.is_none();
+    let base = oldest.base.or((oldest.fence == 0).then(|| newest.into()));
+    base.filter(|_| takes_back)
 }
 
 /// What is stored of a run as far as a claim is checked against it.
@@ -62,7 +78,7 @@ pub fn check_kept(run: &RunId, after: u64, first: Option<u64>) -> Result<()> {
 /// [`StoreError::Busy`] when it has not ended itself, or [`StoreError::NotRequeued`].
 pub fn check_requeue(at: &RunRef, status: RunStatus, is_last: bool) -> Result<()> {
     let why = match status {
-        RunStatus::Pending | RunStatus::Running => return Err(busy(at)),
+        RunStatus::Queued | RunStatus::Pending | RunStatus::Running => return Err(busy(at)),
         RunStatus::Failed if is_last => return Ok(()),
         RunStatus::Failed => "has runs after it",
         RunStatus::Completed => "completed",

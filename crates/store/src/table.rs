@@ -19,7 +19,7 @@ use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
 use weftwork_types::{
-    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// The result of a store call.
@@ -101,8 +101,9 @@ pub trait ReadRuns: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
 
-    /// Runs of any organisation that are pending or running and that no living worker has: those
-    /// without a worker, and those whose worker is dead at `now`. Oldest first, at most `limit`,
+    /// Runs of any organisation that are due and that no living worker has: those without a worker,
+    /// and those whose worker is dead at `now`. Queued ones are due when all before them have
+    /// ended. Oldest first, at most `limit`,
     /// each with the principal that made it. For workers only.
     ///
     /// # Errors
@@ -112,6 +113,13 @@ pub trait ReadRuns: Send + Sync {
         now: Timestamp,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
+
+    /// The runs of any organisation that a worker has and that somebody asked to stop. For workers
+    /// only.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>>;
 }
 
 /// Makes runs and writes for them.
@@ -121,8 +129,13 @@ pub trait WriteRuns: Send + Sync {
     /// returns the first request's run and changes nothing; so does a repeated run id. Requests
     /// are the same when thread, graph, input and options are.
     ///
+    /// While the thread has unfinished runs, one that [may wait](crate::rule::may_wait) is
+    /// [queued](weftwork_types::run::RunStatus::Queued), and changes nothing of the thread before
+    /// it is claimed. Those before it are asked to stop when its strategy says so.
+    ///
     /// # Errors
-    /// [`StoreError::Busy`] while the thread has an unfinished run, [`StoreError::NotFound`] for a
+    /// [`StoreError::Busy`] while the thread has an unfinished run that it does not wait for,
+    /// [`StoreError::NotFound`] for a
     /// question that is not open, [`StoreError::Answered`] for one that was answered before,
     /// [`StoreError::KeyReused`] when the key came with another request, [`StoreError::Conflict`]
     /// when the run id did.
@@ -133,11 +146,14 @@ pub trait WriteRuns: Send + Sync {
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// Takes a pending run, or a running one whose worker is dead at `now`. The fence goes up. A
-    /// worker that was never registered, or retired, is dead.
+    /// Takes a pending run, a queued one when all before it have ended, or a running one whose
+    /// worker is dead at `now`. The fence goes up. A worker that was never registered, or retired,
+    /// is dead. The first claim of a run that [clears](RunRow::clears) its thread forgets all that
+    /// this has besides runs, questions, calls and usage.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when a living worker has it, [`StoreError::NotFound`] when it does not
+    /// [`StoreError::Busy`] when a living worker has it, or one before it has not ended,
+    /// [`StoreError::NotFound`] when it does not
     /// exist or has ended.
     fn claim<'a>(
         &'a self,

@@ -7,6 +7,7 @@ use crate::table::Result;
 use std::collections::BTreeSet;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::CallRecord;
+use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
 /// A thread with everything a store has of it, as it was at one moment, but for pieces of text of a
@@ -100,14 +101,16 @@ impl WholeThread {
         let thread = &self.thread.id;
         for (n, run) in self.runs.iter().enumerate() {
             let at = &run.row.new.at;
-            let last = n + 1 == self.runs.len();
+            let mut after = self.runs[n + 1..].iter();
+            let last = after.all(|run| run.row.status == RunStatus::Queued);
             if at.thread != *thread {
                 return Err(self.corrupt(format!("run `{}` is of thread `{}`", at.run, at.thread)));
             }
             if !last && !run.row.status.is_final() {
-                return Err(
-                    self.corrupt(format!("run `{}` has not ended, but is not the last", at.run))
-                );
+                return Err(self.corrupt(format!(
+                    "run `{}` has not ended, but others went on after it",
+                    at.run
+                )));
             }
             // Those before the first may have been dropped.
             let first = run.events.first().map_or(1, |event| event.seq.max(1));
@@ -139,10 +142,11 @@ impl WholeThread {
         checkpoints.chain(self.kept.pending.iter().flat_map(|part| &part.blobs)).copied()
     }
 
-    /// The number of the last event of the last run.
+    /// The number of the last event of the last run that was begun.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
-        self.runs.last().and_then(|run| run.events.last()).map_or(0, |event| event.seq)
+        let mut begun = self.runs.iter().rev().filter(|run| run.row.status != RunStatus::Queued);
+        begun.next().and_then(|run| run.events.last()).map_or(0, |event| event.seq)
     }
 
     fn corrupt(&self, what: String) -> StoreError {

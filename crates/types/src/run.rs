@@ -71,6 +71,9 @@ pub struct RunOptions {
     /// When its checkpoints are stored.
     #[serde(default, skip_serializing_if = "Durability::is_sync")]
     pub durability: Durability,
+    /// What happens when the thread has a run that has not ended.
+    #[serde(default, skip_serializing_if = "Multitask::is_reject")]
+    pub multitask: Multitask,
     /// The model the graph was opened with, as it was asked for (`provider:model`), so that whoever
     /// goes on with the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +106,49 @@ impl Durability {
     }
 }
 
+/// What happens with a run for a thread that has one which has not ended. On a thread at rest all
+/// are the same.
+///
+/// Answers to questions do not wait: a thread that asks has ended its run, so that a run with
+/// answers is refused whatever this says.
+///
+/// Source: the strategies of the same names of LangGraph's server. There `rollback` deletes the
+/// earlier runs; here they stay on record as cancelled, for what they used was paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Multitask {
+    /// The new run is refused.
+    #[default]
+    Reject,
+    /// It waits for the ends of those before it, however they end, and goes on from there.
+    Enqueue,
+    /// Those before it are cancelled, and it goes on from where they stood.
+    Interrupt,
+    /// Those before it are cancelled, and it begins where the thread stood before the first of
+    /// them: at that checkpoint, on a branch of its own; on an empty thread when there was none.
+    Rollback,
+}
+
+impl Multitask {
+    /// All, with the words for them in JSON and on the command line.
+    pub const ALL: [(Self, &str); 4] = [
+        (Self::Reject, "reject"),
+        (Self::Enqueue, "enqueue"),
+        (Self::Interrupt, "interrupt"),
+        (Self::Rollback, "rollback"),
+    ];
+
+    fn is_reject(&self) -> bool {
+        *self == Self::Reject
+    }
+
+    /// Whether runs before it are asked to stop.
+    #[must_use]
+    pub fn cancels(self) -> bool {
+        matches!(self, Self::Interrupt | Self::Rollback)
+    }
+}
+
 /// From where a run uses calls again, rather than making them.
 ///
 /// A call is the same where node, path, superstep, name and input are. One that is used again is
@@ -128,6 +174,8 @@ impl ReuseFrom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
+    /// Accepted; waits until the runs of its thread before it have ended.
+    Queued,
     /// Accepted, not yet begun.
     Pending,
     /// A worker has it.
@@ -148,7 +196,7 @@ impl RunStatus {
     /// Whether nothing more will happen in this run.
     #[must_use]
     pub fn is_final(self) -> bool {
-        !matches!(self, Self::Pending | Self::Running)
+        !matches!(self, Self::Queued | Self::Pending | Self::Running)
     }
 }
 

@@ -16,7 +16,9 @@ use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
-use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{
+    Durability, Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest,
+};
 use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
 
 type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
@@ -103,6 +105,7 @@ pub struct AppBuilder {
     clock: Option<Arc<dyn Clock>>,
     journal: JournalMode,
     durability: Durability,
+    multitask: Multitask,
     record: Option<PathBuf>,
 }
 
@@ -159,6 +162,13 @@ impl AppBuilder {
         self
     }
 
+    /// What happens with runs that are started here on a thread that has one which has not ended;
+    /// without it, they are refused.
+    pub fn multitask(mut self, multitask: Multitask) -> Self {
+        self.multitask = multitask;
+        self
+    }
+
     /// Switches the journal; see [`JournalMode`].
     pub fn journal(mut self, mode: JournalMode) -> Self {
         self.journal = mode;
@@ -206,8 +216,8 @@ impl AppBuilder {
             graphs.into_iter().fold(builder, |builder, (id, graph)| builder.graph(id, graph));
         let runtime = builder.open().await?;
         let who = Principal::local();
-        let (agents, durability) = (self.agents, self.durability);
-        Ok(App { runtime, model, chosen, agents, who, clock, durability })
+        let (agents, durability, multitask) = (self.agents, self.durability, self.multitask);
+        Ok(App { runtime, model, chosen, agents, who, clock, durability, multitask })
     }
 }
 
@@ -223,6 +233,7 @@ pub struct App {
     who: Principal,
     clock: Arc<dyn Clock>,
     durability: Durability,
+    multitask: Multitask,
 }
 
 impl App {
@@ -309,6 +320,7 @@ impl App {
             options: RunOptions {
                 model: Some(self.chosen.value.clone()),
                 durability: self.durability,
+                multitask: self.multitask,
                 ..RunOptions::default()
             },
         };
@@ -398,7 +410,9 @@ impl App {
     pub async fn go_on(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
         let runs = self.store().runs(&self.who, thread).await?;
         let nothing = || Error::NothingOpen { thread: thread.to_string() };
-        let last = runs.last().ok_or_else(nothing)?;
+        // Those that wait behind it go on by themselves.
+        let unfinished = runs.iter().find(|run| !run.status.is_final());
+        let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
         match &last.outcome {
             None => Ok(self.runtime.take_over(&self.who, &last.new.at).await?),
             Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. }) => Err(nothing()),

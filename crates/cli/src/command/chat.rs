@@ -34,7 +34,9 @@ pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
     let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
     let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
     let recorded = found.as_ref().and_then(|found| found.model());
-    let app = house.open(agent, store, recorded, args.keeping.durability()).await?;
+    let app = house
+        .open(agent, store, recorded, (args.keeping.durability(), args.busy.multitask()))
+        .await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
     Talk {
         house,
@@ -137,7 +139,7 @@ impl Talk<'_> {
             return Ok(None);
         }
         let found = self.house.thread(self.app.store().as_ref(), &self.thread).await?;
-        if found.runs.last().is_none_or(|run| run.status.is_final()) {
+        if found.runs.iter().all(|run| run.status.is_final()) {
             return Ok(None);
         }
         self.screen.note("the last run was not finished; it goes on");

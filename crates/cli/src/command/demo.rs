@@ -2,7 +2,7 @@
 
 use super::{chat, models};
 use crate::CliError;
-use crate::args::{Chat, Demo, Keeping};
+use crate::args::{Busy, Chat, Demo, Keeping};
 use crate::demo::Story;
 use crate::exit::Exit;
 use crate::house::{House, usual_model};
@@ -78,8 +78,12 @@ async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
     let line = one_line()?;
     // The end of input is no line, not even an empty one.
     if !line.is_empty() && !line.trim().to_lowercase().starts_with('n') {
-        let args =
-            Chat { agent: None, thread: Some(story.thread.clone()), keeping: Keeping::default() };
+        let args = Chat {
+            agent: None,
+            thread: Some(story.thread.clone()),
+            keeping: Keeping::default(),
+            busy: Busy::default(),
+        };
         Box::pin(chat::chat(&args, house)).await?;
     }
     Ok(())

@@ -23,7 +23,8 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
     let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
-    let app = house.open(agent, None, None, args.keeping.durability()).await?;
+    let app =
+        house.open(agent, None, None, (args.keeping.durability(), args.busy.multitask())).await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
     house.screen.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| app.say(&text));

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::house::House;
 use weftwork::graph::SystemClock;
 use weftwork::types::port::Clock;
-use weftwork::types::run::Durability;
+use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, RunId};
 
 pub(crate) async fn runs(command: &Runs, house: &House) -> Result<Exit, CliError> {
@@ -29,7 +29,9 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
         return Ok(Exit::Done);
     }
     let agent = house.agent(&found.row.graph)?;
-    let app = house.open(agent, Some(store), found.model(), Durability::Sync).await?;
+    let app = house
+        .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
+        .await?;
     let handle = app.requeue(&at).await?;
     house.screen.note(format_args!("thread {}", at.thread));
     to_end(handle, &app, house, json).await

@@ -40,7 +40,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
 use weftwork_types::run::{Durability, ReuseFrom, RunFinal, RunInput};
-use weftwork_types::{InterruptId, Principal, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
 
@@ -341,7 +341,7 @@ impl Run {
             run = run.step_limit(limit);
         }
         // What a process before this one committed for the run is at the head.
-        if let Some(at) = options.at.filter(|_| !begun) {
+        if let Some(at) = self.begins_at().filter(|_| !begun) {
             run = run.at(at);
         }
         let mut cancelled = self.cancel.subscribe();
@@ -374,8 +374,13 @@ impl Run {
         writer.finish(outcome, open).await
     }
 
+    /// The checkpoint it begins at, when that need not be the newest.
+    fn begins_at(&self) -> Option<CheckpointId> {
+        self.row.new.options.at.or(self.row.back_to())
+    }
+
     fn at(&self) -> At {
-        At { checkpoint: self.row.new.options.at, ..At::thread(self.claim.at.thread.as_str()) }
+        At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
     }
 
     /// What the run starts with, unless a process before this one did.
@@ -413,7 +418,7 @@ impl Run {
             }
             RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
             _ if is_new().await? => return Err(missing()),
-            RunInput::Continue if self.row.new.options.at.is_some() && !begun => {
+            RunInput::Continue if self.begins_at().is_some() && !begun => {
                 Begin::Run(Start::Continue)
             }
             RunInput::Start { .. } | RunInput::Resume { .. } | RunInput::Continue => {

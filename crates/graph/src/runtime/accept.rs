@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use weftwork_store::{NewRun, StoreError, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::run::{RunInput, RunRef, RunRequest};
+use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, Principal, RunId};
 
 impl Runtime {
@@ -40,6 +40,12 @@ impl Runtime {
         };
         if row.new.at.run != run {
             return Ok(Goes::Elsewhere(self.follow(request.principal, row.new.at, graph)));
+        }
+        if row.status == RunStatus::Queued {
+            if row.new.options.multitask.cancels() {
+                self.cancel_others(&request.principal, &row.new.at);
+            }
+            return Ok(Goes::Elsewhere(self.wait_for_turn(request.principal, row, graph)));
         }
         self.start_or_follow(request.principal, row, graph).await
     }

@@ -1,13 +1,13 @@
 //! Putting a runtime together.
 
-use super::{Inner, Runtime, orphans};
+use super::{Inner, Runtime, orphans, queue};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::hosted::Host;
 use crate::worker::{Heartbeat, Pace};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
@@ -146,7 +146,14 @@ impl RuntimeBuilder {
             recent: Arc::default(),
             closing: Arc::default(),
         });
-        let inner = Arc::new(Inner { host, graphs, heartbeat, running: Mutex::default() });
+        let inner = Arc::new(Inner {
+            host,
+            graphs,
+            heartbeat,
+            running: Mutex::default(),
+            ends: watch::Sender::new(0),
+        });
+        tokio::spawn(queue::heed(Arc::downgrade(&inner)));
         if self.orphans == Orphans::TakeOver {
             tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace));
         }

@@ -4,6 +4,7 @@ mod accept;
 mod builder;
 mod close;
 mod orphans;
+mod queue;
 mod retention;
 
 use crate::compiled::CompiledGraph;
@@ -39,20 +40,24 @@ struct Inner {
     graphs: BTreeMap<String, CompiledGraph>,
     heartbeat: Heartbeat,
     running: Mutex<BTreeMap<RunId, Here>>,
+    /// Counts the runs that have left this process.
+    ends: watch::Sender<u64>,
 }
 
 /// A run that goes in this process.
 #[derive(Debug, Clone)]
 struct Here {
+    org: OrgId,
+    thread: ThreadId,
     cancel: watch::Sender<bool>,
     /// Where it tells what happens, once it is claimed.
-    hub: Option<(OrgId, Arc<Hub>)>,
+    hub: Option<Arc<Hub>>,
 }
 
 /// A run that was accepted.
 enum Goes {
     Here(RunHandle),
-    /// Another worker has it, or an earlier request made it.
+    /// Another worker has it, an earlier request made it, or it waits for its turn.
     Elsewhere(RunHandle),
 }
 
@@ -167,9 +172,12 @@ impl Runtime {
                 return Err(RuntimeError::Stopping);
             }
             let new = !running.contains_key(&at.run);
-            let here = running
-                .entry(at.run.clone())
-                .or_insert_with(|| Here { cancel: watch::channel(false).0, hub: None });
+            let here = running.entry(at.run.clone()).or_insert_with(|| Here {
+                org: who.org.clone(),
+                thread: at.thread.clone(),
+                cancel: watch::channel(false).0,
+                hub: None,
+            });
             (here.cancel.clone(), new)
         };
         let claimed = host.store.claim(&who, &at, worker, host.clock.now()).await;
@@ -184,7 +192,7 @@ impl Runtime {
         let hub = Arc::new(Hub::new(Arc::clone(&host.clock), claim.fence));
         let events = hub.watch();
         if let Some(here) = self.running().get_mut(&at.run) {
-            here.hub = Some((who.org.clone(), Arc::clone(&hub)));
+            here.hub = Some(Arc::clone(&hub));
         }
         let (ended, outcome) = oneshot::channel();
         let run = Run { host, graph, who, claim, row, hub, cancel, asked };
@@ -195,6 +203,7 @@ impl Runtime {
             let hub = Arc::clone(&run.hub);
             let became = run.drive().await;
             this.running().remove(&id);
+            this.0.ends.send_modify(|ends| *ends += 1);
             // Nobody may be left to hear it.
             let tell = |end: End| drop(ended.send(end));
             match became {
@@ -258,8 +267,8 @@ impl Runtime {
     }
 
     fn hub(&self, who: &Principal, at: &RunRef) -> Option<Arc<Hub>> {
-        let (org, hub) = self.running().get(&at.run)?.hub.clone()?;
-        Some(hub).filter(|_| org == who.org)
+        let here = self.running().get(&at.run).filter(|here| here.org == who.org)?.clone();
+        here.hub
     }
 
     /// A handle for a run that was begun elsewhere, or before.
@@ -283,15 +292,18 @@ fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, R
 
 /// How a run ended; its output is turned into JSON only when somebody wants to know.
 fn final_of(outcome: oneshot::Receiver<End>) -> BoxFuture<'static, RunFinal> {
-    Box::pin(outcome.map(|ended| {
-        ended.map(End::told).unwrap_or_else(|_| RunFinal::Failed {
-            fault: Fault::new(
-                crate::error::NODE_FAILED,
-                "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",
-            )
-            .retriable(true),
-        })
-    }))
+    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), End::told)))
+}
+
+/// What becomes of a run here that ends elsewhere.
+fn stopped() -> RunFinal {
+    RunFinal::Failed {
+        fault: Fault::new(
+            crate::error::NODE_FAILED,
+            "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",
+        )
+        .retriable(true),
+    }
 }
 
 impl GraphExecutor for Runtime {

@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 use weftwork_store::{NewRun, StoreError};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::{Principal, Timestamp};
 
 /// The most threads that go on by themselves at one look.
@@ -24,7 +24,7 @@ impl Runtime {
         self.take(who, at, true).await
     }
 
-    async fn take(
+    pub(super) async fn take(
         &self,
         who: &Principal,
         at: &RunRef,
@@ -71,7 +71,13 @@ impl Runtime {
         for (who, last) in due {
             let NewRun { at, graph, caller, options, .. } = last.new;
             let key = format!("wake:{}", at.run);
-            let options = RunOptions { at: None, idempotency_key: Some(key), ..options };
+            let options = RunOptions {
+                at: None,
+                idempotency_key: Some(key),
+                // Who comes first goes on with the thread.
+                multitask: Multitask::Reject,
+                ..options
+            };
             let (thread, input) = (at.thread, RunInput::Continue);
             let request = RunRequest { principal: who, caller, graph, thread, input, options };
             match self.accept(request).await {

@@ -13,7 +13,7 @@ use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::run::RunRef;
 use weftwork_types::{
-    BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// When a test interferes with a write.
@@ -151,6 +151,9 @@ impl ReadRuns for Faulty {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
         self.inner.orphans(now, limit)
+    }
+    fn to_stop<'a>(&'a self, w: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
+        self.inner.to_stop(w)
     }
 }
 

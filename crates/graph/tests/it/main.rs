@@ -14,6 +14,7 @@ mod faulty;
 mod golden;
 mod items;
 mod local;
+mod multitask;
 mod orphans;
 mod pause;
 mod peers;

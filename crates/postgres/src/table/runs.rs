@@ -1,19 +1,19 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
-use crate::row::{At, int, json, text, word};
+use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
 use crate::table::back::{self, Release, Requeue};
 use crate::table::commit::{self, Write};
-use crate::table::{interrupts, threads};
+use crate::table::{interrupts, keep, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
-use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, StoreError, rule};
+use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, rule};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
-    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// A query for whole rows.
@@ -22,7 +22,7 @@ macro_rules! whole {
         concat!(
             "SELECT r.org, r.id, r.thread, r.subject, r.graph, r.caller, r.input, r.options,
                     r.created_at, r.status, r.worker, r.fence, r.outcome, r.ended_at,
-                    r.cancel_requested ",
+                    r.cancel_requested, r.base ",
             $rest
         )
     };
@@ -91,13 +91,38 @@ impl ReadRuns for PostgresStore {
         self.run((self.now(now), int(limit)), |conn, (now, limit), _| {
             Box::pin(async move {
                 let sql = whole!(
-                    "FROM runs r LEFT JOIN workers w ON w.id = r.worker
-                     WHERE r.status IN ('pending', 'running')
-                         AND (w.id IS NULL OR w.expires_at <= coalesce($1, database_time()))
+                    "FROM (
+                         SELECT * FROM runs WHERE status IN ('pending', 'running')
+                         UNION ALL
+                         SELECT * FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
+                             SELECT 1 FROM runs o
+                             WHERE o.org = q.org AND o.thread = q.thread AND o.number < q.number
+                                 AND o.status IN ('queued', 'pending', 'running'))
+                     ) r LEFT JOIN workers w ON w.id = r.worker
+                     WHERE (w.id IS NULL OR w.expires_at <= coalesce($1, database_time()))
                      ORDER BY r.created_at, r.number LIMIT $2"
                 );
                 let rows = conn.rows(ask!(sql, *now, *limit)).await?;
                 rows.iter().map(|row| Ok((made_by(row)?, read(row)?))).collect()
+            })
+        })
+    }
+
+    fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
+        self.run(worker.clone(), |conn, worker, _| {
+            Box::pin(async move {
+                let sql = "SELECT org, thread, id FROM runs
+                           WHERE status IN ('pending', 'running') AND worker = $1
+                               AND cancel_requested AND status = 'running'
+                           ORDER BY org, thread";
+                let rows = conn.rows(ask!(sql, text(worker))).await?;
+                let found = rows.iter().map(|row| {
+                    let name = name(row)?;
+                    let at = At::new("runs", &name);
+                    let run = RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? };
+                    Ok((at.id(row, "org")?, run))
+                });
+                found.collect()
             })
         })
     }
@@ -173,7 +198,7 @@ impl WriteRuns for PostgresStore {
             Box::pin(async move {
                 let sql = "UPDATE runs SET cancel_requested = true
                            WHERE org = $1 AND id = $2 AND thread = $3
-                             AND status IN ('pending', 'running') RETURNING 1";
+                             AND status IN ('queued', 'pending', 'running') RETURNING 1";
                 let ask = ask!(sql, text(org), text(&at.run), text(&at.thread));
                 let changed = conn.write(vec![ask]).await?;
                 if changed.iter().all(Vec::is_empty) {
@@ -223,8 +248,16 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
          WHERE r.org = $1 AND r.id = $2 AND r.thread = $3"
     );
     let ask = ask!(sql, text(org), text(&at.run), text(&at.thread), *alive_at);
-    let found = conn.begin(vec![threads::lock(org, &at.thread), ask]).await?;
-    let [Some(thread), Some(row)] = found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
+    let found = conn
+        .begin(vec![
+            threads::lock(org, &at.thread),
+            ask,
+            open_run(org, &at.thread),
+            newest_of(org, &at.thread),
+        ])
+        .await?;
+    let [Some(thread), Some(row), open, newest] =
+        found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
     else {
         return Err(rule::missing("run", &at.run).into());
     };
@@ -240,20 +273,55 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
     if place.plain(row, "alive")? {
         return Err(rule::busy(at).into());
     }
+    if run.status == RunStatus::Queued
+        && let Some(open) = open.map(|open| named(open, &at.thread)).transpose()?
+        && open != *at
+    {
+        return Err(rule::busy(&open).into());
+    }
+    let mut asks = if run.fence == 0 { begin(org, &mut run, newest)? } else { Vec::new() };
     run.status = RunStatus::Running;
     run.worker = Some(worker.clone());
     run.fence += 1;
     let status = word(&run.status)?;
-    let taken = "UPDATE runs SET status = $3, worker = $4, fence = $5 WHERE org = $1 AND id = $2";
+    let taken = "UPDATE runs SET status = $3, worker = $4, fence = $5, base = $6
+                 WHERE org = $1 AND id = $2";
     let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5
                    WHERE org = $1 AND id = $2";
-    let fence = int(run.fence);
-    conn.commit(vec![
-        ask!(taken, text(org), text(&at.run), status.clone(), text(worker), fence),
+    let (fence, base) = (int(run.fence), run.base.map(base_bytes));
+    asks.extend([
+        ask!(taken, text(org), text(&at.run), status.clone(), text(worker), fence, base),
         ask!(follows, text(org), text(&at.thread), status, now.0, mark.clone()),
-    ])
-    .await?;
+    ]);
+    conn.commit(asks).await?;
     Ok((claim(run.fence), run))
+}
+
+/// What the first claim of a run does besides; the thread's newest checkpoint is given.
+fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>> {
+    let thread = &run.new.at.thread;
+    let mut asks = Vec::new();
+    if run.status == RunStatus::Queued {
+        let follows = "UPDATE threads SET graph = $3, seq = 0, wakes_at = NULL
+                       WHERE org = $1 AND id = $2";
+        asks.push(ask!(follows, text(org), text(thread), run.new.graph.clone()));
+    }
+    if run.clears() {
+        asks.push(keep::lock_thread(org, thread));
+        asks.extend(keep::deletes(org, thread));
+        let forgets = "UPDATE threads SET head = NULL WHERE org = $1 AND id = $2";
+        asks.push(ask!(forgets, text(org), text(thread)));
+    }
+    if run.base.is_none() {
+        run.base = Some(id_of(newest, thread)?.into());
+    }
+    Ok(asks)
+}
+
+/// The id of a thread's checkpoint that was asked for.
+fn id_of(row: Option<&Row>, thread: &ThreadId) -> Result<Option<CheckpointId>> {
+    let at = At::new("checkpoints", thread);
+    row.map(|row| at.bits(row, "id").map(CheckpointId)).transpose()
 }
 
 async fn create(
@@ -275,24 +343,41 @@ async fn create(
             interrupts::asked(org, thread, answers.keys()),
             ask!(by_key, text(org), key),
             ask!(by_id, text(org), text(&new.at.run)),
+            newest_of(org, thread),
         ])
         .await?;
-    let [_, open, asked, by_key, by_id] = found.as_slice() else {
+    let [_, open, asked, by_key, by_id, newest] = found.as_slice() else {
         return Err(At::new("runs", &new.at.run).corrupt("an answer is missing").into());
     };
     if let Some(row) = earlier(new, by_key.first(), by_id.first())? {
         return Ok(row);
     }
-    if let Some(open) = open.first() {
-        return Err(rule::busy(&named(open, thread)?).into());
+    let open = open.first().map(read).transpose()?;
+    if let Some(open) = &open
+        && !rule::may_wait(new)
+    {
+        return Err(rule::busy(&open.new.at).into());
     }
     interrupts::check(thread, answers, asked)?;
     let mut asks = interrupts::answer(org, thread, answers)?;
-    asks.extend(inserts(who, new)?);
+    let newest = id_of(newest.first(), thread)?;
+    let base = open.as_ref().and_then(|open| rule::base_after(new, open, newest));
+    let status = match open {
+        None => {
+            asks.push(touches(who, new)?);
+            RunStatus::Pending
+        }
+        Some(_) => {
+            asks.extend(new.options.multitask.cancels().then(|| cancels(org, thread)));
+            RunStatus::Queued
+        }
+    };
+    asks.push(inserts(who, new, (status, base))?);
     conn.commit(asks).await?;
     Ok(RunRow {
         new: new.clone(),
-        status: RunStatus::Pending,
+        status,
+        base,
         worker: None,
         fence: 0,
         outcome: None,
@@ -314,7 +399,15 @@ fn earlier(new: &NewRun, by_key: Option<&Row>, by_id: Option<&Row>) -> Result<Op
     }
 }
 
-fn inserts(who: &Principal, new: &NewRun) -> Result<[Ask; 2]> {
+/// Asks the unfinished runs of a thread to stop.
+fn cancels(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "UPDATE runs SET cancel_requested = true
+               WHERE org = $1 AND thread = $2 AND status IN ('queued', 'pending', 'running')";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Lets the thread of a new run be that run's.
+fn touches(who: &Principal, new: &NewRun) -> Result<Ask> {
     let (org, thread) = (text(&who.org), text(&new.at.thread));
     let (created_at, status) = (new.created_at.0, word(&RunStatus::Pending)?);
     let follows = "INSERT INTO threads AS t (org, id, graph, status, seq, created_at, updated_at)
@@ -322,32 +415,47 @@ fn inserts(who: &Principal, new: &NewRun) -> Result<[Ask; 2]> {
                    ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
                        status = excluded.status, seq = 0, updated_at = excluded.updated_at,
                        wakes_at = NULL";
-    let made = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                    idempotency_key, created_at, status, fence, cancel_requested)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, false)";
-    Ok([
-        ask!(follows, org.clone(), thread.clone(), new.graph.clone(), status.clone(), created_at),
-        ask!(
-            made,
-            org,
-            text(&new.at.run),
-            thread,
-            who.subject.clone(),
-            new.graph.clone(),
-            json(&new.caller)?,
-            json(&new.input)?,
-            json(&new.options)?,
-            new.options.idempotency_key.clone(),
-            created_at,
-            status,
-        ),
-    ])
+    Ok(ask!(follows, org, thread, new.graph.clone(), status, created_at))
 }
 
-/// Finds the unfinished run of a thread; see [`named`].
+fn inserts(
+    who: &Principal,
+    new: &NewRun,
+    (status, base): (RunStatus, Option<Base>),
+) -> Result<Ask> {
+    let made = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
+                    idempotency_key, created_at, status, fence, cancel_requested, base)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, false, $12)";
+    Ok(ask!(
+        made,
+        text(&who.org),
+        text(&new.at.run),
+        text(&new.at.thread),
+        who.subject.clone(),
+        new.graph.clone(),
+        json(&new.caller)?,
+        json(&new.input)?,
+        json(&new.options)?,
+        new.options.idempotency_key.clone(),
+        new.created_at.0,
+        word(&status)?,
+        base.map(base_bytes),
+    ))
+}
+
+/// Finds the oldest unfinished run of a thread; see [`read`] and [`named`].
 pub(crate) fn open_run(org: &OrgId, thread: &ThreadId) -> Ask {
-    let sql = "SELECT id FROM runs
-               WHERE org = $1 AND thread = $2 AND status IN ('pending', 'running')";
+    let sql = whole!(
+        "FROM runs r WHERE r.org = $1 AND r.thread = $2
+             AND r.status IN ('queued', 'pending', 'running') ORDER BY r.number LIMIT 1"
+    );
+    ask!(sql, text(org), text(thread))
+}
+
+/// Finds the newest checkpoint of a thread's outermost graph.
+fn newest_of(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
+               ORDER BY id DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }
 
@@ -385,5 +493,22 @@ pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
         outcome: at.maybe_json(row, "outcome")?,
         ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
         cancel_requested: at.plain(row, "cancel_requested")?,
+        base: base(&at, row)?,
     })
+}
+
+/// A base as bytes: of the id, or none for a thread without checkpoints.
+pub(crate) fn base_bytes(base: Base) -> Vec<u8> {
+    match base {
+        Base::Nothing => Vec::new(),
+        Base::At(id) => bytes(id.0),
+    }
+}
+
+fn base(at: &At<'_>, row: &Row) -> Result<Option<Base>> {
+    match at.plain::<Option<&[u8]>>(row, "base")? {
+        None => Ok(None),
+        Some([]) => Ok(Some(Base::Nothing)),
+        Some(_) => Ok(Some(Base::At(CheckpointId(at.bits(row, "base")?)))),
+    }
 }

@@ -237,8 +237,9 @@ fn run(org: &OrgId, run: &WholeRun) -> Result<Ask> {
     let new = &row.new;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
                    idempotency_key, created_at, status, worker, fence, outcome, ended_at,
-                   cancel_requested)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+                   cancel_requested, base)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+                   $17)";
     Ok(ask!(
         sql,
         text(org),
@@ -257,6 +258,7 @@ fn run(org: &OrgId, run: &WholeRun) -> Result<Ask> {
         row.outcome.as_ref().map(json).transpose()?,
         row.ended_at.map(|at| at.0),
         row.cancel_requested,
+        row.base.map(runs::base_bytes),
     ))
 }
 

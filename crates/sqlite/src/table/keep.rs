@@ -182,7 +182,7 @@ pub(crate) fn rewrite(
     row::give_back(conn)
 }
 
-fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
+pub(crate) fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
     let name = format!("thread `{}`", at.thread);
     let key = params![org.as_str(), at.thread.as_str(), at.ns];
     let sql = newest_of!("place");

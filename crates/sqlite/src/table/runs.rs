@@ -2,17 +2,17 @@ use crate::error::Done;
 use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{back, commit, held, interrupts, threads, workers};
+use crate::table::{back, commit, held, interrupts, keep, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
-use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, rule};
+use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, Shelf, rule};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
-    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 impl ReadRuns for SqliteStore {
@@ -68,6 +68,22 @@ impl ReadRuns for SqliteStore {
         let locks = self.locks();
         self.read(move |conn| orphans(conn, &locks, now, limit))
     }
+
+    fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
+        let worker = worker.clone();
+        self.read(move |conn| {
+            let sql = "SELECT org, thread, id FROM runs
+                       WHERE status IN ('pending', 'running') AND worker = ?1
+                           AND cancel_requested AND status = 'running'
+                       ORDER BY org, thread";
+            row::all(conn, sql, [worker.as_str()], |row| {
+                let name = Named::of(row)?;
+                let at = name.at();
+                let run = RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? };
+                Ok((at.id(row, "org")?, run))
+            })
+        })
+    }
 }
 
 impl WriteRuns for SqliteStore {
@@ -96,6 +112,12 @@ impl WriteRuns for SqliteStore {
             let row = expect(conn, &org, &at)?;
             if row.status.is_final() {
                 return Err(rule::missing("run", &at.run).into());
+            }
+            if row.status == RunStatus::Queued
+                && let Some(open) = open_run(conn, &org, &at.thread)?
+                && open != at
+            {
+                return Err(rule::busy(&open).into());
             }
             if let Some(holder) = &row.worker {
                 if workers::is_alive(conn, &locks, holder, now)? {
@@ -160,7 +182,7 @@ impl WriteRuns for SqliteStore {
         self.write(move |conn| {
             let sql = "UPDATE runs SET cancel_requested = 1
                        WHERE org = ?1 AND id = ?2 AND thread = ?3
-                         AND status IN ('pending', 'running')";
+                         AND status IN ('queued', 'pending', 'running')";
             let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
             match row::execute(conn, sql, key)? {
                 0 => Err(rule::missing("run", &at.run).into()),
@@ -177,18 +199,45 @@ fn claim(
     worker: WorkerId,
     now: Timestamp,
 ) -> Done<(Claim, RunRow)> {
+    if run.fence == 0 {
+        begin(conn, org, &mut run)?;
+    }
     run.status = RunStatus::Running;
     run.fence += 1;
     let at = run.new.at.clone();
     let status = row::word(&run.status)?;
-    let sql = "UPDATE runs SET status = ?3, worker = ?4, fence = ?5 WHERE org = ?1 AND id = ?2";
-    let fence = row::int(run.fence);
-    let values = params![org.as_str(), at.run.as_str(), status, worker.as_str(), fence];
+    let sql = "UPDATE runs SET status = ?3, worker = ?4, fence = ?5, base = ?6
+               WHERE org = ?1 AND id = ?2";
+    let (fence, base) = (row::int(run.fence), run.base.map(base_bytes));
+    let values = params![org.as_str(), at.run.as_str(), status, worker.as_str(), fence, base];
     row::execute(conn, sql, values)?;
     let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), status, now.0])?;
     run.worker = Some(worker.clone());
     Ok((Claim { at, worker, fence: run.fence }, run))
+}
+
+/// What the first claim of a run does besides.
+fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
+    let thread = &run.new.at.thread;
+    if run.clears() {
+        keep::delete(conn, org, thread)?;
+        let sql = "UPDATE threads SET head = NULL WHERE org = ?1 AND id = ?2";
+        row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
+    }
+    if run.status == RunStatus::Queued {
+        let sql = "UPDATE threads SET graph = ?3, wakes_at = NULL WHERE org = ?1 AND id = ?2";
+        row::execute(conn, sql, params![org.as_str(), thread.as_str(), run.new.graph])?;
+    }
+    if run.base.is_none() {
+        run.base = Some(newest(conn, org, thread)?.into());
+    }
+    Ok(())
+}
+
+/// The newest checkpoint of a thread's outermost graph.
+fn newest(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<CheckpointId>> {
+    keep::newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })
 }
 
 /// The run of an earlier request under the same key or run id.
@@ -228,37 +277,78 @@ fn create(
     new: &NewRun,
     answers: &BTreeMap<InterruptId, Answer>,
 ) -> Done<RunRow> {
-    if let Some(open) = open_run(conn, &who.org, &new.at.thread)? {
-        return Err(rule::busy(&open).into());
+    let open = open_run(conn, &who.org, &new.at.thread)?;
+    if let Some(open) = &open
+        && !rule::may_wait(new)
+    {
+        return Err(rule::busy(open).into());
     }
     interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
-    let status = row::word(&RunStatus::Pending)?;
+    match open {
+        None => {
+            let status = RunStatus::Pending;
+            touch(conn, who, new, status)?;
+            insert(conn, who, new, (status, None))
+        }
+        Some(open) => {
+            let base = behind(conn, &who.org, new, &open)?;
+            insert(conn, who, new, (RunStatus::Queued, base))
+        }
+    }
+}
+
+/// Asks those before a new run to stop, when it says so; returns where it begins, when it takes
+/// them back.
+fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<Option<Base>> {
+    if !new.options.multitask.cancels() {
+        return Ok(None);
+    }
+    let sql = "UPDATE runs SET cancel_requested = 1
+               WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
+    row::execute(conn, sql, params![org.as_str(), open.thread.as_str()])?;
+    let newest = newest(conn, org, &open.thread)?;
+    Ok(rule::base_after(new, &expect(conn, org, open)?, newest))
+}
+
+/// Lets the thread of a new run be that run's.
+fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) -> Done<()> {
     let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?5)
                ON CONFLICT (org, id) DO UPDATE SET graph = excluded.graph,
                    status = excluded.status, updated_at = excluded.updated_at, wakes_at = NULL";
-    let (org, thread, created_at) = (who.org.as_str(), new.at.thread.as_str(), new.created_at.0);
-    row::execute(conn, sql, params![org, thread, new.graph, status, created_at])?;
+    let (org, thread, status) = (who.org.as_str(), new.at.thread.as_str(), row::word(&status)?);
+    row::execute(conn, sql, params![org, thread, new.graph, status, new.created_at.0])?;
+    Ok(())
+}
+
+fn insert(
+    conn: &Connection,
+    who: &Principal,
+    new: &NewRun,
+    (status, base): (RunStatus, Option<Base>),
+) -> Done<RunRow> {
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
-                   idempotency_key, created_at, status, fence, cancel_requested)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0)";
+                   idempotency_key, created_at, status, fence, cancel_requested, base)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, 0, ?12)";
     let values = params![
-        org,
+        who.org.as_str(),
         new.at.run.as_str(),
-        thread,
+        new.at.thread.as_str(),
         who.subject,
         new.graph,
         row::json(&new.caller)?,
         row::json(&new.input)?,
         row::json(&new.options)?,
         new.options.idempotency_key,
-        created_at,
-        status,
+        new.created_at.0,
+        row::word(&status)?,
+        base.map(base_bytes),
     ];
     row::execute(conn, sql, values)?;
     Ok(RunRow {
         new: new.clone(),
-        status: RunStatus::Pending,
+        status,
+        base,
         worker: None,
         fence: 0,
         outcome: None,
@@ -274,7 +364,12 @@ fn orphans(
     limit: usize,
 ) -> Done<Vec<(Principal, RunRow)>> {
     let sql = "SELECT * FROM runs WHERE status IN ('pending', 'running')
-               ORDER BY created_at, rowid";
+               UNION ALL
+               SELECT * FROM runs q WHERE status = 'queued' AND NOT EXISTS (
+                   SELECT 1 FROM runs r
+                   WHERE r.org = q.org AND r.thread = q.thread AND r.number < q.number
+                       AND r.status IN ('queued', 'pending', 'running'))
+               ORDER BY created_at, number";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut alive = BTreeMap::new();
@@ -299,10 +394,11 @@ fn orphans(
     Ok(found)
 }
 
-/// The unfinished run of a thread.
+/// The oldest unfinished run of a thread.
 pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<RunRef>> {
     let sql = "SELECT id FROM runs
-               WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running')";
+               WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
+               ORDER BY number LIMIT 1";
     row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
         let run: RunId = Named::of(row)?.at().id(row, "id")?;
         Ok(RunRef { thread: thread.clone(), run })
@@ -353,5 +449,22 @@ pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
         outcome: at.maybe_json(row, "outcome")?,
         ended_at: at.plain::<Option<i64>>(row, "ended_at")?.map(Timestamp),
         cancel_requested: at.plain(row, "cancel_requested")?,
+        base: base(&at, row)?,
     })
+}
+
+/// A base as bytes: of the id, or none for a thread without checkpoints.
+pub(crate) fn base_bytes(base: Base) -> Vec<u8> {
+    match base {
+        Base::Nothing => Vec::new(),
+        Base::At(id) => id.0.to_be_bytes().to_vec(),
+    }
+}
+
+fn base(at: &At<'_>, row: &Row<'_>) -> Done<Option<Base>> {
+    match at.plain::<Option<Vec<u8>>>(row, "base")? {
+        None => Ok(None),
+        Some(bytes) if bytes.is_empty() => Ok(Some(Base::Nothing)),
+        Some(_) => Ok(Some(Base::At(CheckpointId(at.bits(row, "base")?)))),
+    }
 }

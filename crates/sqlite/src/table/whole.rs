@@ -155,9 +155,9 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
     runs::check_new(conn, org, new)?;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
                    idempotency_key, created_at, status, worker, fence, outcome, ended_at,
-                   cancel_requested, events_from)
+                   cancel_requested, events_from, base)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-                   ?17)";
+                   ?17, ?18)";
     let values = params![
         org.as_str(),
         new.at.run.as_str(),
@@ -176,6 +176,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
         row.ended_at.map(|at| at.0),
         row.cancel_requested,
         row::int(events.first().map_or(1, |event| event.seq)),
+        row.base.map(runs::base_bytes),
     ];
     row::execute(conn, sql, values)?;
     // Events of one commit have one time, and are one row as before.

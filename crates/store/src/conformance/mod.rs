@@ -28,6 +28,7 @@ mod dump;
 mod fixture;
 mod interrupts;
 mod journal;
+mod multitask;
 mod pieces;
 mod retention;
 mod runs;
@@ -104,6 +105,17 @@ cases! { $
     back::a_requeued_run_finds_the_head_that_its_thread_has,
     back::only_the_last_run_is_requeued_once_it_failed,
     back::a_run_is_found_by_its_id_alone,
+    multitask::a_queued_run_waits_for_those_before_it,
+    multitask::who_does_not_wait_is_refused,
+    multitask::a_queued_run_is_the_one_of_its_key,
+    multitask::those_before_it_are_asked_to_stop,
+    multitask::a_worker_finds_what_it_is_asked_to_stop,
+    multitask::a_run_that_takes_back_begins_where_the_first_did,
+    multitask::a_run_that_takes_all_back_begins_anew,
+    multitask::a_run_that_was_cancelled_takes_nothing_back,
+    multitask::a_run_that_nobody_began_is_taken_back_as_well,
+    multitask::a_queued_run_follows_one_that_asks,
+    multitask::a_queue_moves_with_its_thread,
     commits::events_are_gapless_and_in_order,
     commits::each_run_numbers_its_own_events,
     commits::the_head_is_what_was_kept_last,

@@ -98,6 +98,12 @@ impl Checkpoints {
         all
     }
 
+    /// The newest checkpoint of the root graph.
+    pub(super) fn newest(&self, org: &OrgId, thread: &ThreadId) -> Option<CheckpointId> {
+        let graphs = self.threads.get(&(org.clone(), thread.clone()))?;
+        graphs.get("")?.checkpoints.keys().next_back().copied()
+    }
+
     pub(super) fn delete(&mut self, org: &OrgId, thread: &ThreadId) {
         self.threads.remove(&(org.clone(), thread.clone()));
     }

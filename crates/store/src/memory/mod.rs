@@ -137,8 +137,8 @@ impl Thread {
         }
     }
 
-    /// The run that has not ended. There is at most one, and it is the last.
+    /// The oldest run that has not ended. Only queued ones come after it.
     fn open_run(&self) -> Option<&Run> {
-        self.runs.last().filter(|run| !run.row.status.is_final())
+        self.runs.iter().find(|run| !run.row.status.is_final())
     }
 }

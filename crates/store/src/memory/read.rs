@@ -7,8 +7,8 @@ use crate::table::{
 use std::cmp::Reverse;
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
-use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp};
+use weftwork_types::run::{RunRef, RunStatus};
+use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 impl ReadThreads for MemoryStore {
     fn thread<'a>(
@@ -103,6 +103,20 @@ impl ReadRuns for MemoryStore {
                 (Principal { org: org.clone(), subject: run.subject.clone() }, run.row.clone())
             });
             Ok(rows.collect())
+        })
+    }
+
+    fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
+        self.with(move |tables| {
+            let runs = tables
+                .threads
+                .iter()
+                .flat_map(|((org, _), thread)| thread.runs.iter().map(move |run| (org, &run.row)));
+            let asked = runs.filter(|(_, row)| {
+                let has = row.worker.as_ref() == Some(worker);
+                row.cancel_requested && row.status == RunStatus::Running && has
+            });
+            Ok(asked.map(|(org, row)| (org.clone(), row.new.at.clone())).collect())
         })
     }
 }

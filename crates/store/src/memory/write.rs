@@ -53,6 +53,12 @@ impl WriteRuns for MemoryStore {
             if row.worker.as_ref().is_some_and(|holder| tables.is_alive(holder, now)) {
                 return Err(rule::busy(at));
             }
+            if let Some(open) = tables.thread(who, &at.thread)?.open_run()
+                && open.row.new.at != *at
+            {
+                return Err(rule::busy(&open.row.new.at));
+            }
+            begin(tables, who, at)?;
             let (thread, index) = tables.run_mut(who, at)?;
             let row = &mut thread.runs[index].row;
             row.status = RunStatus::Running;
@@ -134,6 +140,27 @@ impl WriteRuns for MemoryStore {
     }
 }
 
+/// What the first claim of a run does besides.
+fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
+    let row = &tables.run(who, at)?.row;
+    if row.fence > 0 {
+        return Ok(());
+    }
+    if row.clears() {
+        tables.checkpoints.delete(&who.org, &at.thread);
+    }
+    let newest = tables.checkpoints.newest(&who.org, &at.thread);
+    let (thread, index) = tables.run_mut(who, at)?;
+    let row = &mut thread.runs[index].row;
+    if row.clears() {
+        thread.row.head = None;
+    }
+    row.base = row.base.or(Some(newest.into()));
+    thread.row.graph.clone_from(&row.new.graph);
+    thread.row.wakes_at = None;
+    Ok(())
+}
+
 /// The run of an earlier request under the same key or run id.
 fn earlier(tables: &Tables, who: &Principal, new: &NewRun) -> Result<Option<RunRow>> {
     if let Some(key) = &new.options.idempotency_key
@@ -159,8 +186,11 @@ fn create(
 ) -> Result<RunRow> {
     let place = (who.org.clone(), new.at.thread.clone());
     let known = tables.threads.get(&place);
-    if let Some(open) = known.and_then(Thread::open_run) {
-        return Err(rule::busy(&open.row.new.at));
+    let open = known.and_then(Thread::open_run).map(|run| run.row.clone());
+    if let Some(open) = &open
+        && !rule::may_wait(&new)
+    {
+        return Err(rule::busy(&open.new.at));
     }
     for id in answers.keys() {
         let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
@@ -171,19 +201,27 @@ fn create(
     }
     tables.runs.insert((who.org.clone(), new.at.run.clone()), new.at.thread.clone());
     tables.run_count += 1;
+    let newest = tables.checkpoints.newest(&who.org, &new.at.thread);
     let thread = tables.threads.entry(place).or_insert_with(|| Thread::new(&new));
-    thread.row.graph.clone_from(&new.graph);
-    thread.row.status = RunStatus::Pending;
-    thread.row.updated_at = new.created_at;
-    thread.row.wakes_at = None;
+    if open.is_none() {
+        thread.row.graph.clone_from(&new.graph);
+        thread.row.status = RunStatus::Pending;
+        thread.row.updated_at = new.created_at;
+        thread.row.wakes_at = None;
+    }
+    if new.options.multitask.cancels() {
+        let before = thread.runs.iter_mut().map(|run| &mut run.row);
+        before.filter(|row| !row.status.is_final()).for_each(|row| row.cancel_requested = true);
+    }
     for row in &mut thread.interrupts {
         if let Some(answer) = answers.get(&row.interrupt.id) {
             row.answer = Some(answer.clone());
         }
     }
     let row = RunRow {
+        status: if open.is_some() { RunStatus::Queued } else { RunStatus::Pending },
+        base: open.and_then(|open| rule::base_after(&new, &open, newest)),
         new,
-        status: RunStatus::Pending,
         worker: None,
         fence: 0,
         outcome: None,

@@ -32,6 +32,7 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
 /// How a run stands, in words.
 pub(super) fn word(status: RunStatus) -> &'static str {
     match status {
+        RunStatus::Queued => "waits for its turn",
         RunStatus::Pending => "not begun",
         RunStatus::Running => "running",
         RunStatus::Completed => "completed",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use weftwork::graph::SystemClock;
 use weftwork::types::interrupt::{Ask, Interrupt};
 use weftwork::types::port::Clock;
-use weftwork::types::run::RunInput;
+use weftwork::types::run::{Multitask, RunInput};
 use weftwork::types::{InterruptId, ThreadId};
 
 /// Goes on with a thread. Agent and model are those the thread has had.
@@ -19,7 +19,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let found = house.thread(store.as_ref(), &id).await?;
     let agent = house.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
-    let finished = found.runs.last().is_none_or(|run| run.status.is_final());
+    let finished = found.runs.iter().all(|run| run.status.is_final());
     let answers = if finished { answers(args, &id, &open)? } else { BTreeMap::new() };
     let now = SystemClock::new().now();
     let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
@@ -27,7 +27,8 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
         question::tell_open(&open, &id, &house.screen);
         return Ok(Exit::Waiting);
     }
-    let app = house.open(agent, Some(store), found.model(), args.keeping.durability()).await?;
+    let how = (args.keeping.durability(), Multitask::Reject);
+    let app = house.open(agent, Some(store), found.model(), how).await?;
     let handle = if answers.is_empty() {
         if !finished {
             house.screen.note("the last run was not finished; it goes on");

@@ -12,7 +12,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
@@ -23,7 +23,7 @@ use weftwork_types::{
 /// An operation on one of few ids, so that operations meet.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Create { org: u8, thread: u8, run: u8, key: Option<u8>, input: Value, answers: Vec<u8> },
+    Create { org: u8, at: (u8, u8), how: (Option<u8>, Multitask), input: Value, answers: Vec<u8> },
     Claim { run: Index, worker: u8 },
     Commit { claim: Index, commit: Box<Commit> },
     Cancel { run: Index },
@@ -187,10 +187,10 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     let key = prop::option::weighted(0.2, 0..3u8);
     let input = prop::sample::select(vec![json!({"a": 1}), json!({"a": 2.5})]);
     let answers = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0..4u8, 0..3)];
+    let multitask = prop::sample::select(Multitask::ALL.map(|(how, _)| how).to_vec());
     prop_oneof![
-        5 => (org(), thread(), any::<u8>(), key, input, answers).prop_map(
-            |(org, thread, run, key, input, answers)|
-                Op::Create { org, thread, run, key, input, answers }),
+        6 => (org(), (thread(), any::<u8>()), (key, multitask), input, answers).prop_map(
+            |(org, at, how, input, answers)| Op::Create { org, at, how, input, answers }),
         6 => (any_of(), worker()).prop_map(|(run, worker)| Op::Claim { run, worker }),
         12 => (any_of(), commit()).prop_map(|(claim, commit)| Op::Commit { claim, commit }),
         1 => any_of().prop_map(|run| Op::Cancel { run }),
@@ -230,7 +230,12 @@ fn key(n: u8) -> CallKey {
     CallKey(canonical::hash_bytes(&[n]))
 }
 
-fn new_run(thread: u8, run: u8, key: Option<u8>, input: Value, now: Timestamp) -> NewRun {
+fn new_run(
+    (thread, run): (u8, u8),
+    (key, multitask): (Option<u8>, Multitask),
+    input: Value,
+    now: Timestamp,
+) -> NewRun {
     NewRun {
         at: at(thread, run),
         graph: "test:graph".to_owned(),
@@ -238,6 +243,7 @@ fn new_run(thread: u8, run: u8, key: Option<u8>, input: Value, now: Timestamp) -
         input: RunInput::Start { input },
         options: RunOptions {
             idempotency_key: key.map(|key| key.to_string()),
+            multitask,
             ..RunOptions::default()
         },
         created_at: now,
@@ -253,8 +259,8 @@ fn answers(ids: Vec<u8>, now: Timestamp) -> BTreeMap<InterruptId, Answer> {
 /// Does the operation and shows its result.
 pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> String {
     match op {
-        Op::Create { org, thread, run, key, input, answers: given } => {
-            let run = new_run(thread, run, key, input, now);
+        Op::Create { org, at, how, input, answers: given } => {
+            let run = new_run(at, how, input, now);
             let made = store.create_run(&principal(org), run, answers(given, now)).await;
             world.runs.extend(made.iter().map(|row| (org, row.new.at.clone())));
             format!("{made:?}")
