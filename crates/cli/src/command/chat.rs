@@ -1,6 +1,7 @@
 //! `weft chat`: talking to an agent.
 
 use super::question;
+use super::run::tell_turn;
 use crate::CliError;
 use crate::args::Chat;
 use crate::exit::Exit;
@@ -149,6 +150,7 @@ impl Talk<'_> {
     async fn say(&mut self, text: &str) -> Result<RunHandle, CliError> {
         let input = RunInput::Start { input: self.app.say(text) };
         let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
+        tell_turn(self.app, &handle.run, self.screen).await?;
         self.known = true;
         Ok(handle)
     }

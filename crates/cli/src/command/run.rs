@@ -7,13 +7,13 @@ use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
 use crate::house::House;
 use crate::input::Interrupts;
-use crate::screen::Answer;
+use crate::screen::{Answer, Screen};
 use serde_json::Value;
 use std::io::Read;
 use weftwork::App;
-use weftwork::types::ThreadId;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::RunInput;
+use weftwork::types::run::{RunInput, RunRef, RunStatus};
+use weftwork::types::{Principal, ThreadId};
 
 /// The most input that is read, in bytes.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
@@ -32,6 +32,15 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     to_end(handle, &app, house, args.json).await
 }
 
+/// Says so when a run waits for its turn: nothing else is heard of it until then.
+pub(crate) async fn tell_turn(app: &App, run: &RunRef, screen: &Screen) -> Result<(), CliError> {
+    let row = app.store().run(&Principal::local(), run).await?;
+    if row.status == RunStatus::Queued {
+        screen.note("the thread is busy; this waits for its turn");
+    }
+    Ok(())
+}
+
 /// Follows a run and says what is left to do.
 pub(crate) async fn to_end(
     handle: RunHandle,
@@ -41,6 +50,7 @@ pub(crate) async fn to_end(
 ) -> Result<Exit, CliError> {
     let screen = &house.screen;
     let run = handle.run.clone();
+    tell_turn(app, &run, screen).await?;
     let mut view = match json {
         true => View::Json(screen),
         false => View::Stream(Answer::new(screen, app.model())),

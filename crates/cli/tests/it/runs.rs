@@ -61,3 +61,21 @@ fn a_run_that_is_only_put_back_waits_for_a_worker() {
     let came = told(&home, None, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
 }
+
+#[test]
+fn a_run_on_a_busy_thread_is_refused_or_waits_for_its_turn() {
+    let home = failed();
+    let run = run_of(&home);
+    told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    let again = ["run", "failing", "--thread", "t", "--input-json", "{}"];
+    let came = told(&home, None, &again);
+    assert_eq!(came.status, Some(6), "{came:?}");
+    assert!(came.errors.contains("error[W0202]"), "{came:?}");
+    let came = told(&home, None, &[&again[..], &["--multitask", "enqueue", "--json"]].concat());
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.contains("waits for its turn"), "{came:?}");
+    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    let ended: Vec<_> = shown.lines().filter(|line| line.starts_with("run ")).collect();
+    assert_eq!(ended.len(), 2, "{shown}");
+    assert!(ended.iter().all(|line| line.ends_with("completed")), "nobody else had it: {shown}");
+}
