@@ -303,7 +303,7 @@ fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<O
     if !new.options.multitask.cancels() {
         return Ok(None);
     }
-    let sql = "UPDATE runs SET cancel_requested = 1
+    let sql = "UPDATE runs INDEXED BY runs_unfinished SET cancel_requested = 1
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
     row::execute(conn, sql, params![org.as_str(), open.thread.as_str()])?;
     let newest = newest(conn, org, &open.thread)?;
@@ -365,8 +365,10 @@ fn orphans(
 ) -> Done<Vec<(Principal, RunRow)>> {
     let sql = "SELECT * FROM runs WHERE status IN ('pending', 'running')
                UNION ALL
-               SELECT * FROM runs q WHERE status = 'queued' AND NOT EXISTS (
-                   SELECT 1 FROM runs r
+               SELECT * FROM runs q INDEXED BY runs_unfinished
+               WHERE status IN ('queued', 'pending', 'running') AND status = 'queued'
+                   AND NOT EXISTS (
+                   SELECT 1 FROM runs r INDEXED BY runs_unfinished
                    WHERE r.org = q.org AND r.thread = q.thread AND r.number < q.number
                        AND r.status IN ('queued', 'pending', 'running'))
                ORDER BY created_at, number";
@@ -394,9 +396,9 @@ fn orphans(
     Ok(found)
 }
 
-/// The oldest unfinished run of a thread.
+/// The oldest unfinished run of a thread. Without a name for the index, those that ended are read.
 pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<RunRef>> {
-    let sql = "SELECT id FROM runs
+    let sql = "SELECT id FROM runs INDEXED BY runs_unfinished
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
                ORDER BY number LIMIT 1";
     row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
