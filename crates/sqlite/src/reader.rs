@@ -94,7 +94,11 @@ fn serve(conn: &Connection, waiting: &Mutex<Receiver<Job>>) {
     }
 }
 
-fn transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> Done<T>) -> Done<T> {
+/// Does work in a transaction of its own that changes nothing.
+pub(crate) fn transaction<T>(
+    conn: &Connection,
+    work: impl FnOnce(&Connection) -> Done<T>,
+) -> Done<T> {
     let execute = |sql| conn.prepare_cached(sql).and_then(|mut it| it.execute([])).map(drop);
     // A work that panicked left its transaction open.
     if !conn.is_autocommit() {

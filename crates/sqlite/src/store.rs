@@ -109,12 +109,17 @@ impl SqliteStore {
         Box::pin(self.readers.read(work))
     }
 
-    /// Reads a little, on the caller's thread when nobody else does.
+    /// Reads a little, on the caller's thread unless others read and write there just now.
     pub(crate) fn look<'a, T: Send + 'static>(
         &'a self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(self.readers.look(work))
+        Box::pin(async move {
+            match self.writer.look(work) {
+                Ok(found) => found,
+                Err(work) => self.readers.look(work).await,
+            }
+        })
     }
 
     pub(crate) fn write<'a, T: Send + 'static>(

@@ -6,6 +6,7 @@
 //! (`docs/adr/0014-commits-at-full.md`).
 
 use crate::error::{Done, Place};
+use crate::reader;
 use futures_channel::oneshot;
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -66,6 +67,23 @@ impl Writer {
             }
             Self::Thread(thread) => thread.write(single, work).await,
         }
+    }
+}
+
+impl Writer {
+    /// Does work that only reads a little, unless somebody writes just now; gives it back then.
+    /// What this connection wrote last it has at hand, where others read the pages again.
+    pub(crate) fn look<T, W: FnOnce(&Connection) -> Done<T>>(
+        &self,
+        work: W,
+    ) -> Result<Result<T, StoreError>, W> {
+        let session = match self {
+            Self::Inline(session) => session,
+            Self::Thread(thread) => &thread.desk.session,
+        };
+        let Ok(session) = session.try_lock() else { return Err(work) };
+        let found = reader::transaction(&session.conn, work);
+        Ok(found.map_err(|fail| session.place.fail(fail)))
     }
 }
 
