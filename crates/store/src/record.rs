@@ -80,6 +80,37 @@ pub enum Base {
     At(CheckpointId),
 }
 
+impl Base {
+    /// As stores write it: the 16 bytes of the id, or none for a thread without checkpoints.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::At(id) => id.0.to_be_bytes().to_vec(),
+        }
+    }
+
+    /// Reads [`to_bytes`](Self::to_bytes); `None` for bytes of another length.
+    ///
+    /// ```
+    /// use weftwork_store::Base;
+    /// use weftwork_types::CheckpointId;
+    ///
+    /// for base in [Base::Nothing, Base::At(CheckpointId(7))] {
+    ///     assert_eq!(Base::from_bytes(&base.to_bytes()), Some(base));
+    /// }
+    /// assert_eq!(Base::from_bytes(&[7]), None);
+    /// ```
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::Nothing);
+        }
+        let id = bytes.try_into().ok().map(u128::from_be_bytes)?;
+        Some(Self::At(CheckpointId(id)))
+    }
+}
+
 impl From<Option<CheckpointId>> for Base {
     fn from(newest: Option<CheckpointId>) -> Self {
         newest.map_or(Self::Nothing, Self::At)

@@ -1,4 +1,4 @@
-use crate::conn::ask;
+use crate::conn::{Ask, ask};
 use crate::error::Done;
 use crate::row::{At, bytes, int, text};
 use crate::store::PostgresStore;
@@ -271,4 +271,17 @@ fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
     let mut tasks: Vec<Vec<u8>> = at.plain(row, "tasks")?;
     tasks.extend(at.plain::<Option<Vec<u8>>>(row, "last")?);
     Ok(FoundCheckpoint { id, body, outside: at.plain(row, "outside")?, tasks })
+}
+
+/// Finds the newest checkpoint of a thread's outermost graph; see [`newest_id`].
+pub(crate) fn newest_of(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
+               ORDER BY id DESC LIMIT 1";
+    ask!(sql, text(org), text(thread))
+}
+
+/// The id of the newest checkpoint, if there is one.
+pub(crate) fn newest_id(row: Option<&Row>, thread: &ThreadId) -> Result<Option<CheckpointId>> {
+    let at = At::new("checkpoints", thread);
+    row.map(|row| at.bits(row, "id").map(CheckpointId)).transpose()
 }

@@ -1,11 +1,11 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
-use crate::row::{At, bytes, int, json, text, word};
+use crate::row::{At, int, json, text, word};
 use crate::store::PostgresStore;
 use crate::table::back::{self, Release, Requeue};
 use crate::table::commit::{self, Write};
-use crate::table::{interrupts, keep, threads};
+use crate::table::{checkpoints, interrupts, keep, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
@@ -13,7 +13,7 @@ use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError,
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
-    BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 /// A query for whole rows.
@@ -253,7 +253,7 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
             threads::lock(org, &at.thread),
             ask,
             open_run(org, &at.thread),
-            newest_of(org, &at.thread),
+            checkpoints::newest_of(org, &at.thread),
         ])
         .await?;
     let [Some(thread), Some(row), open, newest] =
@@ -288,7 +288,7 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
                  WHERE org = $1 AND id = $2";
     let follows = "UPDATE threads SET status = $3, updated_at = $4, mark = $5
                    WHERE org = $1 AND id = $2";
-    let (fence, base) = (int(run.fence), run.base.map(base_bytes));
+    let (fence, base) = (int(run.fence), run.base.map(Base::to_bytes));
     asks.extend([
         ask!(taken, text(org), text(&at.run), status.clone(), text(worker), fence, base),
         ask!(follows, text(org), text(&at.thread), status, now.0, mark.clone()),
@@ -313,15 +313,9 @@ fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>
         asks.push(ask!(forgets, text(org), text(thread)));
     }
     if run.base.is_none() {
-        run.base = Some(id_of(newest, thread)?.into());
+        run.base = Some(checkpoints::newest_id(newest, thread)?.into());
     }
     Ok(asks)
-}
-
-/// The id of a thread's checkpoint that was asked for.
-fn id_of(row: Option<&Row>, thread: &ThreadId) -> Result<Option<CheckpointId>> {
-    let at = At::new("checkpoints", thread);
-    row.map(|row| at.bits(row, "id").map(CheckpointId)).transpose()
 }
 
 async fn create(
@@ -343,7 +337,7 @@ async fn create(
             interrupts::asked(org, thread, answers.keys()),
             ask!(by_key, text(org), key),
             ask!(by_id, text(org), text(&new.at.run)),
-            newest_of(org, thread),
+            checkpoints::newest_of(org, thread),
         ])
         .await?;
     let [_, open, asked, by_key, by_id, newest] = found.as_slice() else {
@@ -360,7 +354,7 @@ async fn create(
     }
     interrupts::check(thread, answers, asked)?;
     let mut asks = interrupts::answer(org, thread, answers)?;
-    let newest = id_of(newest.first(), thread)?;
+    let newest = checkpoints::newest_id(newest.first(), thread)?;
     let base = open.as_ref().and_then(|open| rule::base_after(new, open, newest));
     let status = match open {
         None => {
@@ -439,7 +433,7 @@ fn inserts(
         new.options.idempotency_key.clone(),
         new.created_at.0,
         word(&status)?,
-        base.map(base_bytes),
+        base.map(Base::to_bytes),
     ))
 }
 
@@ -449,13 +443,6 @@ pub(crate) fn open_run(org: &OrgId, thread: &ThreadId) -> Ask {
         "FROM runs r WHERE r.org = $1 AND r.thread = $2
              AND r.status IN ('queued', 'pending', 'running') ORDER BY r.number LIMIT 1"
     );
-    ask!(sql, text(org), text(thread))
-}
-
-/// Finds the newest checkpoint of a thread's outermost graph.
-fn newest_of(org: &OrgId, thread: &ThreadId) -> Ask {
-    let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
-               ORDER BY id DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }
 
@@ -497,18 +484,8 @@ pub(crate) fn read(row: &Row) -> std::result::Result<RunRow, StoreError> {
     })
 }
 
-/// A base as bytes: of the id, or none for a thread without checkpoints.
-pub(crate) fn base_bytes(base: Base) -> Vec<u8> {
-    match base {
-        Base::Nothing => Vec::new(),
-        Base::At(id) => bytes(id.0),
-    }
-}
-
 fn base(at: &At<'_>, row: &Row) -> Result<Option<Base>> {
-    match at.plain::<Option<&[u8]>>(row, "base")? {
-        None => Ok(None),
-        Some([]) => Ok(Some(Base::Nothing)),
-        Some(_) => Ok(Some(Base::At(CheckpointId(at.bits(row, "base")?)))),
-    }
+    let Some(bytes) = at.plain::<Option<&[u8]>>(row, "base")? else { return Ok(None) };
+    let base = Base::from_bytes(bytes);
+    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is no id of a checkpoint"))?))
 }

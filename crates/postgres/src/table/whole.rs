@@ -9,7 +9,7 @@ use crate::table::{calls, events, interrupts, keep, runs, threads, usage};
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, StoredEvent, WholeRun,
+    Base, InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, StoredEvent, WholeRun,
     WholeThread, WriteWhole, rule,
 };
 use weftwork_types::canonical::Hash;
@@ -258,7 +258,7 @@ fn run(org: &OrgId, run: &WholeRun) -> Result<Ask> {
         row.outcome.as_ref().map(json).transpose()?,
         row.ended_at.map(|at| at.0),
         row.cancel_requested,
-        row.base.map(runs::base_bytes),
+        row.base.map(Base::to_bytes),
     ))
 }
 

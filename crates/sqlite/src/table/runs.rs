@@ -208,7 +208,7 @@ fn claim(
     let status = row::word(&run.status)?;
     let sql = "UPDATE runs SET status = ?3, worker = ?4, fence = ?5, base = ?6
                WHERE org = ?1 AND id = ?2";
-    let (fence, base) = (row::int(run.fence), run.base.map(base_bytes));
+    let (fence, base) = (row::int(run.fence), run.base.map(Base::to_bytes));
     let values = params![org.as_str(), at.run.as_str(), status, worker.as_str(), fence, base];
     row::execute(conn, sql, values)?;
     let sql = "UPDATE threads SET status = ?3, updated_at = ?4 WHERE org = ?1 AND id = ?2";
@@ -342,7 +342,7 @@ fn insert(
         new.options.idempotency_key,
         new.created_at.0,
         row::word(&status)?,
-        base.map(base_bytes),
+        base.map(Base::to_bytes),
     ];
     row::execute(conn, sql, values)?;
     Ok(RunRow {
@@ -455,18 +455,8 @@ pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
     })
 }
 
-/// A base as bytes: of the id, or none for a thread without checkpoints.
-pub(crate) fn base_bytes(base: Base) -> Vec<u8> {
-    match base {
-        Base::Nothing => Vec::new(),
-        Base::At(id) => id.0.to_be_bytes().to_vec(),
-    }
-}
-
 fn base(at: &At<'_>, row: &Row<'_>) -> Done<Option<Base>> {
-    match at.plain::<Option<Vec<u8>>>(row, "base")? {
-        None => Ok(None),
-        Some(bytes) if bytes.is_empty() => Ok(Some(Base::Nothing)),
-        Some(_) => Ok(Some(Base::At(CheckpointId(at.bits(row, "base")?)))),
-    }
+    let Some(bytes) = at.plain::<Option<Vec<u8>>>(row, "base")? else { return Ok(None) };
+    let base = Base::from_bytes(&bytes);
+    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is no id of a checkpoint"))?))
 }

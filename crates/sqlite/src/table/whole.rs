@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, ThreadRow, WholeRun,
+    Base, InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, ThreadRow, WholeRun,
     WholeThread, WriteWhole, rule,
 };
 use weftwork_types::canonical::Hash;
@@ -176,7 +176,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
         row.ended_at.map(|at| at.0),
         row.cancel_requested,
         row::int(events.first().map_or(1, |event| event.seq)),
-        row.base.map(runs::base_bytes),
+        row.base.map(Base::to_bytes),
     ];
     row::execute(conn, sql, values)?;
     // Events of one commit have one time, and are one row as before.
