@@ -1,7 +1,11 @@
 //! Ids that are functions of what they name, so that a rebuilt run finds the same ones.
 
+use std::fmt::{Display, Write};
 use weftwork_types::canonical::hash_bytes;
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
+
+/// Room for what most ids name, in bytes.
+const NAMED: usize = 128;
 
 fn first_128(text: &str) -> u128 {
     let hash = hash_bytes(text.as_bytes());
@@ -10,8 +14,17 @@ fn first_128(text: &str) -> u128 {
 
 /// The id of a task: of the checkpoint its superstep starts from, its node and its path.
 #[must_use]
-pub fn task_id(checkpoint: CheckpointId, step: i64, node: &str, path: &str) -> TaskId {
-    TaskId(first_128(&format!("task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}")))
+pub fn task_id(
+    checkpoint: CheckpointId,
+    step: i64,
+    node: impl Display,
+    path: impl Display,
+) -> TaskId {
+    let mut text = String::with_capacity(NAMED);
+    // A text takes whatever is written.
+    let written = write!(text, "task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}");
+    written.unwrap_or_default();
+    TaskId(first_128(&text))
 }
 
 /// The id of a task's question: of the task and how many questions it asked before.

@@ -118,7 +118,7 @@ impl Ctx {
     }
 
     pub(crate) fn task_id(&self) -> TaskId {
-        self.at().id
+        self.at().id()
     }
 
     pub(crate) fn open(&self, interrupts: Vec<Interrupt>) {

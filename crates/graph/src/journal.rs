@@ -4,7 +4,7 @@ mod key;
 
 use crate::error::RuntimeError;
 use crate::exec::Earlier;
-use crate::hosted::{CallLog, Origins, Patience};
+use crate::hosted::{CallLog, Origins, Patience, Ticket};
 use key::Occurrence;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,22 +27,28 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal};
 /// Only what changes something is waited for: its intent before it is made, and its result.
 #[derive(Debug)]
 pub(crate) struct TaskJournal {
+    pub(crate) run: Arc<RunJournal>,
+    pub(crate) place: Place,
+    /// Who may have made calls of the task before.
+    pub(crate) earlier: Earlier,
+    /// The checkpoint on which the run went on, unless its checkpoints are stored later than what
+    /// was called on top of them: calls of the task are not on record before it.
+    pub(crate) since: Option<CheckpointId>,
+    pub(crate) known: Mutex<Known>,
+}
+
+/// What the journals of all tasks of a run share.
+#[derive(Debug)]
+pub(crate) struct RunJournal {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) log: Arc<CallLog>,
-    pub(crate) place: Place,
-    /// Who may have made calls of the task before.
-    pub(crate) earlier: Earlier,
     /// How many processes died with the run since it last got further.
     pub(crate) lost: u32,
-    /// The checkpoint on which the run went on, unless its checkpoints are stored later than what
-    /// was called on top of them: calls of the task are not on record before it.
-    pub(crate) since: Option<CheckpointId>,
-    /// Where to look for calls that are not on record here.
-    pub(crate) origins: Option<Arc<Origins>>,
-    pub(crate) known: Mutex<Known>,
+    /// Where to look for calls that are not on record on a branch.
+    pub(crate) origins: Option<Origins>,
 }
 
 /// Where a task stands in its thread's history.
@@ -63,7 +69,7 @@ pub(crate) struct Known {
     /// How often it called what with which input.
     seen: BTreeMap<(Hash, CallKind, String), u32>,
     /// Its calls as they stand.
-    calls: BTreeMap<CallKey, CallRecord>,
+    calls: BTreeMap<CallKey, Arc<CallRecord>>,
 }
 
 /// A call that is being announced.
@@ -100,19 +106,19 @@ impl TaskJournal {
     }
 
     /// What is on record of a call, as far as there can be something.
-    async fn find(&self, key: CallKey) -> Result<Option<CallRecord>, StoreError> {
+    async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, StoreError> {
         if let Some(own) = self.known().calls.get(&key) {
-            return Ok(Some(own.clone()));
+            return Ok(Some(Arc::clone(own)));
         }
         // The key holds branch, path and superstep, and no superstep of a branch is begun twice.
         // So nobody but this attempt can have recorded a call in a superstep that was begun here.
         if self.earlier == Earlier::Nobody {
             return Ok(None);
         }
-        if let Some(waiting) = self.log.find(key) {
+        if let Some(waiting) = self.run.log.find(key) {
             return Ok(Some(waiting));
         }
-        self.read(key, self.since).await
+        Ok(self.read(key, self.since).await?.map(Arc::new))
     }
 
     /// Looks into the store, from a checkpoint on or through all of the thread; a store that is out
@@ -123,15 +129,15 @@ impl TaskJournal {
         since: Option<CheckpointId>,
     ) -> Result<Option<CallRecord>, StoreError> {
         let mut patience = Patience::new();
-        let (who, thread) = (&self.who, &self.claim.at.thread);
+        let (who, thread) = (&self.run.who, &self.run.claim.at.thread);
         loop {
             let found = match since {
-                Some(since) => self.store.call_since(who, thread, key, since).await,
-                None => self.store.call(who, thread, key).await,
+                Some(since) => self.run.store.call_since(who, thread, key, since).await,
+                None => self.run.store.call(who, thread, key).await,
             };
             match found {
                 Err(error) => {
-                    patience.after(error, self.clock.as_ref(), &self.claim.at).await?;
+                    patience.after(error, self.run.clock.as_ref(), &self.run.claim.at).await?;
                 }
                 found => return found,
             }
@@ -140,7 +146,7 @@ impl TaskJournal {
 
     /// The result of the same call on a branch that this one went off.
     async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
-        let (Some(origins), Some(branch)) = (&self.origins, self.place.branch) else {
+        let (Some(origins), Some(branch)) = (&self.run.origins, self.place.branch) else {
             return Ok(None);
         };
         let chain = origins.of(branch).await.map_err(|e| RuntimeError::from(e).fault())?;
@@ -173,7 +179,7 @@ impl TaskJournal {
             made: 1,
             possibly_paid: self.unaccounted(intent.effect),
             reused: 0,
-            opened_at: self.clock.now(),
+            opened_at: self.run.clock.now(),
             settled_at: None,
         }
     }
@@ -182,16 +188,22 @@ impl TaskJournal {
     /// leaves one; of the rest, each process that died in the superstep may have been within it.
     fn unaccounted(&self, effect: Effect) -> u32 {
         let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
-        if may { self.lost } else { 0 }
+        if may { self.run.lost } else { 0 }
+    }
+
+    /// Lets the next commit take a call along.
+    fn note(&self, call: CallRecord) -> Ticket {
+        let call = Arc::new(call);
+        self.known().calls.insert(call.key, Arc::clone(&call));
+        self.run.log.put(call)
     }
 
     /// Lets the next commit take a call along; waits for it when the call changes something.
     async fn record(&self, call: CallRecord) -> Result<(), StoreError> {
-        self.known().calls.insert(call.key, call.clone());
         let waits = call.effect != Effect::ReadOnly;
-        let ticket = self.log.put(call);
-        if waits && !self.log.on_disk(ticket).await {
-            let (run, fence) = (self.claim.at.run.to_string(), self.claim.fence);
+        let ticket = self.note(call);
+        if waits && !self.run.log.on_disk(ticket).await {
+            let (run, fence) = (self.run.claim.at.run.to_string(), self.run.claim.fence);
             return Err(StoreError::Fenced { run, newest: fence, ours: fence });
         }
         Ok(())
@@ -200,7 +212,7 @@ impl TaskJournal {
     /// Begins a call that only reads and that nobody can have made before; gives it back when it is
     /// to be looked for.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
-        let branched = self.origins.is_some() && self.place.branch.is_some();
+        let branched = self.run.origins.is_some() && self.place.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
@@ -208,7 +220,7 @@ impl TaskJournal {
         if known.calls.contains_key(&key) {
             return Err(intent);
         }
-        known.calls.insert(key, self.begun(key, intent));
+        known.calls.insert(key, Arc::new(self.begun(key, intent)));
         Ok(())
     }
 
@@ -226,7 +238,7 @@ impl TaskJournal {
     async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, StoreError> {
         let call = self.begun(key, intent);
         if call.effect == Effect::ReadOnly {
-            self.known().calls.insert(key, call);
+            self.known().calls.insert(key, Arc::new(call));
         } else {
             self.record(call).await?;
         }
@@ -245,24 +257,23 @@ impl TaskJournal {
             settled_at: Some(begun.opened_at),
             ..begun
         };
-        self.known().calls.insert(key, call.clone());
-        self.log.put(call);
+        self.note(call);
         Opened::Settled { key, result }
     }
 
-    async fn again(&self, mut call: CallRecord) -> Result<Opened, StoreError> {
+    async fn again(&self, call: Arc<CallRecord>) -> Result<Opened, StoreError> {
+        let mut call = Arc::unwrap_or_clone(call);
         let key = call.key;
         if let (CallState::Settled, Some(result)) = (call.state, call.result.clone()) {
             call.reused = call.reused.saturating_add(1);
-            self.known().calls.insert(key, call.clone());
-            self.log.put(call);
+            self.note(call);
             return Ok(Opened::Settled { key, result });
         }
         let unaccounted = self.unaccounted(call.effect).saturating_add(1);
         call.possibly_paid = call.possibly_paid.saturating_add(unaccounted);
         if call.effect == Effect::ReadOnly {
             call.made = call.made.saturating_add(1);
-            self.known().calls.insert(key, call);
+            self.known().calls.insert(key, Arc::new(call));
             return Ok(Opened::New { key });
         }
         self.record(call).await?;
@@ -270,14 +281,17 @@ impl TaskJournal {
     }
 
     async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), StoreError> {
-        let begun = self.known().calls.get(&key).cloned();
-        let mut call = begun.ok_or_else(|| rule::missing("call", key.0))?;
-        if call.state == CallState::Settled {
-            return Ok(());
-        }
+        let mut call = {
+            let known = self.known();
+            let call = known.calls.get(&key).ok_or_else(|| rule::missing("call", key.0))?;
+            if call.state == CallState::Settled {
+                return Ok(());
+            }
+            CallRecord::clone(call)
+        };
         call.state = CallState::Settled;
         call.result = Some(result);
-        call.settled_at = Some(self.clock.now());
+        call.settled_at = Some(self.run.clock.now());
         self.record(call).await
     }
 }
@@ -318,7 +332,7 @@ impl Drop for TaskJournal {
         let begun = std::mem::take(&mut known.calls).into_values();
         let read = begun.filter(|call| call.effect == Effect::ReadOnly);
         for call in read.filter(|call| call.state == CallState::Intent) {
-            self.log.put(call);
+            self.run.log.put(call);
         }
     }
 }

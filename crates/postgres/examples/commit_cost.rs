@@ -170,7 +170,8 @@ impl Writer {
             AiEvent::Custom { value: serde_json::json!({"n": number}) },
             AiEvent::Step { step: number, nodes },
         ];
-        let commit = Commit { keep, events, at: Timestamp(number), ..Commit::default() };
+        let commit =
+            Commit { keep: keep.into(), events, at: Timestamp(number), ..Commit::default() };
         store.commit(&self.who, &self.claim, commit).await?;
         Ok(())
     }

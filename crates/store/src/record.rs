@@ -1,6 +1,7 @@
 //! The rows.
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::interrupt::{Answer, Interrupt};
@@ -166,17 +167,18 @@ pub struct InterruptRow {
 /// Everything one commit of a run writes: all of it or nothing.
 ///
 /// The parts take effect in the order of the fields. The thread's status follows the run's.
+/// What is large is shared, so that a commit can be tried again without a copy.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
     /// Checkpoints and parts of open supersteps. The last checkpoint of the root graph becomes the
     /// thread's head.
-    pub keep: crate::checkpoint::Keep,
+    pub keep: Arc<crate::checkpoint::Keep>,
     /// Calls as they stand now, each with all it counts; see [`record_call`](crate::rule::record_call)
     /// for one that is on record already.
-    pub calls: Vec<CallRecord>,
+    pub calls: Vec<Arc<CallRecord>>,
     /// Usage facts, of the run itself or of others. An invocation is one of its run: one that is on
     /// record for it changes nothing.
-    pub usage: Vec<UsageRow>,
+    pub usage: Vec<Arc<UsageRow>>,
     /// Questions that are open now. One that was answered before stays answered. All other open
     /// questions of the thread are closed when this commit also ends the run or keeps a
     /// checkpoint.

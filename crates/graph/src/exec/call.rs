@@ -169,7 +169,7 @@ impl TaskAt {
         begin: Begin,
     ) -> Result<(Ended, Cycle), Fail> {
         let scope = &self.scope;
-        let mut ns = task_ns(&self.from, self.key.name(), self.id);
+        let mut ns = task_ns(&self.from, self.key.name(), self.id());
         if keep == Keep::Own {
             ns = without_tasks(&ns);
         }
@@ -252,16 +252,14 @@ impl Call<'_> {
 
     fn job(&self, arg: Json) -> Job {
         let scope = &self.at.scope;
-        let id = self.id();
         let mut resume = self.answers_before();
         let next = u32::try_from(resume.len()).unwrap_or(u32::MAX);
-        let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(id, next));
+        let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(self.id(), next));
         resume.extend(given.cloned());
         let at = TaskAt {
             scratch: Arc::new(Scratch::new(Arc::clone(scope), resume)),
             key: self.key.clone(),
-            id,
-            from: task_ns(&self.at.from, self.at.key.name(), self.at.id).into(),
+            from: task_ns(&self.at.from, self.at.key.name(), self.at.id()).into(),
             ..self.at.clone()
         };
         Job {

@@ -199,17 +199,17 @@ impl Host {
         }
         let beat = attempt.beat;
         let thread = weftwork_types::ThreadId::new(&at.scope.shared.thread);
-        let uuid = uuid::Uuid::from_u128(at.id.0);
+        let uuid = uuid::Uuid::from_u128(at.id().0);
         let run = weftwork_types::RunId::from_uuid(uuid);
         let thread = thread.unwrap_or_else(|_| weftwork_types::ThreadId::from_uuid(uuid));
         CallContext {
             principal: Principal::local(),
-            caller: weftwork_types::caller::GraphCaller {
+            caller: Arc::new(weftwork_types::caller::GraphCaller {
                 caller: weftwork_types::caller::Caller::in_process(&run),
                 run,
                 graph: at.scope.graph.name().to_owned(),
                 graph_version: at.scope.graph.version().to_owned(),
-            },
+            }),
             thread,
             journal: Arc::new(NoJournal),
             budget: Arc::new(Unlimited),

@@ -104,7 +104,7 @@ impl TaskAt {
     pub(crate) fn speaker(&self) -> Speaker {
         let outer = self.scope.outer_task.as_ref().and_then(|outer| outer.first());
         let step = outer.map_or(self.step, |(_, _, step)| *step);
-        Speaker { node: Arc::clone(self.key.name()), task: self.id, step }
+        Speaker { node: Arc::clone(self.key.name()), task: self.id(), step }
     }
 
     /// The answer to a question of the task, as it was given; else that it was given here.

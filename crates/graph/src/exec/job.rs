@@ -192,43 +192,51 @@ impl Job {
 
     /// What came of an attempt.
     pub(super) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
-        let name = self.at.key.name();
-        let what = match polled {
-            Ok(Ok(output)) => self.routed(output),
-            Ok(Err(NodeError(Stop::Own(output)))) => self.routed(*output),
-            Ok(Err(NodeError(Stop::Failed(fault)))) => What::failed(fault),
-            Ok(Err(NodeError(Stop::Interrupted))) => {
-                // The reference stops at the first of several questions that were asked side by side.
-                let all = self.graph().semantics().unanswered == Unanswered::Wait;
-                let open = if all { Ctx::take_open } else { Ctx::take_first_open };
-                What::Waiting(ctx.map(open).unwrap_or_default())
-            }
-            Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Box::new(Fail::Parent(output))),
-            Ok(Err(NodeError(Stop::Drained(reason)))) => {
-                What::Ends(Box::new(Fail::Drained(reason)))
-            }
-            Err(panic) => What::failed(node_panicked(name, panic.as_ref())),
-        };
-        self.end(what)
+        finish(&self.at, (self.index, self.follows), polled, ctx)
     }
 
     fn end(&self, what: What) -> End {
         End { what, answers: self.at.scratch.answers() }
     }
+}
 
-    /// The result with its channels found, and with where its routes lead.
-    fn routed(&self, output: TaskOutput) -> What {
-        if self.follows == Follows::Caller || self.graph().plan().is_single() {
-            return finished(self.at.key.name(), output);
+/// What came of an attempt of a node that this follows.
+pub(super) fn finish(
+    at: &TaskAt,
+    node: (NodeIdx, Follows),
+    polled: Polled,
+    ctx: Option<&Ctx>,
+) -> End {
+    let what = match polled {
+        Ok(Ok(output)) => followed(at, node, output),
+        Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
+        Ok(Err(NodeError(Stop::Failed(fault)))) => What::failed(fault),
+        Ok(Err(NodeError(Stop::Interrupted))) => {
+            // The reference stops at the first of several questions that were asked side by side.
+            let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
+            let open = if all { Ctx::take_open } else { Ctx::take_first_open };
+            What::Waiting(ctx.map(open).unwrap_or_default())
         }
-        if self.follows == Follows::Nothing {
-            return match found(self.graph(), self.index, output) {
-                Ok(output) => led(self.graph(), self.index, output, None),
-                Err(fault) => What::failed(fault),
-            };
-        }
-        routed(self.graph(), self.index, &self.at.slots, output)
+        Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Box::new(Fail::Parent(output))),
+        Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Box::new(Fail::Drained(reason))),
+        Err(panic) => What::failed(node_panicked(at.key.name(), panic.as_ref())),
+    };
+    End { what, answers: at.scratch.answers() }
+}
+
+/// The result with its channels found, and with where its routes lead.
+fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> What {
+    let graph = &at.scope.graph;
+    if follows == Follows::Caller || graph.plan().is_single() {
+        return finished(at.key.name(), output);
     }
+    if follows == Follows::Nothing {
+        return match found(graph, node, output) {
+            Ok(output) => led(graph, node, output, None),
+            Err(fault) => What::failed(fault),
+        };
+    }
+    routed(graph, node, &at.slots, output)
 }
 
 fn found(

@@ -157,11 +157,12 @@ impl Shared {
     /// The answer that was given by id to a task's next question.
     pub(super) fn given_answer(
         &self,
-        task: TaskId,
+        task: impl FnOnce() -> TaskId,
         answered: usize,
         unanswered: Unanswered,
     ) -> Option<Json> {
         self.answers.get()?;
+        let task = task();
         let next = u32::try_from(answered).unwrap_or(u32::MAX);
         let first = || match unanswered {
             // In the reference the id of the first question stands for the task's next one.
@@ -185,14 +186,17 @@ impl TaskAt {
             if let Some(schema) = &question.answer_schema {
                 // It came before the question was known, so that it could not be refused then.
                 let checked = Checker::new(schema)?.check(&answer);
-                let id = interrupt_id(self.id, index);
+                let id = interrupt_id(self.id(), index);
                 checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
             }
             resume.push(answer);
         }
         self.scratch.resumed.store(true, Ordering::Relaxed);
         let answer = resume.get(index as usize);
-        Ok((index, answer.map(|value| self.answered(interrupt_id(self.id, index), value.clone()))))
+        Ok((
+            index,
+            answer.map(|value| self.answered(interrupt_id(self.id(), index), value.clone())),
+        ))
     }
 
     /// Takes the default of a question that has expired as its answer; not while a question the
@@ -204,6 +208,6 @@ impl TaskAt {
         }
         resume.push(default.clone());
         self.scratch.resumed.store(true, Ordering::Relaxed);
-        Some(self.answered(interrupt_id(self.id, index), default.clone()))
+        Some(self.answered(interrupt_id(self.id(), index), default.clone()))
     }
 }

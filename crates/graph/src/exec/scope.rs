@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use weftwork_engine::ids::task_id;
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -329,6 +330,8 @@ pub(crate) struct Scratch {
     pub(crate) called: AtomicU32,
     /// Whether the loop had an answer for no task in particular when the task began.
     offered: bool,
+    /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
+    id: OnceLock<TaskId>,
     scope: Arc<Scope>,
 }
 
@@ -342,6 +345,7 @@ impl Scratch {
             graphs: AtomicU32::new(0),
             called: AtomicU32::new(0),
             offered,
+            id: OnceLock::new(),
             scope,
         }
     }
@@ -371,7 +375,6 @@ pub(crate) struct TaskAt {
     pub(crate) scope: Arc<Scope>,
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) key: TaskKey,
-    pub(crate) id: TaskId,
     /// The way to what started it: its graph, or the task whose code or failure it serves.
     pub(crate) from: Arc<str>,
     /// The checkpoint its superstep starts from.
@@ -381,6 +384,13 @@ pub(crate) struct TaskAt {
     pub(crate) earlier: Earlier,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
+}
+
+impl TaskAt {
+    pub(crate) fn id(&self) -> TaskId {
+        let id = || self.key.id(&self.scope.place.ns, self.checkpoint, self.step);
+        *self.scratch.id.get_or_init(id)
+    }
 }
 
 impl TaskKey {
@@ -400,8 +410,11 @@ impl TaskKey {
 
     /// The id of the task in the superstep that starts from a checkpoint.
     pub(crate) fn id(&self, ns: &str, checkpoint: CheckpointId, step: i64) -> TaskId {
-        let name = format!("{ns}|{}", self.name());
-        weftwork_engine::ids::task_id(checkpoint, step, &name, &self.path())
+        let name = format_args!("{ns}|{}", self.name());
+        match self {
+            Self::Node { path, .. } => task_id(checkpoint, step, name, path),
+            Self::Call { .. } => task_id(checkpoint, step, name, self.path()),
+        }
     }
 }
 

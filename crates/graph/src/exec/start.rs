@@ -2,7 +2,7 @@
 
 use super::api::Durability;
 use super::cycle::Cycle;
-use super::job::{End, Follows, Job, NodeFuture, Polled, What, routed, routed_after};
+use super::job::{End, Follows, Job, NodeFuture, Polled, What, finish, routed, routed_after};
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
 use super::slot::{Slot, SlotState};
 use futures_util::FutureExt;
@@ -97,10 +97,8 @@ impl Cycle {
         cell: &OnceCell<crate::context::Ctx>,
     ) -> End {
         // Making a job costs more than most nodes do.
-        if let Some(ctx) = cell.get()
-            && let Some(job) = self.job(index)
-        {
-            return Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx));
+        if let (Some(ctx), Some(slot)) = (cell.get(), self.tasks.get(index)) {
+            return finish(ctx.at(), (slot.task.node, Follows::Routes), polled, Some(ctx));
         }
         match (polled, self.tasks.get(index)) {
             (Ok(Ok(output)), Some(slot)) => {
@@ -158,7 +156,7 @@ impl Cycle {
         let slot = self.tasks.get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
-        let id = slot.id(&self.scope.place.ns, graph);
+        let id = || slot.id(&self.scope.place.ns, graph);
         let mut resume = slot.record.resume.clone().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
@@ -166,7 +164,6 @@ impl Cycle {
             scope: Arc::clone(&self.scope),
             scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
             key: slot.key(graph),
-            id,
             from: self.started_by(slot),
             checkpoint: self.id,
             step: self.step,

@@ -2,16 +2,16 @@
 //! who watch.
 
 use super::writer::Writer;
-use super::{CallLog, Host, Origins};
+use super::{CallLog, Host};
 use crate::exec::caught::millis;
 use crate::exec::scope::{TaskAt, lock};
 use crate::exec::{Attempt, Hosting};
 use crate::hub::{Hub, Speaker};
-use crate::journal::{Place, TaskJournal};
+use crate::journal::{Place, RunJournal, TaskJournal};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use weftwork_store::{Claim, UsageRow};
+use std::sync::{Arc, Mutex, OnceLock};
+use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
@@ -23,16 +23,31 @@ use weftwork_types::{BoxFuture, InterruptId, Principal};
 pub(super) struct Calls {
     pub(super) host: Arc<Host>,
     pub(super) hub: Arc<Hub>,
-    pub(super) who: Principal,
-    pub(super) claim: Claim,
-    pub(super) caller: GraphCaller,
+    pub(super) caller: Arc<GraphCaller>,
     /// Who answered which question of the thread.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
-    pub(super) log: Arc<CallLog>,
+    pub(super) journal: Arc<RunJournal>,
+    pub(super) ledger: Arc<dyn Ledger>,
     pub(super) writer: Arc<Writer>,
-    /// How many workers died in the superstep that is open.
-    pub(super) lost: u32,
-    pub(super) origins: Option<Arc<Origins>>,
+}
+
+impl Calls {
+    pub(super) fn new(
+        host: &Arc<Host>,
+        writer: &Arc<Writer>,
+        (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
+    ) -> Self {
+        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
+        Self {
+            host: Arc::clone(host),
+            hub: Arc::clone(writer.hub()),
+            caller: Arc::new(caller),
+            answers,
+            journal: Arc::new(journal),
+            ledger: Arc::new(RunLedger { log, late }),
+            writer: Arc::clone(writer),
+        }
+    }
 }
 
 impl Hosting for Calls {
@@ -40,10 +55,7 @@ impl Hosting for Calls {
         let host = &self.host;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
             let journal = TaskJournal {
-                store: Arc::clone(&host.store),
-                clock: Arc::clone(&host.clock),
-                who: self.who.clone(),
-                claim: self.claim.clone(),
+                run: Arc::clone(&self.journal),
                 place: Place {
                     branch: *lock(&at.scope.shared.branch),
                     path: at.way(),
@@ -51,24 +63,21 @@ impl Hosting for Calls {
                     step: at.step,
                     attempt: attempt.number,
                 },
-                log: Arc::clone(&self.log),
                 earlier: at.earlier,
-                lost: self.lost,
                 since: at.scope.shared.since.get().copied().filter(|_| !self.writer.holds),
-                origins: self.origins.clone(),
                 known: Mutex::default(),
             };
-            let (log, late) = (Arc::clone(&self.log), Arc::clone(&host.ledger));
-            (Arc::new(journal), Arc::new(RunLedger { log, late }))
+            (Arc::new(journal), Arc::clone(&self.ledger))
         } else {
             (Arc::new(NoJournal), Arc::clone(&host.ledger))
         };
         let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
-        let emit = Arc::new(Pulse { to, by: at.speaker(), clock: Arc::clone(&host.clock), beat });
+        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
+        let emit = Arc::new(Pulse { to, at, by, clock, beat });
         CallContext {
-            principal: self.who.clone(),
-            caller: self.caller.clone(),
-            thread: self.claim.at.thread.clone(),
+            principal: self.journal.who.clone(),
+            caller: Arc::clone(&self.caller),
+            thread: self.journal.claim.at.thread.clone(),
             journal,
             budget: Arc::clone(&host.budget),
             ledger,
@@ -134,17 +143,20 @@ impl Ledger for RunLedger {
 #[derive(Debug)]
 struct Pulse {
     to: Arc<Hub>,
-    by: Speaker,
+    at: TaskAt,
+    /// The task, once it told something.
+    by: OnceLock<Speaker>,
     clock: Arc<dyn Clock>,
     beat: Arc<AtomicU64>,
 }
 
 impl Emit for Pulse {
     fn emit(&self, mut event: AiEvent) {
+        let by = self.by.get_or_init(|| self.at.speaker());
         if let AiEvent::AttemptReset { node } = &mut event {
-            *node = self.by.node.to_string();
+            *node = by.node.to_string();
         }
         self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
-        self.to.emit(&self.by, event);
+        self.to.emit(by, event);
     }
 }

@@ -1,6 +1,6 @@
 //! What calls leave behind, until a commit of the run takes it along.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
 use weftwork_types::port::{CallKey, CallRecord};
@@ -20,8 +20,8 @@ pub(crate) struct CallLog {
 /// What the next commit takes along.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
-    pub(crate) calls: Vec<CallRecord>,
-    pub(crate) usage: Vec<UsageRow>,
+    pub(crate) calls: Vec<Arc<CallRecord>>,
+    pub(crate) usage: Vec<Arc<UsageRow>>,
 }
 
 impl Waiting {
@@ -57,7 +57,7 @@ impl CallLog {
     }
 
     /// Lets the next commit take a call along.
-    pub(crate) fn put(&self, call: CallRecord) -> Ticket {
+    pub(crate) fn put(&self, call: Arc<CallRecord>) -> Ticket {
         let mut ticket = Ticket(0);
         {
             let mut waiting = self.lock();
@@ -78,7 +78,7 @@ impl CallLog {
         if !self.written.borrow().goes_on {
             return false;
         }
-        self.lock().usage.push(usage);
+        self.lock().usage.push(Arc::new(usage));
         self.arrived.notify_one();
         true
     }
@@ -94,8 +94,8 @@ impl CallLog {
     }
 
     /// A call that is not on disk yet, as it stands now.
-    pub(crate) fn find(&self, key: CallKey) -> Option<CallRecord> {
-        self.lock().calls.iter().rfind(|call| call.key == key).cloned()
+    pub(crate) fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
+        self.lock().calls.iter().rfind(|call| call.key == key).map(Arc::clone)
     }
 
     /// Waits until there is something to take along. Cancel safe.
@@ -132,7 +132,7 @@ impl CallLog {
     }
 
     /// The facts that no commit took.
-    pub(crate) fn unbilled(&self) -> Vec<UsageRow> {
+    pub(crate) fn unbilled(&self) -> Vec<Arc<UsageRow>> {
         std::mem::take(&mut self.lock().usage)
     }
 

@@ -20,12 +20,13 @@ use crate::exec::{
     StoreSaver,
 };
 use crate::hub::Hub;
+use crate::journal::RunJournal;
 use calls::Calls;
 pub(crate) use closing::Closing;
 pub(crate) use closing::STOPS;
 pub(crate) use end::{End, Ended, Unrecorded};
 use futures_util::FutureExt;
-pub(crate) use log::CallLog;
+pub(crate) use log::{CallLog, Ticket};
 pub(crate) use origin::Origins;
 use past::Past;
 use serde_json::Value as Json;
@@ -440,40 +441,39 @@ impl Run {
             Arc::clone(writer) as _,
             Arc::clone(&self.host.recent),
         );
-        let calls = Calls {
-            host: Arc::clone(&self.host),
-            hub: Arc::clone(&self.hub),
+        let caller = GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: self.graph.version().to_owned(),
+        };
+        let journal = RunJournal {
+            store: Arc::clone(&self.host.store),
+            clock: Arc::clone(&self.host.clock),
             who: self.who.clone(),
             claim: self.claim.clone(),
-            caller: GraphCaller {
-                caller: self.row.new.caller.clone(),
-                run: self.claim.at.run.clone(),
-                graph: self.row.new.graph.clone(),
-                graph_version: self.graph.version().to_owned(),
-            },
-            answers,
             log: Arc::clone(&writer.calls),
-            writer: Arc::clone(writer),
             lost,
             origins: self.origins(),
         };
+        let calls = Calls::new(&self.host, writer, (journal, caller, answers));
         self.host.local.clone().with_saver(saver).hosted_by(Arc::new(calls))
     }
 }
 
 impl Run {
-    fn origins(&self) -> Option<Arc<Origins>> {
+    fn origins(&self) -> Option<Origins> {
         if self.row.new.options.reuse_from == ReuseFrom::Own {
             return None;
         }
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
-        Some(Arc::new(Origins {
+        Some(Origins {
             saver: StoreSaver::new(store, self.who.clone()),
             plan: Arc::clone(self.graph.plan()),
             clock: Arc::clone(&self.host.clock),
             run: self.claim.at.clone(),
             known: Mutex::default(),
-        }))
+        })
     }
 }
 

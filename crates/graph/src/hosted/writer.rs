@@ -1,5 +1,6 @@
 //! Commits: everything a moment of the run leaves behind, in one transaction.
 
+use super::log::Waiting;
 use super::{CallLog, Host, Run};
 use crate::error::RuntimeError;
 use crate::exec::{Claimed, Told};
@@ -77,13 +78,16 @@ pub(super) struct Writer {
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
 
+/// What waits for a commit.
+type Held = (Arc<Keep>, Vec<AiEvent>);
+
 #[derive(Debug)]
 struct State {
     /// The event of the run's beginning, until it is committed.
     begins: Option<AiEvent>,
     /// The last superstep, which is committed with the end of the run; all of them, when it keeps
     /// them until then.
-    held: Option<(Keep, Vec<AiEvent>)>,
+    held: Option<Held>,
     /// About how many bytes these are.
     held_bytes: usize,
 }
@@ -95,9 +99,7 @@ impl State {
         let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
         let parts = keep.pending.iter().map(|part| part.body.len());
         self.held_bytes += blobs.chain(rows).chain(parts).sum::<usize>();
-        let (all, events) = self.held.get_or_insert_default();
-        add(all, keep);
-        events.extend(told);
+        self.held = Some(with(self.held.take(), keep, told));
         self.held_bytes > HELD_BYTES_MAX
     }
 }
@@ -206,6 +208,10 @@ impl Writer {
         *self.reserved() = Some(state);
     }
 
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
     /// Holds the next commit no more.
     pub(super) fn unreserve(&self) {
         drop(self.reserved().take());
@@ -259,7 +265,7 @@ impl Writer {
         let mut state = self.state.lock().await;
         let (keep, events) = state.held.clone().unwrap_or_default();
         if !keep.is_empty() || self.waits() {
-            self.commit_once(&mut state, Commit { keep, events, ..Commit::default() }).await?;
+            self.commit_once(&mut state, &mut Commit { keep, events, ..Commit::default() }).await?;
         }
         let now = self.host.clock.now();
         let seq = self.host.store.release(&self.who, &self.claim, now).await?;
@@ -302,17 +308,17 @@ impl Writer {
         };
         let events = vec![AiEvent::Done { outcome: outcome.status() }];
         let finish = Some(outcome);
-        self.commit_once(&mut state, Commit { interrupts, events, finish, ..Commit::default() })
-            .await
+        let mut commit = Commit { interrupts, events, finish, ..Commit::default() };
+        self.commit_once(&mut state, &mut commit).await
     }
 
     /// Commits, and waits for a store that is full or out of reach for now: the run stands still
     /// meanwhile. A run that somebody cancels does not wait.
-    async fn commit(&self, state: &mut State, commit: Commit) -> Result<(), StoreError> {
+    async fn commit(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut patience = Patience::new();
         let mut cancelled = self.cancel.subscribe();
         loop {
-            let Err(error) = self.commit_once(state, commit.clone()).await else { return Ok(()) };
+            let Err(error) = self.commit_once(state, &mut commit).await else { return Ok(()) };
             if *cancelled.borrow() {
                 return Err(error);
             }
@@ -334,8 +340,8 @@ impl Writer {
     }
 
     /// Commits what calls left behind, what waits to be told and after it the commit's own events,
-    /// which are told only when it is on disk.
-    async fn commit_once(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
+    /// which are told only when it is on disk. One that fails can be tried again.
+    async fn commit_once(&self, state: &mut State, commit: &mut Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
         // As those see it who count how often the run ended its worker.
@@ -343,28 +349,32 @@ impl Writer {
         // A run that failed with nothing on record was not begun, and may be later.
         let fails = matches!(commit.finish, Some(RunFinal::Failed { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
-        let waiting = self.calls.waiting();
-        let (calls, usage) = (waiting.calls.len(), waiting.usage.len());
-        (commit.calls, commit.usage) = (waiting.calls, waiting.usage);
+        let Waiting { calls, usage } = self.calls.waiting();
+        let (called, billed) = (calls.len(), usage.len());
         if let Some(begins) = &begins {
             // What the log says first; it is told where it stands in the log.
             own.insert(0, begins.clone());
         }
         let Carried { mut events, void, pieces } = self.hub.begin(&own);
         events.extend(own.iter().cloned());
-        (commit.events, commit.void, commit.pieces) = (events, void, pieces);
-        commit.at = self.host.clock.now();
-        let committed = self.host.store.commit(&self.who, &self.claim, commit).await;
-        let committed = committed.inspect_err(|_| {
-            if begins.is_some() {
-                state.begins = begins;
+        let at = self.host.clock.now();
+        let whole = Commit { calls, usage, events, void, pieces, at, ..commit.clone() };
+        let committed = match self.host.store.commit(&self.who, &self.claim, whole).await {
+            Ok(committed) => committed,
+            Err(error) => {
+                if begins.is_some() {
+                    own.remove(0);
+                    state.begins = begins;
+                }
+                commit.events = own;
+                self.hub.failed();
+                return Err(error);
             }
-            self.hub.failed();
-        })?;
+        };
         if further {
             self.hold(None);
         }
-        self.calls.committed(calls, usage);
+        self.calls.committed(called, billed);
         self.hub.committed(committed.first_seq, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.
@@ -372,14 +382,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// Adds what is kept to what is.
-fn add(all: &mut Keep, keep: Keep) {
-    all.checkpoints.extend(keep.checkpoints);
-    all.pending.extend(keep.pending);
-    all.blobs.extend(keep.blobs);
-    all.layouts.extend(keep.layouts);
 }
 
 impl Claimed for Writer {
@@ -416,19 +418,29 @@ impl Claimed for Writer {
                 let commits = told.begins_branch || full && !told.is_last;
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
-            let (mut all, mut events) = state.held.clone().unwrap_or_default();
-            add(&mut all, keep);
-            events.extend(own);
+            let (keep, events) = with(state.held.clone(), keep, own);
             if told.is_last {
-                state.held = Some((all, events));
+                state.held = Some((keep, events));
                 return Ok(());
             }
-            let commit = Commit { keep: all, events, ..Commit::default() };
+            let commit = Commit { keep, events, ..Commit::default() };
             self.commit(&mut state, commit).await?;
             (state.held, state.held_bytes) = (None, 0);
             Ok(())
         })
     }
+}
+
+/// What waits, and what is kept and told after it.
+fn with(held: Option<Held>, keep: Keep, told: Vec<AiEvent>) -> Held {
+    let Some((mut all, mut events)) = held else { return (Arc::new(keep), told) };
+    let Keep { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
+    checkpoints.extend(keep.checkpoints);
+    pending.extend(keep.pending);
+    blobs.extend(keep.blobs);
+    layouts.extend(keep.layouts);
+    events.extend(told);
+    (all, events)
 }
 
 /// What is told of nodes whose attempts were cut off.

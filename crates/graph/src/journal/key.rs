@@ -30,6 +30,9 @@ struct Hashed<'a> {
     v: u32,
 }
 
+/// Bytes that are enough for most calls.
+const ROOM: usize = 512;
+
 /// The key of a call of a task.
 pub(super) fn key(
     intent: &Intent,
@@ -47,8 +50,9 @@ pub(super) fn key(
         path: &place.path,
         v: 1,
     };
+    let mut bytes = Vec::with_capacity(ROOM);
     #[expect(clippy::expect_used, reason = "it is made of texts and numbers, and there is room")]
-    let bytes = serde_json::to_vec(&hashed).expect("it can be written as JSON");
+    serde_json::to_writer(&mut bytes, &hashed).expect("it can be written as JSON");
     CallKey(hash_bytes(&bytes))
 }
 

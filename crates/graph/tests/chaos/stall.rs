@@ -62,7 +62,7 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     // Every kind of write under its claim is refused.
     let claim = Claim { at: at.clone(), worker: stalled.id.clone(), fence: 1 };
     let call = CallRecord { key: CallKey(hash(&json!("late"))), ..before.2[0].clone() };
-    let call = Commit { calls: vec![call], ..Commit::default() };
+    let call = Commit { calls: vec![call.into()], ..Commit::default() };
     let refused = [
         store.commit(&who, &claim, Commit::default()).await.err(),
         store.commit(&who, &claim, call).await.err(),

@@ -27,7 +27,7 @@ pub(crate) enum Moment {
 /// The name of a write, by what it is about.
 pub(crate) fn name(point: &'static str, commit: Option<&Commit>) -> &'static str {
     let Some(commit) = commit else { return point };
-    let intent = |call: &CallRecord| call.state == CallState::Intent;
+    let intent = |call: &Arc<CallRecord>| call.state == CallState::Intent;
     match commit {
         _ if commit.finish.is_some() => "commit of the end",
         _ if !commit.keep.checkpoints.is_empty() => "commit of a step",

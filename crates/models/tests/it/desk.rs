@@ -43,7 +43,8 @@ impl Desk {
                 run: RunId::new("run").expect("an id"),
                 graph: "test:graph".to_owned(),
                 graph_version: "1".to_owned(),
-            },
+            }
+            .into(),
             thread: ThreadId::new("thread").expect("an id"),
             journal: Arc::<Self>::clone(self),
             budget: Arc::<Self>::clone(self),

@@ -55,7 +55,7 @@ fn commit(number: u128) -> Commit {
         blobs: Vec::new(),
     };
     let keep = Keep { checkpoints: vec![checkpoint], ..Keep::default() };
-    Commit { keep, events: vec![told(number.to_string())], ..Commit::default() }
+    Commit { keep: keep.into(), events: vec![told(number.to_string())], ..Commit::default() }
 }
 
 /// How many commits there are: all of them whole, in order, once.

@@ -158,7 +158,8 @@ fn full() -> Commit {
             pending: vec![part(Pending::Tasks), part(Pending::Outside)],
             blobs: vec![(hash, blob)],
             layouts: vec![(hash, b"names".to_vec())],
-        },
+        }
+        .into(),
         interrupts: vec![question()],
         events: vec![told(1), told(2)],
         at: Timestamp(6),
@@ -187,16 +188,21 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     let result = Some(CallResult { value: serde_json::json!({"n": 1}) });
     let (state, settled_at) = (CallState::Settled, Some(Timestamp(7)));
     let ended = CallRecord { state, result, settled_at, ..begun.clone() };
-    for calls in [vec![begun.clone()], vec![call(Effect::ReadOnly), ended]] {
-        let usage = vec![usage()];
+    let first = vec![begun.clone().into()];
+    for calls in [first, vec![call(Effect::ReadOnly).into(), ended.into()]] {
+        let usage = vec![usage().into()];
         tell!(store.commit(who, &claim, Commit { calls, usage, ..Commit::default() }));
     }
     tell!(store.call(who, &t, begun.key));
     tell!(store.commit(who, &claim, full()));
     let only =
         |number| Keep { checkpoints: vec![checkpoint(number, Vec::new())], ..Keep::default() };
-    let usual =
-        Commit { keep: only(3), events: vec![told(3)], at: Timestamp(8), ..Commit::default() };
+    let usual = Commit {
+        keep: only(3).into(),
+        events: vec![told(3)],
+        at: Timestamp(8),
+        ..Commit::default()
+    };
     tell!(store.commit(who, &claim, usual.clone()));
     tell!(store.request_cancel(who, &claim.at));
     tell!(store.retire(&claim.worker));

@@ -37,7 +37,7 @@ fn step(id: u128) -> Commit {
     };
     let keep = Keep { checkpoints: vec![new], ..Keep::default() };
     let events = vec![AiEvent::Step { step: 1, nodes: vec!["node".to_owned()] }];
-    Commit { keep, events, ..Commit::default() }
+    Commit { keep: keep.into(), events, ..Commit::default() }
 }
 
 fn end(store: &PostgresStore, claim: &Claim) {

@@ -146,7 +146,8 @@ fn a_changed_row_is_found_out() {
         blobs: Vec::new(),
     };
     let keep = Keep { checkpoints: vec![new], ..Keep::default() };
-    block_on(store.commit(&who, &claim, Commit { keep, ..Commit::default() })).expect("commits");
+    block_on(store.commit(&who, &claim, Commit { keep: keep.into(), ..Commit::default() }))
+        .expect("commits");
     let root = Shelf { thread: thread("t"), ns: String::new() };
     let page = || block_on(store.page(&who, &root, None, 9));
     assert_eq!(page().map(|page| page.len()), Ok(1));
@@ -186,7 +187,7 @@ fn sealed(schema: &Schema) -> PostgresStore {
         // One alone goes in by a function of its own.
         for checkpoints in [vec![new("", id)], vec![new("inner", id), new("inner", id + 9)]] {
             let keep = Keep { checkpoints, ..Keep::default() };
-            let commit = Commit { keep, ..Commit::default() };
+            let commit = Commit { keep: keep.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
     }
@@ -271,7 +272,7 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
                 blobs: Vec::new(),
             };
             let keep = Keep { checkpoints: vec![new], ..Keep::default() };
-            let commit = Commit { keep, ..Commit::default() };
+            let commit = Commit { keep: keep.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
         let at = Shelf { thread: thread("t"), ns: String::new() };

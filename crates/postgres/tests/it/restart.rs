@@ -50,8 +50,8 @@ fn commit(number: usize) -> Commit {
         blobs: Vec::new(),
     };
     Commit {
-        keep: Keep { checkpoints: vec![checkpoint], ..Keep::default() },
-        calls: vec![call(number)],
+        keep: Keep { checkpoints: vec![checkpoint], ..Keep::default() }.into(),
+        calls: vec![call(number).into()],
         events: vec![told(number), told(format!("end of {number}"))],
         ..Commit::default()
     }

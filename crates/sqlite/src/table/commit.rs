@@ -1,9 +1,11 @@
 use crate::error::Done;
 use crate::row;
 use crate::table::held::{self, Known};
+use crate::table::short::Call;
 use crate::table::{interrupts, keep, log, pieces, usage};
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
+use std::sync::Arc;
 use weftwork_store::{Claim, Commit, Committed, UsageRow};
 use weftwork_types::OrgId;
 use weftwork_types::run::RunFinal;
@@ -30,7 +32,8 @@ pub(crate) fn commit(
     for interrupt in &commit.interrupts {
         interrupts::ask(conn, org, &claim.at, interrupt)?;
     }
-    let Commit { calls, events, at, .. } = commit;
+    let Commit { events, at, .. } = commit;
+    let calls = commit.calls.iter().map(|call| Call::from(&**call)).collect();
     let (usage, of_others) = by_payer(claim, &commit.usage);
     of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
     let (head, usage) = (keep::head(&commit.keep), Some((&held.payer, usage.as_ref())));
@@ -48,8 +51,11 @@ pub(crate) fn commit(
 }
 
 /// What the run itself used, and what it records for others.
-fn by_payer<'a>(claim: &Claim, usage: &'a [UsageRow]) -> (Cow<'a, [UsageRow]>, Vec<UsageRow>) {
-    let own = |row: &UsageRow| row.caller.run == claim.at.run;
+fn by_payer<'a>(
+    claim: &Claim,
+    usage: &'a [Arc<UsageRow>],
+) -> (Cow<'a, [Arc<UsageRow>]>, Vec<Arc<UsageRow>>) {
+    let own = |row: &Arc<UsageRow>| row.caller.run == claim.at.run;
     if usage.iter().all(own) {
         return (Cow::Borrowed(usage), Vec::new());
     }

@@ -5,6 +5,7 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::table::short::{Call, Fact, Payer};
 use rusqlite::{Connection, Row, params};
+use std::sync::Arc;
 use weftwork_store::{StoredEvent, UsageRow, rule};
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallRecord;
@@ -17,14 +18,14 @@ const BITS: u32 = 32;
 const LAST: i64 = (1 << BITS) - 1;
 
 /// What a commit leaves.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Entry<'a> {
     pub(crate) at: Timestamp,
     /// The head of the thread, when the commit moved it.
     pub(crate) head: Option<CheckpointId>,
-    pub(crate) calls: &'a [CallRecord],
+    pub(crate) calls: Vec<Call<'a>>,
     /// Facts of the run itself, and what its row says of who pays.
-    pub(crate) usage: Option<(&'a Payer, &'a [UsageRow])>,
+    pub(crate) usage: Option<(&'a Payer, &'a [Arc<UsageRow>])>,
     pub(crate) events: &'a [AiEvent],
 }
 
@@ -95,9 +96,8 @@ pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
 pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
     let (first, last) = (end.seq + 1, end.after(events.len()));
-    let calls: Vec<_> = calls.iter().map(Call::from).collect();
     let usage = usage.map(|(payer, facts)| facts.iter().map(|fact| payer.shorten(fact)));
-    let usage = usage.into_iter().flatten().collect::<Done<Vec<_>>>()?;
+    let usage: Vec<_> = usage.into_iter().flatten().collect();
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let values = params![
@@ -150,7 +150,7 @@ pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
     let at = At::new("log", &name);
     let facts: Option<Vec<Fact<'_>>> = at.maybe_json(row, "usage")?;
     let (payer, run) = (Payer::read(&at, row)?, at.id(row, "run")?);
-    facts.into_iter().flatten().map(|fact| payer.lengthen(&at, &run, fact)).collect()
+    Ok(facts.into_iter().flatten().map(|fact| payer.lengthen(&run, fact)).collect())
 }
 
 /// The events of a row.

@@ -2,7 +2,7 @@
 //! what the row of the run says anyway. Members are added at the end only, with a default.
 
 use crate::error::Done;
-use crate::row::{self, At};
+use crate::row::At;
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -101,22 +101,21 @@ pub(crate) struct Fact<'a>(
 /// What the row of a run says of who pays.
 #[derive(Debug)]
 pub(crate) struct Payer {
-    /// As JSON.
-    caller: String,
+    caller: Caller,
     graph: String,
 }
 
 impl Payer {
     pub(crate) fn read(at: &At<'_>, row: &Row<'_>) -> Done<Self> {
-        Ok(Self { caller: at.plain(row, "caller")?, graph: at.plain(row, "graph")? })
+        Ok(Self { caller: at.json(row, "caller")?, graph: at.plain(row, "graph")? })
     }
 
     /// A fact of the run.
-    pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Done<Fact<'a>> {
+    pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
         let UsageRow { caller, fact } = usage;
-        let same = row::json(&caller.caller)? == self.caller;
+        let same = caller.caller == self.caller;
         let Tokens { input, output, estimated } = fact.tokens;
-        Ok(Fact(
+        Fact(
             (!same).then_some(Cow::Borrowed(&caller.caller)),
             (caller.graph != self.graph).then_some(Cow::Borrowed(&caller.graph)),
             Cow::Borrowed(&caller.graph_version),
@@ -132,19 +131,15 @@ impl Payer {
             fact.prompt_hash,
             fact.started_at,
             fact.latency_ms,
-        ))
+        )
     }
 
     /// The fact as it was, of this run.
-    pub(crate) fn lengthen(&self, at: &At<'_>, run: &RunId, short: Fact<'_>) -> Done<UsageRow> {
+    pub(crate) fn lengthen(&self, run: &RunId, short: Fact<'_>) -> UsageRow {
         let Fact(caller, graph, version, invocation, attempt, provider, model, status, ..) = short;
         let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms) =
             short;
-        let caller = match caller {
-            Some(caller) => caller.into_owned(),
-            None => serde_json::from_str(&self.caller)
-                .map_err(|error| at.corrupt(format!("the caller of its run: {error}")))?,
-        };
+        let caller = caller.map_or_else(|| self.caller.clone(), Cow::into_owned);
         let (input, output, estimated) = tokens;
         let caller = GraphCaller {
             caller,
@@ -166,6 +161,6 @@ impl Payer {
             started_at,
             latency_ms,
         };
-        Ok(UsageRow { caller, fact })
+        UsageRow { caller, fact }
     }
 }

@@ -4,6 +4,7 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::Other;
+use crate::table::short::Call;
 use crate::table::{calls, interrupts, keep, log, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -197,6 +198,7 @@ fn put_calls(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
     for calls in whole.calls.chunks(CALLS_OF_A_ROW) {
         let end = log::end(conn, org, &last.row.new.at.run)?;
         let at = whole.thread.updated_at;
+        let calls = calls.iter().map(Call::from).collect();
         log::add(conn, end, log::Entry { at, calls, ..log::Entry::default() })?;
     }
     Ok(())

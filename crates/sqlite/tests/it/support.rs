@@ -93,7 +93,7 @@ pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
 pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {
     let number_told = u64::try_from(number).expect("a small number");
     Commit {
-        keep: Keep { checkpoints: vec![checkpoint(number, body)], ..Keep::default() },
+        keep: Keep { checkpoints: vec![checkpoint(number, body)], ..Keep::default() }.into(),
         events: vec![told(number_told)],
         at: Timestamp(2),
         ..Commit::default()

@@ -94,10 +94,12 @@ pub(super) async fn a_requeued_run_finds_the_head_that_its_thread_has(store: Arc
         row.head.map(|id| id.0)
     };
     let claim = begin(&*store, "t", "r").await;
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(1)]), ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
+        .await;
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(head().await, None, "while it goes");
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_200) })
+        .await;
     write(&*store, &claim, Commit { finish: failed(), ..commit(1_300) }).await;
     assert_eq!(head().await, Some(2));
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");

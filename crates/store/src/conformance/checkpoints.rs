@@ -388,7 +388,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
         layouts: vec![blob("l")],
         ..these(vec![checkpoint(1), after(1, 2), inner])
     };
-    write(&*store, &claim, Commit { keep: kept, ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_100) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &["a"])));
     assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [9]);
@@ -397,7 +397,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     // Neither open parts nor nested graphs move it.
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
     let kept = Keep { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
-    write(&*store, &claim, Commit { keep: kept, ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
     // What removes checkpoints does.
     let rest = these(vec![checkpoint(1)]);
@@ -422,11 +422,11 @@ pub(super) async fn a_kept_checkpoint_closes_questions(store: Arc<dyn Store>) {
     let asked = vec![question(1), question(2)];
     write(&*store, &claim, Commit { interrupts: asked, ..commit(1_100) }).await;
     let open = parts(vec![tasks(1, "a")]);
-    write(&*store, &claim, Commit { keep: open, ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { keep: open.into(), ..commit(1_200) }).await;
     assert_eq!(closed().await, [false, false]);
     let next = these(vec![checkpoint(1)]);
     let again = vec![question(2)];
-    write(&*store, &claim, Commit { keep: next, interrupts: again, ..commit(1_300) }).await;
+    write(&*store, &claim, Commit { keep: next.into(), interrupts: again, ..commit(1_300) }).await;
     assert_eq!(closed().await, [true, false]);
 }
 
@@ -438,12 +438,13 @@ pub(super) async fn an_old_claim_keeps_nothing(store: Arc<dyn Store>) {
         layouts: vec![blob("names")],
         ..these(vec![after(1, 2)])
     };
-    write(&*store, &old, Commit { keep: these(vec![checkpoint(1)]), ..commit(1_100) }).await;
+    write(&*store, &old, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) }).await;
     let w2 = register(&*store, "w2", 50_000).await;
     let new = store.claim(&us(), &old.at, &w2, Timestamp(50_000)).await.expect("takes over").0;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let refused = async |claim| {
-        let made = store.commit(&us(), claim, Commit { keep: kept(), ..commit(50_100) }).await;
+        let made =
+            store.commit(&us(), claim, Commit { keep: kept().into(), ..commit(50_100) }).await;
         assert!(matches!(made, Err(StoreError::Fenced { .. })), "{made:?}");
         assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &[])));
         assert!(!has_blob(&*store, "late").await);

@@ -67,10 +67,11 @@ pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
     let heir = claim(&*store, &w2, 10_000).await.expect("takes over");
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
-    let late = Commit { keep: these(vec![checkpoint(1)]), events: vec![told(1)], ..commit(10_001) };
+    let late =
+        Commit { keep: these(vec![checkpoint(1)]).into(), events: vec![told(1)], ..commit(10_001) };
     assert_eq!(store.commit(&us(), &zombie, late.clone()).await, Err(fenced.clone()));
-    let calls =
-        [call(2, Effect::ReadOnly), settled(&call(1, Effect::StateChange), json!(1))].to_vec();
+    let ended = settled(&call(1, Effect::StateChange), json!(1));
+    let calls = vec![call(2, Effect::ReadOnly).into(), ended.into()];
     let recorded = store.commit(&us(), &zombie, Commit { calls, ..commit(10_001) }).await;
     assert_eq!(recorded, Err(fenced));
     // A fence alone is no claim: it belongs to one worker.
@@ -86,7 +87,7 @@ pub(super) async fn an_ended_run_takes_no_more_writes(store: Arc<dyn Store>) {
     finish(&*store, &ended, 1_100).await;
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 1, ours: 1 };
     assert_eq!(store.commit(&us(), &ended, commit(1_200)).await, Err(fenced.clone()));
-    let calls = vec![call(1, Effect::ReadOnly)];
+    let calls = vec![call(1, Effect::ReadOnly).into()];
     let recorded = store.commit(&us(), &ended, Commit { calls, ..commit(1_200) }).await;
     assert_eq!(recorded, Err(fenced));
     let again = store.claim(&us(), &ended.at, &ended.worker, Timestamp(90_000)).await;

@@ -62,24 +62,26 @@ pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
     };
     let claim = begin(&*store, "t", "r1").await;
     let first = these(vec![checkpoint(1), checkpoint(3)]);
-    write(&*store, &claim, Commit { keep: first, ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { keep: first.into(), ..commit(1_100) }).await;
     assert_eq!(head().await, (Some(3), 1_100));
     write(&*store, &claim, Commit { events: vec![told(1)], ..commit(1_200) }).await;
     assert_eq!(head().await, (Some(3), 1_200), "a commit without checkpoints leaves it");
     // A branch goes on from any checkpoint, also with an id that is less.
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_300) }).await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
+        .await;
     assert_eq!(head().await, (Some(2), 1_300));
     finish(&*store, &claim, 1_400).await;
     let claim = begin(&*store, "t", "r2").await;
     assert_eq!(head().await.0, Some(2), "it outlives the run");
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(4)]), ..commit(1_500) }).await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(4)]).into(), ..commit(1_500) })
+        .await;
     assert_eq!(head().await, (Some(4), 1_500));
 }
 
 pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
     let old = begin(&*store, "t", "r").await;
     let first = Commit {
-        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) },
+        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }.into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_100)
@@ -95,7 +97,8 @@ pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
             keep: Keep {
                 pending: vec![tasks(1, "more"), outside(1, "other")],
                 ..these(vec![checkpoint(1), checkpoint(2)])
-            },
+            }
+            .into(),
             interrupts: vec![question(2)],
             events: vec![told(2)],
             finish: completed(),
@@ -147,7 +150,12 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
     let big = NewCheckpoint { body: bytes.clone(), ..checkpoint(1) };
     let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(u128::MAX) };
     let keep = these(vec![big, empty]);
-    write(&*store, &claim, Commit { keep, events: events.clone(), ..commit(i64::MAX) }).await;
+    write(
+        &*store,
+        &claim,
+        Commit { keep: keep.into(), events: events.clone(), ..commit(i64::MAX) },
+    )
+    .await;
     let shelf = Shelf { thread: thread("t"), ns: String::new() };
     let page = store.page(&us(), &shelf, None, 9).await.expect("reads");
     let read: Vec<_> = page.into_iter().map(|found| (found.id.0, found.body)).collect();

@@ -192,6 +192,7 @@ pub(super) fn settled(call: &CallRecord, value: Value) -> CallRecord {
 
 /// Puts calls on record.
 pub(super) async fn record(store: &dyn Store, claim: &Claim, calls: Vec<CallRecord>) {
+    let calls = calls.into_iter().map(Into::into).collect();
     write(store, claim, Commit { calls, ..commit(1_200) }).await;
 }
 

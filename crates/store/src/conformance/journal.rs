@@ -75,19 +75,19 @@ pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>
     let claim = begin(&*store, "t", "r").await;
     let ended = settled(&call(1, Effect::ReadOnly), json!("answer"));
     let (keep, bill) = (these(vec![checkpoint(1)]), fact("i", "r", 1_150));
-    let (calls, usage) = (vec![ended.clone()], vec![bill.clone(), bill.clone()]);
-    let step = Commit { keep, calls, usage, ..commit(1_200) };
+    let (calls, usage) = (vec![ended.clone().into()], vec![bill.clone().into(); 2]);
+    let step = Commit { keep: keep.into(), calls, usage, ..commit(1_200) };
     write(&*store, &claim, step.clone()).await;
     assert_eq!(records(&*store).await, [ended]);
     let mut other = bill.clone();
     other.fact.latency_ms = 99;
-    write(&*store, &claim, Commit { usage: vec![other], ..commit(1_210) }).await;
+    write(&*store, &claim, Commit { usage: vec![other.into()], ..commit(1_210) }).await;
     assert_eq!(store.usage_of_run(&us(), &claim.at.run).await, Ok(vec![bill]));
     // What is refused leaves nothing behind.
     finish(&*store, &claim, 1_300).await;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let late = settled(&call(2, Effect::ReadOnly), json!("late"));
-    let step = Commit { calls: vec![late], usage: vec![fact("j", "r", 1)], ..step };
+    let step = Commit { calls: vec![late.into()], usage: vec![fact("j", "r", 1).into()], ..step };
     let refused = store.commit(&us(), &claim, step).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
     assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
@@ -117,8 +117,8 @@ pub(super) async fn calls_are_found_from_a_checkpoint_on(store: Arc<dyn Store>) 
     let claim = begin(&*store, "t", "r1").await;
     let begun = |n| call(n, Effect::ExternalSideEffect);
     let step = |n: u8| Commit {
-        keep: these(vec![checkpoint(n.into())]),
-        calls: vec![begun(n * 10)],
+        keep: these(vec![checkpoint(n.into())]).into(),
+        calls: vec![begun(n * 10).into()],
         ..commit(1_200 + i64::from(n))
     };
     for n in 1..=3 {

@@ -37,7 +37,7 @@ fn busy<T>(run: &str) -> Result<T, StoreError> {
 
 async fn keeps(store: &dyn Store, claim: &Claim, id: u128) {
     let keep = these(vec![checkpoint(id)]);
-    write(store, claim, Commit { keep, ..commit(1_200) }).await;
+    write(store, claim, Commit { keep: keep.into(), ..commit(1_200) }).await;
 }
 
 async fn cancelled(store: &dyn Store, claim: &Claim) {
@@ -186,7 +186,8 @@ pub(super) async fn a_run_that_takes_all_back_begins_anew(store: Arc<dyn Store>)
     let first = begin(store, "t", "r1").await;
     let keep = these(vec![checkpoint(1), checkpoint(2)]);
     let asks = vec![question(7)];
-    let held = Commit { keep, interrupts: asks, events: vec![told(1)], ..commit(1_200) };
+    let held =
+        Commit { keep: keep.into(), interrupts: asks, events: vec![told(1)], ..commit(1_200) };
     write(store, &first, held).await;
     let third = ask(store, "r3", Multitask::Rollback).await;
     assert_eq!((third.base, third.back_to()), (Some(Base::Nothing), None));

@@ -42,7 +42,7 @@ pub(super) async fn threads_that_nothing_changed_for_long_are_forgotten(store: A
         let claim = begin(&*store, name, name).await;
         let keep = these(vec![checkpoint(2)]);
         let events = vec![told(1), told(2)];
-        let end = Commit { keep, events, finish: completed(), ..commit(ended) };
+        let end = Commit { keep: keep.into(), events, finish: completed(), ..commit(ended) };
         write(&*store, &claim, end).await;
     }
     let claim = begin_as(&*store, &principal("them"), new_run("a", "x")).await;

@@ -166,7 +166,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: Keep { pending: vec![tasks(2, "left behind")], ..these(vec![checkpoint(2)]) },
+        keep: Keep { pending: vec![tasks(2, "left behind")], ..these(vec![checkpoint(2)]) }.into(),
         interrupts: vec![question(1)],
         events: vec![told(1), told(2)],
         finish: interrupted(&[1]),
@@ -186,7 +186,8 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.events(&us(), &at("t", "r"), 0, 9).await, Ok(Vec::new()));
     assert_eq!(store.calls(&us(), &thread("t")).await, Ok(Vec::new()));
     assert_eq!(store.interrupts(&us(), &thread("t")).await, Ok(Vec::new()));
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]), ..commit(1_300) }).await;
+    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
+        .await;
     let root = Shelf { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
     assert_eq!(found.tasks, Vec::<Vec<u8>>::new());

@@ -17,7 +17,7 @@ async fn filled(store: &dyn Store) -> crate::record::Claim {
     record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) },
+        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }.into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_200)
@@ -50,7 +50,7 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     let stolen = store.claim(&them, &claim.at, &w2, Timestamp(90_000)).await;
     assert_eq!(stolen, Err(no_run()));
     assert_eq!(store.commit(&them, &claim, commit(1_300)).await, Err(no_run()));
-    let calls = vec![settled(&call(1, Effect::StateChange), json!(1))];
+    let calls = vec![settled(&call(1, Effect::StateChange), json!(1)).into()];
     let recorded = store.commit(&them, &claim, Commit { calls, ..commit(1_300) }).await;
     assert_eq!(recorded, Err(no_run()));
     let answered = store.create_run(&them, new_run("t", "r2"), answers(&[(1, "yes")])).await;
@@ -68,12 +68,12 @@ pub(super) async fn organisations_may_use_the_same_ids(store: Arc<dyn Store>) {
     run.graph = "test:theirs".to_owned();
     let theirs = begin_as(&*store, &them, run).await;
     assert_eq!(theirs, claim);
-    let calls = vec![settled(&call(1, Effect::StateChange), json!("theirs"))];
+    let calls = vec![settled(&call(1, Effect::StateChange), json!("theirs")).into()];
     let recorded = Commit { calls, ..commit(1_300) };
     store.commit(&them, &theirs, recorded).await.expect("records");
     store.record_usage(&them, fact("i", "r", 2)).await.expect("records");
     let all = Commit {
-        keep: these(vec![checkpoint(1), checkpoint(2)]),
+        keep: these(vec![checkpoint(1), checkpoint(2)]).into(),
         interrupts: vec![question(1)],
         finish: interrupted(&[1]),
         ..commit(1_400)

@@ -61,7 +61,12 @@ async fn fill(store: &dyn Store, thread_id: &str) {
         blobs: vec![blob(b"one"), blob(b"two"), blob(b"three")],
         layouts: vec![blob(b"names")],
     };
-    write(store, &claim, Commit { keep, events: vec![told(1), told(2)], ..commit(1_100) }).await;
+    write(
+        store,
+        &claim,
+        Commit { keep: keep.into(), events: vec![told(1), told(2)], ..commit(1_100) },
+    )
+    .await;
     let asked = Commit {
         interrupts: vec![question(1), question(2)],
         events: vec![told(3)],
@@ -152,7 +157,7 @@ pub(super) async fn a_thread_that_was_put_goes_on(store: Arc<dyn Store>) {
     let committed = store.commit(&them, &claim, next).await.expect("commits");
     assert_eq!(committed.first_seq, 2);
     let more = Keep { checkpoints: vec![checkpoint(3, "", &[])], ..Keep::default() };
-    let last = Commit { keep: more, finish: interrupted(&[2]), ..commit(99_003) };
+    let last = Commit { keep: more.into(), finish: interrupted(&[2]), ..commit(99_003) };
     store.commit(&them, &claim, last).await.expect("commits");
     let head = store.thread(&them, &thread("t")).await.expect("reads").head;
     assert_eq!(head, Some(CheckpointId(3)));

@@ -2,6 +2,7 @@ use super::{Run, Thread};
 use crate::record::{Commit, Committed, InterruptRow, StoredEvent};
 use crate::rule;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
@@ -24,6 +25,7 @@ impl Thread {
         self.row.head = kept.head.or(self.row.head);
         let run = self.runs[index].row.new.at.run.clone();
         for call in commit.calls {
+            let call = Arc::unwrap_or_clone(call);
             match self.calls.iter_mut().find(|known| known.key == call.key) {
                 Some(known) => rule::record_call(known, call),
                 None => self.calls.push(call),

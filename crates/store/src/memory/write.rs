@@ -4,6 +4,7 @@ use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRo
 use crate::rule::{self, Holder};
 use crate::table::{Result, Workers, WriteRuns, WriteThreads, WriteUsage};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
@@ -79,11 +80,11 @@ impl WriteRuns for MemoryStore {
     ) -> BoxFuture<'a, Result<Committed>> {
         self.with(move |tables| {
             claimed(tables, who, claim)?;
-            let keep = std::mem::take(&mut commit.keep);
+            let keep = Arc::unwrap_or_clone(std::mem::take(&mut commit.keep));
             let checkpoints = !keep.checkpoints.is_empty();
             let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
             for usage in std::mem::take(&mut commit.usage) {
-                tables.bill(who, usage);
+                tables.bill(who, Arc::unwrap_or_clone(usage));
             }
             let (thread, index) = tables.run_mut(who, &claim.at)?;
             Ok(thread.commit(index, commit, Kept { checkpoints, head }))
@@ -258,7 +259,7 @@ impl WriteUsage for MemoryStore {
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            tables.bill(who, usage);
+            tables.bill(who, Arc::unwrap_or_clone(usage.into()));
             Ok(())
         })
     }

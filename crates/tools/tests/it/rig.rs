@@ -52,7 +52,8 @@ impl Rig {
                 run: RunId::new("run-1").expect("a valid id"),
                 graph: "test:desk".to_owned(),
                 graph_version: "0".to_owned(),
-            },
+            }
+            .into(),
             thread: ThreadId::new(self.thread).expect("a valid id"),
             journal: Arc::clone(&self.journal) as Arc<dyn Journal>,
             budget: Arc::clone(&self.budget) as Arc<dyn Budget>,

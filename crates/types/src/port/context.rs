@@ -18,7 +18,7 @@ pub struct CallContext {
     /// On whose behalf.
     pub principal: Principal,
     /// Who pays, and for which run of which graph.
-    pub caller: GraphCaller,
+    pub caller: Arc<GraphCaller>,
     /// The thread.
     pub thread: ThreadId,
     /// The record of calls, bound to the task that makes them.

@@ -140,7 +140,7 @@ impl Watching {
             let failed_in_route = record.error.is_some();
             if !failed_in_route {
                 let name = format!("{}|{node}", at.ns);
-                self.probe.keep(mark(task_id(of, step, &name, &path.to_string())));
+                self.probe.keep(mark(task_id(of, step, &name, path)));
             }
         }
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weftwork_store::{Claim, Commit, Keep, NewRun, Store, Untouched, UsageRow, Waiting, WorkerRow};
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
@@ -167,9 +168,9 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
             let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
             let at = Timestamp(0);
             Box::new(Commit {
-                keep,
-                calls,
-                usage,
+                keep: keep.into(),
+                calls: calls.into_iter().map(Arc::new).collect(),
+                usage: usage.into_iter().map(Arc::new).collect(),
                 interrupts,
                 events,
                 void,
@@ -332,6 +333,7 @@ async fn apply_claimed(
             commit.at = now;
             for row in &mut commit.usage {
                 // An invocation is one of its run.
+                let row = Arc::make_mut(row);
                 let id = format!("{}-{}", claim.at.run, row.fact.invocation_id);
                 row.fact.invocation_id = InvocationId::new(id).expect("an id");
                 row.caller.run = claim.at.run.clone();
