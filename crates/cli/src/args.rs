@@ -284,15 +284,15 @@ pub(crate) enum Store {
         /// The new file
         file: PathBuf,
     },
-    /// Write threads into a new file, from which any store can take them
+    /// Write threads and items into a new file, from which any store can take them
     Export {
         /// The new file
         file: PathBuf,
-        /// Only this thread; may be repeated
+        /// Only this thread, and no items; may be repeated
         #[arg(long, value_name = "ID")]
         thread: Vec<String>,
     },
-    /// Take the threads of an export into this store
+    /// Take the threads and items of an export into this store
     Import {
         /// The file
         file: PathBuf,

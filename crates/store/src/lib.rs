@@ -29,7 +29,8 @@ pub use checkpoint::{
 pub use error::StoreError;
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
-    NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, Ttl, WriteItems,
+    NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
+    WriteItems,
 };
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
+use crate::items::Item;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
 use weftwork_types::port::{CallRecord, CallState};
@@ -151,6 +152,16 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
         place: format!("thread `{thread}`"),
         expected: "no thread and no checkpoints of this name".to_owned(),
         found: "some".to_owned(),
+    }
+}
+
+/// The error for an item that is put where another one of its name is.
+#[must_use]
+pub fn item_exists(item: &Item) -> StoreError {
+    StoreError::Conflict {
+        place: format!("item {:?} of namespace `{}`", item.key, item.namespace),
+        expected: "no item of this name, or the same".to_owned(),
+        found: "another one".to_owned(),
     }
 }
 

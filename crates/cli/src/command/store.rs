@@ -58,6 +58,8 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
         counter.one_more();
     }
     drop(counter);
+    let problems = upkeep::verify_items(store.as_ref(), &who).await?;
+    found.extend(problems.into_iter().map(place_and_what));
     // What is damaged in a table is met again when its thread is read.
     let mut seen = BTreeSet::new();
     found.retain(|finding| seen.insert(finding.clone()));
@@ -128,8 +130,9 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
         whole.map(|()| count).map_err(|error| unusable(file, &error))
     });
     match synced {
-        Ok(count) => {
-            house.screen.note(format_args!("{count} threads are in {}", file.display()));
+        Ok(upkeep::Export { threads, items }) => {
+            let what = counted(threads, items);
+            house.screen.note(format_args!("{what} are in {}", file.display()));
             Ok(Exit::Done)
         }
         Err(error) => {
@@ -148,10 +151,24 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     let mut input = BufReader::new(opened);
     let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, tell).await;
     drop(counter);
-    let upkeep::Import { put, there } = done?;
+    let upkeep::Import { put, there, items, items_there } = done?;
     let place = &house.config.store.value;
-    house.screen.note(format_args!("{put} threads put into {place}, {there} were there already"));
+    let (put, there) = (counted(put, items), with_items(there, items_there));
+    house.screen.note(format_args!("{put} put into {place}, {there} were there already"));
     Ok(Exit::Done)
+}
+
+/// So many threads, and so many items when there are any.
+fn counted(threads: u64, items: u64) -> String {
+    with_items(format_args!("{threads} threads"), items)
+}
+
+fn with_items(threads: impl std::fmt::Display, items: u64) -> String {
+    match items {
+        0 => threads.to_string(),
+        1 => format!("{threads} and 1 item"),
+        _ => format!("{threads} and {items} items"),
+    }
 }
 
 /// Makes a file that only its owner reads: it holds all that was said.

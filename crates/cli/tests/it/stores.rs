@@ -3,7 +3,11 @@
 use crate::database;
 use crate::home::{Came, Home};
 use crate::trial;
+use serde_json::json;
 use std::path::Path;
+use weftwork::sqlite::{Options, SqliteStore};
+use weftwork::store::{ItemRef, ItemTable, Namespace, PutOptions};
+use weftwork::types::{Principal, Timestamp};
 
 const REFUND: &str = "Refund order A1001, amount 25.";
 
@@ -104,6 +108,42 @@ fn a_parked_thread_goes_from_sqlite_to_postgres_and_is_answered_there() {
 }
 
 #[test]
+fn items_go_from_sqlite_to_postgres_and_damaged_ones_are_found_there() {
+    let (home, url) = (filled(), database::fresh());
+    let there = |args: &[&str]| home.weft(&[&["--store", &url], args].concat());
+    let (file, who) = (home.path(".local/share/weftwork/weft.db"), Principal::local());
+    let tokio = tokio::runtime::Runtime::new().expect("a runtime");
+    tokio.block_on(async {
+        let store = SqliteStore::open(file, &Options::default()).expect("opens");
+        let names = Namespace::new(["users", "ann"]).expect("labels");
+        for key in ["likes", "said"] {
+            let (at, value) = (ItemRef::new(names.clone(), key).expect("a name"), json!({"n": 1}));
+            let options = PutOptions::default();
+            store.put_item(&who, &at, value, options, Timestamp(1)).await.expect("puts");
+        }
+    });
+    let said = weft(&home, &["store", "export", "all.jsonl"]);
+    assert_eq!(said, "2 threads and 2 items are in all.jsonl\n= 0\n");
+    let came = there(&["store", "import", "all.jsonl"]);
+    assert!(came.errors.starts_with("2 threads and 2 items put into postgres://weft@"), "{came:?}");
+    let came = there(&["store", "import", "all.jsonl"]);
+    assert!(came.errors.ends_with("2 and 2 items were there already\n"), "{came:?}");
+    let came = there(&["store", "export", "back.jsonl"]);
+    assert!(came.errors.starts_with("2 threads and 2 items are in"), "{came:?}");
+    let items = |name: &str| {
+        let text = std::fs::read_to_string(home.path(name)).expect("an export");
+        let items = text.lines().filter(|line| line.starts_with("{\"item\""));
+        items.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(items("back.jsonl"), items("all.jsonl"));
+    assert_eq!(there(&["store", "verify"]).status, Some(0));
+    database::script(&url, "UPDATE weftwork.items SET value = '{\"n\":2}' WHERE key = 'said'");
+    let came = there(&["store", "verify"]);
+    assert_eq!(came.status, Some(6), "{came:?}");
+    assert!(came.out.contains("key \"said\": its seal does not fit"), "{came:?}");
+}
+
+#[test]
 fn what_is_no_whole_export_is_refused_and_a_repeated_import_changes_nothing() {
     let home = filled();
     assert_eq!(home.weft(&["store", "export", "all.jsonl"]).status, Some(0));
@@ -116,7 +156,7 @@ fn what_is_no_whole_export_is_refused_and_a_repeated_import_changes_nothing() {
     let changed = lines[..end].join("\n").replace("6 times", "7 times") + "\n" + lines[end];
     for bad in [
         "{\"talk\": 1}\n".to_owned(),
-        whole.replacen("\"version\":1", "\"version\":9", 1),
+        whole.replacen("\"version\":2", "\"version\":9", 1),
         lines[..end].join("\n"),
         changed.replace(REFUND, "Refund order A1001, amount 99."),
         lines[..=end].join("\n"),

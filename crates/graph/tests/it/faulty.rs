@@ -479,6 +479,21 @@ impl ItemTable for Faulty {
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.inner.sweep_items(limit, now)
     }
+    fn stored_items<'a>(
+        &'a self,
+        w: &'a Principal,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
+        self.inner.stored_items(w, now)
+    }
+    fn put_stored_items<'a>(
+        &'a self,
+        w: &'a Principal,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.inner.put_stored_items(w, items, now)
+    }
 }
 
 impl Store for Faulty {

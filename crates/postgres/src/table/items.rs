@@ -5,6 +5,7 @@ use crate::error::Done;
 use crate::row::{At, int, json, text};
 use crate::store::PostgresStore;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_postgres::Row;
 use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
@@ -176,6 +177,81 @@ impl ItemTable for PostgresStore {
             })
         })
     }
+
+    fn stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
+        self.run((who.org.clone(), now), |conn, (org, now), _| {
+            Box::pin(async move {
+                let rows = conn.rows(of_org(org, *now)).await?;
+                Ok(rows.iter().map(read).collect::<Result<_>>()?)
+            })
+        })
+    }
+
+    fn put_stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.run((who.org.clone(), items, now), |conn, (org, items, now), _| {
+            Box::pin(async move {
+                // Nobody else puts anything meanwhile.
+                let alone = ask!("LOCK TABLE items IN SHARE ROW EXCLUSIVE MODE");
+                let sweep = ask!("DELETE FROM items WHERE expires_at <= $1", now.0);
+                let begun = conn.begin(vec![alone, sweep, of_org(org, *now)]).await?;
+                let there = begun.last().into_iter().flatten().map(read);
+                let there: Vec<StoredItem> = there.collect::<Result<_>>()?;
+                let name =
+                    |stored: &StoredItem| (stored.item.namespace.clone(), stored.item.key.clone());
+                let mut known: BTreeMap<_, _> =
+                    there.into_iter().map(|stored| (name(&stored), stored)).collect();
+                let (mut asks, mut put) = (Vec::new(), 0);
+                for stored in items.iter().filter(|stored| stored.lives(*now)) {
+                    let name = name(stored);
+                    if stored.is_new_beside(known.get(&name))? {
+                        asks.extend(put_stored(org, stored, *now)?);
+                        known.insert(name, stored.clone());
+                        put += 1;
+                    }
+                }
+                conn.commit(asks).await?;
+                Ok(put)
+            })
+        })
+    }
+}
+
+/// Asks for all items of an organisation that live, in their order.
+fn of_org(org: &OrgId, now: Timestamp) -> Ask {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM items WHERE org = $1 AND (expires_at IS NULL OR expires_at > $2)
+          ORDER BY space, number"
+    );
+    ask!(sql, text(org), now.0)
+}
+
+/// Puts an item as if it were new, and then the times it had.
+fn put_stored(org: &OrgId, stored: &StoredItem, now: Timestamp) -> Result<[Ask; 2]> {
+    let StoredItem { item, indexing, ttl } = stored;
+    let (at, value) = (stored.at()?, json(&item.value)?);
+    let times = ask!(
+        "UPDATE items SET created_at = $4, updated_at = $5, expires_at = $6
+         WHERE org = $1 AND path = $2 AND key = $3",
+        text(org),
+        at.namespace().path(),
+        at.key().to_owned(),
+        item.created_at.0,
+        item.updated_at.0,
+        item.expires_at.map(|at| at.0),
+    );
+    let options = PutOptions { ttl: *ttl, indexing: indexing.clone() };
+    Ok([New { at, value, options }.put(org, now)?, times])
 }
 
 /// An item that is put.

@@ -94,7 +94,9 @@ impl ItemTable for SqliteStore {
             check_value(&at, &value)?;
             let (value, indexing) = (row::json(&value)?, row::json(&options.indexing)?);
             let seal = seal(&org, &at, &value, &indexing);
-            let new = New { at, value, indexing, seal, ttl: options.ttl };
+            let (ttl, expires_at) = (options.ttl, options.ttl.map(|ttl| now.plus(ttl)));
+            let times = Times { created_at: now, updated_at: now, expires_at };
+            let new = New { at, value, indexing, seal, ttl, times };
             self.write(move |conn| put(conn, &org, &new, now)).await
         })
     }
@@ -138,6 +140,37 @@ impl ItemTable for SqliteStore {
             Ok(swept)
         })
     }
+
+    fn stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
+        let org = who.org.clone();
+        self.read(move |conn| {
+            let sql = "SELECT * FROM items
+                       WHERE org = ?1 AND (expires_at IS NULL OR expires_at > ?2)
+                       ORDER BY space, number";
+            row::all(conn, sql, params![org.as_str(), now.0], read)
+        })
+    }
+
+    fn put_stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        let org = who.org.clone();
+        self.write(move |conn| {
+            sweep(conn, usize::MAX, now)?;
+            let mut put = 0;
+            for stored in items.iter().filter(|stored| stored.lives(now)) {
+                put += usize::from(put_stored(conn, &org, stored, now)?);
+            }
+            Ok(put)
+        })
+    }
 }
 
 /// An item that is put.
@@ -147,6 +180,14 @@ struct New {
     indexing: String,
     seal: [u8; 8],
     ttl: Option<Duration>,
+    times: Times,
+}
+
+/// When it was put first and last, and when it expires.
+struct Times {
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    expires_at: Option<Timestamp>,
 }
 
 /// The items of an organisation in some namespaces that live now.
@@ -162,10 +203,19 @@ fn room(now: Timestamp) -> i64 {
 }
 
 fn one(conn: &Connection, org: &OrgId, at: &ItemRef, now: Timestamp) -> Done<Option<Item>> {
+    Ok(stored(conn, org, at, now)?.map(|stored| stored.item))
+}
+
+fn stored(
+    conn: &Connection,
+    org: &OrgId,
+    at: &ItemRef,
+    now: Timestamp,
+) -> Done<Option<StoredItem>> {
     let sql = "SELECT * FROM items WHERE org = ?1 AND path = ?2 AND key = ?3
                    AND (expires_at IS NULL OR expires_at > ?4)";
     let asked = params![org.as_str(), at.namespace().path(), at.key(), now.0];
-    Ok(row::one(conn, sql, asked, read)?.map(|stored| stored.item))
+    row::one(conn, sql, asked, read)
 }
 
 /// The items that a query asks for, with the numbers of their rows. One value is read at a time, so
@@ -214,22 +264,53 @@ const PUT: &str = "INSERT INTO items (number, org, path, key, space, value, inde
      SELECT next, ?1, ?2, ?3, coalesce((
              SELECT space FROM items WHERE org = ?1 AND path = ?2
                  AND (expires_at IS NULL OR expires_at > ?4) LIMIT 1), next),
-         ?5, ?6, ?7, ?4, ?4, ?8, ?9
+         ?5, ?6, ?7, ?10, ?11, ?8, ?9
      FROM (SELECT coalesce((SELECT max(number) FROM items), 0) + 1 AS next) WHERE true
      ON CONFLICT (org, path, key) DO UPDATE SET value = excluded.value,
          indexing = excluded.indexing, seal = excluded.seal, ttl_ms = excluded.ttl_ms,
          updated_at = excluded.updated_at, expires_at = excluded.expires_at";
 
 fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
-    let New { at, value, indexing, seal, ttl } = new;
-    let (org, path) = (org.as_str(), at.namespace().path());
     sweep(conn, SWEPT_BY_PUT, now)?;
+    insert(conn, org, new, now)
+}
+
+/// Puts an item of another store, unless it is there; says whether it was not.
+fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp) -> Done<bool> {
+    let at = item.at()?;
+    if !item.is_new_beside(stored(conn, org, &at, now)?.as_ref())? {
+        return Ok(false);
+    }
+    let (value, indexing) = (row::json(&item.item.value)?, row::json(&item.indexing)?);
+    let seal = seal(org, &at, &value, &indexing);
+    let Item { created_at, updated_at, expires_at, .. } = item.item;
+    let times = Times { created_at, updated_at, expires_at };
+    insert(conn, org, &New { at, value, indexing, seal, ttl: item.ttl, times }, now)?;
+    Ok(true)
+}
+
+fn insert(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
+    let New { at, value, indexing, seal, ttl, times } = new;
+    let (org, path) = (org.as_str(), at.namespace().path());
     // What has expired is gone, and its place with it.
     let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at <= ?4";
     row::execute(conn, sql, params![org, path, at.key(), now.0])?;
     let ttl_ms = ttl.map(|ttl| row::int(ttl.as_millis()));
-    let expires_at = ttl.map(|ttl| now.plus(ttl).0);
-    let values = params![org, path, at.key(), now.0, value, indexing, ttl_ms, expires_at, seal];
+    let expires_at = times.expires_at.map(|at| at.0);
+    let (created_at, updated_at) = (times.created_at.0, times.updated_at.0);
+    let values = params![
+        org,
+        path,
+        at.key(),
+        now.0,
+        value,
+        indexing,
+        ttl_ms,
+        expires_at,
+        seal,
+        created_at,
+        updated_at
+    ];
     row::execute(conn, PUT, values)?;
     Ok(())
 }
@@ -294,7 +375,7 @@ mod tests {
         let conn = Connection::open_in_memory()?;
         conn.execute_batch(include_str!("../items.sql"))?;
         let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {PUT}"))?;
-        let lines = plan.query_map([0; 9], |row| row.get::<_, String>("detail"))?;
+        let lines = plan.query_map([0; 11], |row| row.get::<_, String>("detail"))?;
         let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
         assert!(lines.iter().any(|line| line.starts_with("SEARCH items")), "{lines:?}");
         assert!(!lines.iter().any(|line| line.starts_with("SCAN items")), "{lines:?}");

@@ -27,6 +27,7 @@ mod commits;
 mod dump;
 mod fixture;
 mod interrupts;
+mod items;
 mod journal;
 mod multitask;
 mod pieces;
@@ -170,4 +171,6 @@ cases! { $
     whole::a_thread_that_was_put_goes_on,
     whole::a_thread_is_put_only_where_none_is,
     whole::parts_that_do_not_belong_together_are_refused,
+    items::items_go_elsewhere_just_as_they_are,
+    items::items_that_are_there_with_another_content_stay,
 }

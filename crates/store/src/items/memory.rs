@@ -3,7 +3,7 @@
 use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
 use super::namespace::{Namespace, Prefix};
 use super::query::{ItemQuery, NamespaceQuery, Selection};
-use super::stored::{SWEPT_BY_PUT, StoreItems};
+use super::stored::{SWEPT_BY_PUT, StoreItems, StoredItem};
 use crate::memory::MemoryStore;
 use crate::table::Result;
 use serde_json::Value;
@@ -75,6 +75,11 @@ impl Row {
         self.expires_at.is_none_or(|at| at > now)
     }
 
+    fn stored(&self, namespace: &Namespace) -> StoredItem {
+        let (item, indexing) = (self.item(namespace, None), self.indexing.clone());
+        StoredItem { item, indexing, ttl: self.ttl.map(in_ms) }
+    }
+
     fn item(&self, namespace: &Namespace, score: Option<f64>) -> Item {
         Item {
             namespace: namespace.clone(),
@@ -86,6 +91,11 @@ impl Row {
             score,
         }
     }
+}
+
+/// A time as it is written down.
+fn in_ms(ttl: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).min(i64::MAX as u64))
 }
 
 impl Tables {
@@ -147,6 +157,37 @@ impl Tables {
         self.sweep(SWEPT_BY_PUT, now);
         self.put(org, at, Row::new(at, value, options, now));
         Ok(())
+    }
+
+    pub(crate) fn stored(&self, org: &OrgId, now: Timestamp) -> Vec<StoredItem> {
+        self.within(org, &Prefix::all(), now).map(|(ns, row)| row.stored(ns)).collect()
+    }
+
+    pub(crate) fn put_stored(
+        &mut self,
+        org: &OrgId,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> Result<usize> {
+        let (mut new, mut known) = (Vec::with_capacity(items.len()), BTreeMap::new());
+        for stored in items.into_iter().filter(|stored| stored.lives(now)) {
+            let at = stored.at()?;
+            let there = self.row(org, &at).filter(|row| row.lives(now));
+            let there = there.map(|row| row.stored(at.namespace()));
+            if stored.is_new_beside(there.as_ref().or_else(|| known.get(&at)))? {
+                known.insert(at.clone(), stored.clone());
+                new.push((at, stored));
+            }
+        }
+        self.sweep(usize::MAX, now);
+        let put = new.len();
+        for (at, StoredItem { item, indexing, ttl }) in new {
+            let Item { key, value, created_at, updated_at, expires_at, .. } = item;
+            let place = 0;
+            let row = Row { place, key, value, indexing, ttl, created_at, updated_at, expires_at };
+            self.put(org, &at, row);
+        }
+        Ok(put)
     }
 
     pub(crate) fn delete(&mut self, org: &OrgId, at: &ItemRef, now: Timestamp) -> bool {

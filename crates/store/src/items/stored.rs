@@ -1,6 +1,6 @@
 //! Items as stores keep them, and the time beside them.
 
-use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl};
+use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
 use super::namespace::{Namespace, Prefix};
 use super::query::{ItemQuery, NamespaceQuery};
 use super::{ReadItems, WriteItems};
@@ -28,6 +28,36 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
+    /// Its name, when its value may be put there.
+    ///
+    /// # Errors
+    /// [`StoreError::BadValue`](crate::StoreError::BadValue) and
+    /// [`StoreError::BadNamespace`](crate::StoreError::BadNamespace).
+    pub fn at(&self) -> Result<ItemRef> {
+        let at = ItemRef::new(self.item.namespace.clone(), self.item.key.as_str())?;
+        check_value(&at, &self.item.value)?;
+        Ok(at)
+    }
+
+    /// Whether it lives.
+    #[must_use]
+    pub fn lives(&self, now: Timestamp) -> bool {
+        self.item.expires_at.is_none_or(|at| at > now)
+    }
+
+    /// Whether it is to be put into a store that came to have it from another one, where this is
+    /// there: not when it is there just so.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`](crate::StoreError::Conflict) when what is there is another.
+    pub fn is_new_beside(&self, there: Option<&Self>) -> Result<bool> {
+        match there {
+            None => Ok(true),
+            Some(there) if there == self => Ok(false),
+            Some(_) => Err(crate::rule::item_exists(&self.item)),
+        }
+    }
+
     /// The item as it is found now: with its score, and living on when it is asked to.
     #[must_use]
     pub fn found(self, score: Option<f64>, ttl: Ttl, now: Timestamp) -> Item {
@@ -134,6 +164,32 @@ pub trait ItemTable: Send + Sync {
     /// # Errors
     /// Only those of the system.
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>>;
+
+    /// All items of the organisation that live, in the order of the store, as they are at one
+    /// moment. All of them are held at once.
+    ///
+    /// # Errors
+    /// As [`item`](Self::item).
+    fn stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<StoredItem>>>;
+
+    /// Puts items of another store just as they were there, in their order and in one transaction;
+    /// says how many. Those that are there just so are passed over, and those that have expired
+    /// are left out. Items that expired here are freed.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`](crate::StoreError::Conflict) for an item that is there with
+    /// another content, [`StoreError::BadValue`](crate::StoreError::BadValue); nothing was changed
+    /// then.
+    fn put_stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>>;
 }
 
 /// The items of a store, by a clock.

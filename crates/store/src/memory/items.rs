@@ -1,6 +1,7 @@
 use super::MemoryStore;
 use crate::items::{
-    Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
+    Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, StoredItem,
+    Ttl,
 };
 use crate::table::Result;
 use serde_json::Value;
@@ -67,5 +68,22 @@ impl ItemTable for MemoryStore {
 
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.with(move |tables| Ok(tables.items.sweep(limit, now)))
+    }
+
+    fn stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
+        self.with(move |tables| Ok(tables.items.stored(&who.org, now)))
+    }
+
+    fn put_stored_items<'a>(
+        &'a self,
+        who: &'a Principal,
+        items: Vec<StoredItem>,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.with(move |tables| tables.items.put_stored(&who.org, items, now))
     }
 }

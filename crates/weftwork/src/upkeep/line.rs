@@ -1,13 +1,18 @@
 //! The lines of an export.
 //!
 //! The first line is the [`Header`]. Each thread begins with the line `thread` and ends with the
-//! line `end`, which holds a checksum of the lines between; the events of a run follow it. The last
-//! line says how many threads there are, so that a file that was cut off is found out.
+//! line `end`, which holds a checksum of the lines between; the events of a run follow it. Items
+//! come after the threads, up to some at a time, with an `end` of their own. The last line says how
+//! many threads and items there are, so that a file that was cut off is found out.
+//!
+//! Format 1 had no items.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
+use std::time::Duration;
+use weftwork_store::items::{Indexing, Item, StoredItem};
 use weftwork_store::{
     InterruptRow, NewCheckpoint, NewPending, Pending, RunRow, StoredEvent, ThreadRow, UsageRow,
 };
@@ -18,7 +23,10 @@ use weftwork_types::port::CallRecord;
 /// What the first line says it is.
 pub(super) const FORMAT: &str = "weftwork-export";
 /// The format that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+
+/// The most items that have one `end`, and that are put in one transaction.
+pub(super) const ITEMS_AT_ONCE: usize = 1_000;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -40,8 +48,37 @@ pub(super) enum Line<'a> {
     Blob(Hashed<'a>),
     Names(Hashed<'a>),
     Usage(Box<UsageRow>),
+    Item(Box<Kept>),
     End(End),
-    Done { threads: u64 },
+    Done {
+        threads: u64,
+        #[serde(default)]
+        items: u64,
+    },
+}
+
+/// An item, and what its store keeps beside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    #[serde(flatten)]
+    item: Item,
+    indexing: Indexing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+impl Kept {
+    pub(super) fn of(stored: StoredItem) -> Self {
+        let StoredItem { item, indexing, ttl } = stored;
+        let ttl_ms = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        Self { item, indexing, ttl_ms }
+    }
+
+    pub(super) fn row(self) -> StoredItem {
+        let ttl = self.ttl_ms.map(Duration::from_millis);
+        let item = Item { score: None, ..self.item };
+        StoredItem { item, indexing: self.indexing, ttl }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,13 +5,14 @@ mod read;
 mod write;
 
 pub use read::{Import, import};
-pub use write::export;
+pub use write::{Export, export};
 
 use crate::Error;
 use std::collections::BTreeSet;
-use weftwork_graph::{check_names, check_rows};
+use weftwork_graph::{SystemClock, check_names, check_rows};
 use weftwork_store::{Store, StoreError, WholeThread};
 use weftwork_types::canonical::Hash;
+use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
 /// The ids of all threads of an organisation, the last changed first.
@@ -49,6 +50,19 @@ pub async fn verify_thread(
         problems.extend(names(store, who, thread, hash).await?.err());
     }
     Ok(problems)
+}
+
+/// Reads all items that live and says what of them is not as it was written: the first that is
+/// damaged. All items are held at once.
+///
+/// # Errors
+/// What the store says when it cannot be asked.
+pub async fn verify_items(store: &dyn Store, who: &Principal) -> Result<Vec<StoreError>, Error> {
+    match store.stored_items(who, SystemClock::new().now()).await {
+        Ok(_) => Ok(Vec::new()),
+        Err(damage @ StoreError::Corrupt { .. }) => Ok(vec![damage]),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Names that rows leave out, if they are whole.

@@ -1,11 +1,13 @@
 //! Reading an export.
 
-use super::line::{FORMAT, Header, Line, Sum, VERSION};
+use super::line::{End, FORMAT, Header, ITEMS_AT_ONCE, Kept, Line, Sum, VERSION};
 use super::{lost_names, sound};
 use crate::Error;
 use std::io::BufRead;
-use weftwork_graph::check_names;
+use weftwork_graph::{SystemClock, check_names};
+use weftwork_store::items::StoredItem;
 use weftwork_store::{Keep, Store, StoreError, WholeRun, WholeThread};
+use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
 /// What an import did.
@@ -15,16 +17,26 @@ pub struct Import {
     pub put: u64,
     /// How many were there already, just as they are in the export.
     pub there: u64,
+    /// How many items were put into the store.
+    pub items: u64,
+    /// How many were there already, or have expired since.
+    pub items_there: u64,
 }
 
-/// Reads what [`export`](super::export) wrote, and puts its threads into a store of any kind. Each
-/// thread is put in one transaction, after all of it was checked. An import that was broken off
-/// goes on when it is begun again: threads that are there just so are passed over. `tell` hears of
-/// each thread.
+impl Import {
+    fn has_all(self, threads: u64, items: u64) -> bool {
+        (threads, items) == (self.put + self.there, self.items + self.items_there)
+    }
+}
+
+/// Reads what [`export`](super::export) wrote, and puts its threads and items into a store of any
+/// kind. Each thread is put in one transaction, after all of it was checked, and so are up to 1,000
+/// items at a time. An import that was broken off goes on when it is begun again: what is there
+/// just so is passed over. `tell` hears of each thread.
 ///
 /// # Errors
 /// [`Error::BadExport`] for a file that is no whole export or a newer one,
-/// [`StoreError::Conflict`] for a thread that is there with another content,
+/// [`StoreError::Conflict`] for a thread or an item that is there with another content,
 /// [`StoreError::Corrupt`] for a thread that is not as it was written. Threads before it are in
 /// the store then.
 pub async fn import(
@@ -38,9 +50,20 @@ pub async fn import(
     let mut done = Import::default();
     loop {
         let whole = match lines.next()? {
-            Line::Done { threads } if threads == done.put + done.there => return Ok(done),
+            Line::Done { threads, items } if done.has_all(threads, items) => return Ok(done),
             Line::Thread(row) => lines.thread(row)?,
-            _ => return Err(lines.bad("expected a thread, or the end with the number of threads")),
+            Line::Item(first) => {
+                let items = lines.items(*first)?;
+                let (all, now) = (items.len() as u64, SystemClock::new().now());
+                let put = store.put_stored_items(who, items, now).await? as u64;
+                done.items += put;
+                done.items_there += all - put;
+                continue;
+            }
+            _ => {
+                let expected = "expected a thread or an item, or the end with their numbers";
+                return Err(lines.bad(expected));
+            }
         };
         let id = whole.thread.id.clone();
         match put(store, who, whole).await? {
@@ -118,10 +141,36 @@ impl<R: BufRead> Lines<'_, R> {
         read.map_err(|error| self.bad(error.to_string()))
     }
 
+    /// Adds the line that was read last to a checksum.
+    fn count(&self, sum: &mut Sum) {
+        sum.add(self.text.trim_end_matches('\n').as_bytes());
+    }
+
+    /// Reads items to their end, after the first of them.
+    fn items(&mut self, first: Kept) -> Result<Vec<StoredItem>, Error> {
+        let (mut sum, mut items) = (Sum::new(), vec![first.row()]);
+        self.count(&mut sum);
+        loop {
+            match self.next()? {
+                Line::End(End { lines, sum: whole }) => {
+                    return match (lines, whole) == (sum.lines, sum.hash) {
+                        true => Ok(items),
+                        false => Err(self.bad("the items up to here do not fit their checksum")),
+                    };
+                }
+                Line::Item(item) if items.len() < ITEMS_AT_ONCE => {
+                    self.count(&mut sum);
+                    items.push(item.row());
+                }
+                _ => return Err(self.bad("the items before this line have no end")),
+            }
+        }
+    }
+
     /// Reads a thread to its end, after its first line.
     fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<WholeThread, Error> {
         let mut sum = Sum::new();
-        sum.add(self.text.trim_end_matches('\n').as_bytes());
+        self.count(&mut sum);
         let (runs, interrupts, calls) = (Vec::new(), Vec::new(), Vec::new());
         let (kept, usage) = (Keep::default(), Vec::new());
         let mut whole = WholeThread { thread, runs, interrupts, calls, kept, usage };
@@ -136,7 +185,7 @@ impl<R: BufRead> Lines<'_, R> {
                     }
                 };
             }
-            sum.add(self.text.trim_end_matches('\n').as_bytes());
+            self.count(&mut sum);
             match line {
                 Line::Run(made) => {
                     let (subject, row) = (made.subject, made.run);
@@ -153,7 +202,7 @@ impl<R: BufRead> Lines<'_, R> {
                 Line::Checkpoint(new) => whole.kept.checkpoints.push(new.row()),
                 Line::Pending(part) => whole.kept.pending.push(part.row()),
                 Line::Usage(row) => whole.usage.push(*row),
-                Line::Thread(_) | Line::End(_) | Line::Done { .. } => {
+                Line::Thread(_) | Line::Item(_) | Line::End(_) | Line::Done { .. } => {
                     return Err(self.bad("the thread before this line has no end"));
                 }
             }

@@ -1,18 +1,31 @@
 //! Writing an export.
 
-use super::line::{Checkpoint, End, FORMAT, Hashed, Header, Line, Part, Run, Sum, VERSION};
+use super::line::{
+    Checkpoint, End, FORMAT, Hashed, Header, ITEMS_AT_ONCE, Kept, Line, Part, Run, Sum, VERSION,
+};
 use super::with_names;
 use crate::Error;
 use serde::Serialize;
 use std::io::Write;
 use weftwork_graph::SystemClock;
+use weftwork_store::items::StoredItem;
 use weftwork_store::{Store, StoreError, WholeRun, WholeThread, rule};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
+/// What is in an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Export {
+    /// How many threads.
+    pub threads: u64,
+    /// How many items.
+    pub items: u64,
+}
+
 /// Writes threads with everything that belongs to them as lines of JSON, each thread as it is at
-/// one moment, and returns how many. `tell` hears of each thread. Threads that are deleted
-/// meanwhile are left out when `threads` does not name them.
+/// one moment, and says how many. `tell` hears of each thread. When `threads` names none, all of
+/// them are written but those that are deleted meanwhile, and all items that live, as they are at
+/// one moment; all items are held at once.
 ///
 /// # Errors
 /// [`StoreError::Busy`] while a living process has a run of a thread: it would go on in two
@@ -23,13 +36,13 @@ pub async fn export(
     threads: Option<&[ThreadId]>,
     out: &mut impl Write,
     mut tell: impl FnMut(&ThreadId),
-) -> Result<u64, Error> {
+) -> Result<Export, Error> {
     let all = match threads {
         Some(named) => named.to_vec(),
         None => super::all_threads(store, who).await?,
     };
     line(out, &Header { format: FORMAT.to_owned(), version: VERSION }, None)?;
-    let mut written = 0;
+    let mut written = Export::default();
     for id in &all {
         let whole = match store.whole(who, id).await {
             Err(StoreError::NotFound { .. }) if threads.is_none() => continue,
@@ -38,10 +51,16 @@ pub async fn export(
         let whole = with_names(store, who, whole).await?;
         free(store, who, &whole).await?;
         thread(out, whole)?;
-        written += 1;
+        written.threads += 1;
         tell(id);
     }
-    line(out, &Line::Done { threads: written }, None)?;
+    if threads.is_none() {
+        let all = store.stored_items(who, SystemClock::new().now()).await?;
+        written.items = all.len() as u64;
+        items(out, all)?;
+    }
+    let Export { threads, items } = written;
+    line(out, &Line::Done { threads, items }, None)?;
     out.flush().map_err(|error| Error::export_file(&error))?;
     Ok(written)
 }
@@ -77,6 +96,18 @@ fn thread(out: &mut impl Write, whole: WholeThread) -> Result<(), Error> {
     kept.pending.iter().try_for_each(|part| put(&Line::Pending(Part::of(part))))?;
     usage.into_iter().try_for_each(|row| put(&Line::Usage(Box::new(row))))?;
     line(out, &Line::End(End { lines: sum.lines, sum: sum.hash }), None)
+}
+
+fn items(out: &mut impl Write, all: Vec<StoredItem>) -> Result<(), Error> {
+    let mut all = all.into_iter().peekable();
+    while all.peek().is_some() {
+        let mut sum = Sum::new();
+        for stored in all.by_ref().take(ITEMS_AT_ONCE) {
+            line(out, &Line::Item(Box::new(Kept::of(stored))), Some(&mut sum))?;
+        }
+        line(out, &Line::End(End { lines: sum.lines, sum: sum.hash }), None)?;
+    }
+    Ok(())
 }
 
 fn line(out: &mut impl Write, value: &impl Serialize, sum: Option<&mut Sum>) -> Result<(), Error> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use weftwork::graph::{check_names, check_rows};
 use weftwork::store::{
-    Commit, JournalRead, MemoryStore, NewRun, ReadRuns, ReadWhole, StoreError, WorkerRow, Workers,
-    WriteRuns,
+    Commit, ItemTable, JournalRead, MemoryStore, NewRun, ReadRuns, ReadWhole, StoreError,
+    WorkerRow, Workers, WriteRuns,
 };
 use weftwork::types::caller::Caller;
 use weftwork::types::canonical::hash_bytes;
@@ -24,12 +24,79 @@ async fn export(store: &MemoryStore) -> Result<String, Error> {
     Ok(String::from_utf8(out).expect("lines of text"))
 }
 
+/// What has been added to the format since.
+fn as_format_2(text: &str) -> String {
+    let text = text.replace("\"version\":1}", "\"version\":2}");
+    text.replace("{\"threads\":2}", "{\"threads\":2,\"items\":0}")
+}
+
+/// Two items that live and one that has long expired, as an export of format 2 has them.
+const ITEMS: &str = r#"{"item":{"namespace":["users","ann"],"key":"likes","value":{"tea":true},"created_at":5,"updated_at":7,"indexing":"off"}}
+{"item":{"namespace":["users","ann"],"key":"said","value":{"n":1},"created_at":6,"updated_at":6,"expires_at":4102444800000,"indexing":{"paths":["a.b"]},"ttl_ms":60000}}
+{"item":{"namespace":["users","bob"],"key":"gone","value":{},"created_at":6,"updated_at":6,"expires_at":16,"indexing":"all","ttl_ms":10}}
+"#;
+
+fn with_items() -> String {
+    let mut text = as_format_2(GOLDEN);
+    let sum = ITEMS
+        .lines()
+        .fold(hash_bytes(&[]), |sum, line| hash_bytes(&[&sum.0[..], line.as_bytes()].concat()));
+    let end = format!("{{\"end\":{{\"lines\":3,\"sum\":\"{sum}\"}}}}\n");
+    let done = text.rfind("{\"done\"").expect("an end");
+    text.truncate(done);
+    format!("{text}{ITEMS}{end}{{\"done\":{{\"threads\":2,\"items\":3}}}}\n")
+}
+
+#[tokio::test]
+async fn items_go_with_an_export() {
+    let (store, text) = (MemoryStore::new(), with_items());
+    let done = import(&store, &text).await.expect("imports");
+    assert_eq!(done, upkeep::Import { put: 2, there: 0, items: 2, items_there: 1 });
+    let again = import(&store, &text).await.expect("imports");
+    assert_eq!(again, upkeep::Import { put: 0, there: 2, items: 0, items_there: 3 });
+    let written = export(&store).await.expect("exports");
+    let items = |text: &str| -> Vec<String> {
+        let items = text.lines().filter(|line| line.starts_with("{\"item\""));
+        items.map(str::to_owned).collect()
+    };
+    assert_eq!(items(&written), items(ITEMS)[..2]);
+    assert!(written.ends_with("{\"done\":{\"threads\":2,\"items\":2}}\n"), "{written}");
+    let other = MemoryStore::new();
+    assert_eq!(import(&other, &written).await.expect("imports").items, 2);
+    assert_eq!(export(&other).await.expect("exports"), written);
+    // What is named alone goes alone.
+    let (mut out, named) = (Vec::new(), [ThreadId::new("parked").expect("an id")]);
+    let who = Principal::local();
+    let one = upkeep::export(&store, &who, Some(&named), &mut out, |_| ()).await;
+    assert_eq!(one.expect("exports"), upkeep::Export { threads: 1, items: 0 });
+}
+
+#[tokio::test]
+async fn items_that_were_changed_are_refused() {
+    let text = with_items();
+    let cases = [
+        (text.replace("tea", "tee"), "do not fit their checksum"),
+        (text.replace("\"items\":3}", "\"items\":2}"), "with their numbers"),
+        (text.replace("{\"item\":{\"namespace\":[\"users\",\"bob\"]", "{\"thread\":{"), "line"),
+        (text.replace("{\"end\":{\"lines\":3", "{\"done\":{\"threads\":3"), "have no end"),
+        (text.replace("[\"users\",\"ann\"]", "[\"users\",\"*\"]"), "`*`"),
+    ];
+    for (text, expected) in cases {
+        let store = MemoryStore::new();
+        let refused = import(&store, &text).await.expect_err(expected);
+        assert!(refused.to_string().contains(expected), "{expected}: {refused}");
+        let who = Principal::local();
+        let there = store.stored_items(&who, Timestamp(0)).await.expect("reads");
+        assert_eq!(there.len(), usize::from(expected.contains("numbers")) * 2, "{expected}");
+    }
+}
+
 #[tokio::test]
 async fn an_export_of_format_1_is_read_and_written_again() {
     let store = MemoryStore::new();
     let done = import(&store, GOLDEN).await.expect("an older export stays readable");
-    assert_eq!(done, upkeep::Import { put: 2, there: 0 });
-    assert_eq!(export(&store).await.expect("exports"), GOLDEN);
+    assert_eq!(done, upkeep::Import { put: 2, ..upkeep::Import::default() });
+    assert_eq!(export(&store).await.expect("exports"), as_format_2(GOLDEN));
     let who = Principal::local();
     for thread in upkeep::all_threads(&store, &who).await.expect("reads") {
         let problems = upkeep::verify_thread(&store, &who, &thread).await.expect("reads");

@@ -57,6 +57,10 @@ pub(crate) enum ItemOp {
         org: u8,
         query: NamespaceQuery,
     },
+    /// All that the other organisation has goes to this one.
+    Take {
+        org: u8,
+    },
     /// Time goes by.
     Wait {
         ms: i64,
@@ -148,6 +152,7 @@ pub(crate) fn op() -> impl Strategy<Value = ItemOp> {
         8 => (org(), within(), query())
             .prop_map(|(org, within, query)| ItemOp::Search { org, within, query }),
         3 => (org(), namespaces()).prop_map(|(org, query)| ItemOp::Namespaces { org, query }),
+        2 => org().prop_map(|org| ItemOp::Take { org }),
         6 => (1..30i64).prop_map(|ms| ItemOp::Wait { ms }),
         1 => Just(ItemOp::Reopen),
     ]
@@ -183,6 +188,10 @@ pub(crate) async fn apply(store: &dyn Store, op: ItemOp, now_ms: &mut i64) -> St
         ItemOp::Namespaces { org, query } => {
             format!("{:?}", store.item_namespaces(&principal(org), &query, now).await)
         }
+        ItemOp::Take { org } => {
+            let all = store.stored_items(&principal(1 - org), now).await.expect("reads");
+            format!("{:?}", store.put_stored_items(&principal(org), all, now).await)
+        }
         ItemOp::Wait { ms } => {
             *now_ms += ms;
             String::new()
@@ -197,7 +206,9 @@ pub(crate) async fn dump(store: &dyn Store, now_ms: i64) -> Vec<String> {
     for who in [principal(0), principal(1)] {
         let query = ItemQuery { limit: usize::MAX, ..ItemQuery::default() };
         let found = store.search_items(&who, &Prefix::all(), &query, now).await.expect("searches");
-        lines.extend(found.iter().map(|item| format!("{} {item:?}", who.org)));
+        let stored = store.stored_items(&who, now).await.expect("reads");
+        assert!(stored.iter().map(|stored| &stored.item).eq(&found), "they are the same");
+        lines.extend(stored.iter().map(|stored| format!("{} {stored:?}", who.org)));
     }
     let swept = store.sweep_items(usize::MAX, now).await.expect("sweeps");
     lines.push(format!("{swept} had expired"));

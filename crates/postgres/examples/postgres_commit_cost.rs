@@ -1,6 +1,6 @@
 //! What one commit of the store costs, beside a hand-written insert of one row in the same run.
 //!
-//! `scripts/postgres.sh with cargo run --release -p weftwork-postgres --example commit_cost`
+//! `scripts/postgres.sh with cargo run --release -p weftwork-postgres --example postgres_commit_cost`
 //!
 //! Both work in turns of a few commits, so that a disk that gets slower or faster meets both
 //! alike. By hand is a prepared INSERT of one row, committed by itself, on one connection. The
