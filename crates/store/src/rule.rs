@@ -159,10 +159,14 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
 #[must_use]
 pub fn item_exists(item: &Item) -> StoreError {
     StoreError::Conflict {
-        place: format!("item {:?} of namespace `{}`", item.key, item.namespace),
+        place: place_of_item(item),
         expected: "no item of this name, or the same".to_owned(),
         found: "another one".to_owned(),
     }
+}
+
+pub(crate) fn place_of_item(item: &Item) -> String {
+    format!("item {:?} of namespace `{}`", item.key, item.namespace)
 }
 
 /// Lets checkpoints be rewritten when the newest one is still the one that was read.

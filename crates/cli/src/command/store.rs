@@ -154,7 +154,8 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     let upkeep::Import { put, there, items, items_there } = done?;
     let place = &house.config.store.value;
     let (put, there) = (counted(put, items), with_items(there, items_there));
-    house.screen.note(format_args!("{put} put into {place}, {there} were there already"));
+    let gone = if items_there > 0 { " or have expired" } else { "" };
+    house.screen.note(format_args!("{put} put into {place}, {there} were there already{gone}"));
     Ok(Exit::Done)
 }
 

@@ -185,7 +185,13 @@ impl ItemTable for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
         self.run((who.org.clone(), now), |conn, (org, now), _| {
             Box::pin(async move {
-                let rows = conn.rows(of_org(org, *now)).await?;
+                let sql = concat!(
+                    "SELECT ",
+                    columns!(),
+                    " FROM items WHERE org = $1 AND (expires_at IS NULL OR expires_at > $2)
+                      ORDER BY space, number"
+                );
+                let rows = conn.rows(ask!(sql, text(org), now.0)).await?;
                 Ok(rows.iter().map(read).collect::<Result<_>>()?)
             })
         })
@@ -199,21 +205,33 @@ impl ItemTable for PostgresStore {
     ) -> BoxFuture<'a, Result<usize>> {
         self.run((who.org.clone(), items, now), |conn, (org, items, now), _| {
             Box::pin(async move {
+                let (mut paths, mut keys) = (Vec::new(), Vec::new());
+                for stored in items.iter().filter(|stored| stored.lives(*now)) {
+                    let at = stored.checked()?;
+                    paths.push(at.namespace().path());
+                    keys.push(at.key().to_owned());
+                }
                 // Nobody else puts anything meanwhile.
                 let alone = ask!("LOCK TABLE items IN SHARE ROW EXCLUSIVE MODE");
                 let sweep = ask!("DELETE FROM items WHERE expires_at <= $1", now.0);
-                let begun = conn.begin(vec![alone, sweep, of_org(org, *now)]).await?;
-                let there = begun.last().into_iter().flatten().map(read);
-                let there: Vec<StoredItem> = there.collect::<Result<_>>()?;
+                let same = concat!(
+                    "SELECT ",
+                    columns!(),
+                    " FROM items WHERE org = $1
+                          AND (path, key) IN (SELECT * FROM unnest($2::text[], $3::text[]))"
+                );
+                let same = ask!(same, text(org), paths, keys);
+                let begun = conn.begin(vec![alone, sweep, same]).await?;
                 let name =
                     |stored: &StoredItem| (stored.item.namespace.clone(), stored.item.key.clone());
-                let mut known: BTreeMap<_, _> =
-                    there.into_iter().map(|stored| (name(&stored), stored)).collect();
+                let there = begun.last().into_iter().flatten().map(read);
+                let there = there.map(|read| read.map(|stored| (name(&stored), stored)));
+                let mut known: BTreeMap<_, _> = there.collect::<Result<_>>()?;
                 let (mut asks, mut put) = (Vec::new(), 0);
                 for stored in items.iter().filter(|stored| stored.lives(*now)) {
                     let name = name(stored);
                     if stored.is_new_beside(known.get(&name))? {
-                        asks.extend(put_stored(org, stored, *now)?);
+                        asks.push(put_stored(org, stored)?);
                         known.insert(name, stored.clone());
                         put += 1;
                     }
@@ -225,33 +243,30 @@ impl ItemTable for PostgresStore {
     }
 }
 
-/// Asks for all items of an organisation that live, in their order.
-fn of_org(org: &OrgId, now: Timestamp) -> Ask {
-    let sql = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM items WHERE org = $1 AND (expires_at IS NULL OR expires_at > $2)
-          ORDER BY space, number"
-    );
-    ask!(sql, text(org), now.0)
-}
-
-/// Puts an item as if it were new, and then the times it had.
-fn put_stored(org: &OrgId, stored: &StoredItem, now: Timestamp) -> Result<[Ask; 2]> {
+/// Puts an item of another store with the times it had, while nobody else puts any and nothing
+/// that is there has expired.
+fn put_stored(org: &OrgId, stored: &StoredItem) -> Result<Ask> {
     let StoredItem { item, indexing, ttl } = stored;
-    let (at, value) = (stored.at()?, json(&item.value)?);
-    let times = ask!(
-        "UPDATE items SET created_at = $4, updated_at = $5, expires_at = $6
-         WHERE org = $1 AND path = $2 AND key = $3",
+    let (at, value, indexing) = (stored.checked()?, json(&item.value)?, json(indexing)?);
+    let seal = seal(org, &at, &value, &indexing).to_vec();
+    Ok(ask!(
+        "INSERT INTO items (org, path, key, number, space, value, indexing, seal, ttl_ms,
+             created_at, updated_at, expires_at)
+         SELECT $1, $2, $3, number, coalesce((
+                 SELECT i.space FROM items i WHERE i.org = $1 AND i.path = $2 LIMIT 1), number),
+             $4, $5, $6, $7, $8, $9, $10
+         FROM (SELECT nextval(pg_get_serial_sequence('items', 'number')) AS number) fresh",
         text(org),
         at.namespace().path(),
         at.key().to_owned(),
+        value,
+        indexing,
+        seal,
+        ttl.map(|ttl| int(ttl.as_millis())),
         item.created_at.0,
         item.updated_at.0,
         item.expires_at.map(|at| at.0),
-    );
-    let options = PutOptions { ttl: *ttl, indexing: indexing.clone() };
-    Ok([New { at, value, options }.put(org, now)?, times])
+    ))
 }
 
 /// An item that is put.

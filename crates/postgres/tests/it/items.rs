@@ -6,7 +6,8 @@ use std::sync::Arc;
 use weftwork_postgres::PostgresStore;
 use weftwork_store::items::conformance::run_case;
 use weftwork_store::{
-    Filter, ItemQuery, ItemRef, ItemStore, ItemTable, Prefix, PutOptions, StoreItems, Ttl,
+    Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, Prefix, PutOptions,
+    StoreItems, StoredItem, Ttl,
 };
 use weftwork_types::{Principal, Timestamp};
 
@@ -25,7 +26,21 @@ fn at(path: &str, key: &str) -> ItemRef {
     ItemRef::new(path.parse().expect("a namespace"), key).expect("a key")
 }
 
-/// Each thread puts, reads, refreshes and deletes what the others do, with all of it about to
+/// An item of another store.
+fn came(path: &str, number: i64) -> StoredItem {
+    let item = Item {
+        namespace: path.parse().expect("a namespace"),
+        key: format!("came {number}"),
+        value: json!({ "from": "elsewhere" }),
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        expires_at: None,
+        score: None,
+    };
+    StoredItem { item, indexing: Indexing::All, ttl: None }
+}
+
+/// Each thread puts, imports, reads, refreshes and deletes what the others do, with all of it about to
 /// expire.
 fn rush(store: &PostgresStore, number: i64) {
     let who = Principal::local();
@@ -44,6 +59,11 @@ fn rush(store: &PostgresStore, number: i64) {
         };
         let within = Prefix::all();
         block_on(store.search_items(&who, &within, &query, now)).expect("searches");
+        if turn % 3 == 0 {
+            // They come again and again, and stay.
+            let came = [came("a", number), came("a.b", turn % 2)].to_vec();
+            block_on(store.put_stored_items(&who, came, now)).expect("imports");
+        }
         if turn % 5 == 0 {
             block_on(store.delete_item(&who, &item, now)).expect("deletes");
         }
@@ -79,7 +99,8 @@ fn many_at_once_neither_block_each_other_nor_begin_a_namespace_twice() {
     let within = Prefix::all();
     let found = block_on(stores[0].search_items(&who, &within, &query, now)).expect("searches");
     let mut order: Vec<_> = found.iter().map(|item| item.namespace.to_string()).collect();
-    assert_eq!(order.len(), 18);
+    // The last words, and what came from elsewhere.
+    assert_eq!(order.len(), 18 + 8);
     order.dedup();
     assert_eq!(order.len(), 3, "each namespace stands together: {order:?}");
 }

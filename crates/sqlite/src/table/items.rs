@@ -277,7 +277,7 @@ fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
 
 /// Puts an item of another store, unless it is there; says whether it was not.
 fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp) -> Done<bool> {
-    let at = item.at()?;
+    let at = item.checked()?;
     if !item.is_new_beside(stored(conn, org, &at, now)?.as_ref())? {
         return Ok(false);
     }

@@ -150,7 +150,7 @@ pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
     let at = At::new("log", &name);
     let facts: Option<Vec<Fact<'_>>> = at.maybe_json(row, "usage")?;
     let (payer, run) = (Payer::read(&at, row)?, at.id(row, "run")?);
-    Ok(facts.into_iter().flatten().map(|fact| payer.lengthen(&run, fact)).collect())
+    facts.into_iter().flatten().map(|fact| payer.lengthen(&at, &run, fact)).collect()
 }
 
 /// The events of a row.

@@ -6,6 +6,7 @@ use crate::row::At;
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use weftwork_store::UsageRow;
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::Hash;
@@ -101,19 +102,31 @@ pub(crate) struct Fact<'a>(
 /// What the row of a run says of who pays.
 #[derive(Debug)]
 pub(crate) struct Payer {
-    caller: Caller,
+    /// As JSON.
+    json: String,
+    /// Read when somebody asks for it.
+    caller: OnceCell<Caller>,
     graph: String,
 }
 
 impl Payer {
     pub(crate) fn read(at: &At<'_>, row: &Row<'_>) -> Done<Self> {
-        Ok(Self { caller: at.json(row, "caller")?, graph: at.plain(row, "graph")? })
+        let (json, graph) = (at.plain(row, "caller")?, at.plain(row, "graph")?);
+        Ok(Self { json, caller: OnceCell::new(), graph })
+    }
+
+    fn caller(&self) -> serde_json::Result<&Caller> {
+        if let Some(caller) = self.caller.get() {
+            return Ok(caller);
+        }
+        let caller = serde_json::from_str(&self.json)?;
+        Ok(self.caller.get_or_init(|| caller))
     }
 
     /// A fact of the run.
     pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
         let UsageRow { caller, fact } = usage;
-        let same = caller.caller == self.caller;
+        let same = self.caller().is_ok_and(|own| caller.caller == *own);
         let Tokens { input, output, estimated } = fact.tokens;
         Fact(
             (!same).then_some(Cow::Borrowed(&caller.caller)),
@@ -135,11 +148,17 @@ impl Payer {
     }
 
     /// The fact as it was, of this run.
-    pub(crate) fn lengthen(&self, run: &RunId, short: Fact<'_>) -> UsageRow {
+    pub(crate) fn lengthen(&self, at: &At<'_>, run: &RunId, short: Fact<'_>) -> Done<UsageRow> {
         let Fact(caller, graph, version, invocation, attempt, provider, model, status, ..) = short;
         let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms) =
             short;
-        let caller = caller.map_or_else(|| self.caller.clone(), Cow::into_owned);
+        let caller = match caller {
+            Some(caller) => caller.into_owned(),
+            None => self
+                .caller()
+                .map_err(|error| at.corrupt(format!("the caller of its run: {error}")))?
+                .clone(),
+        };
         let (input, output, estimated) = tokens;
         let caller = GraphCaller {
             caller,
@@ -161,6 +180,6 @@ impl Payer {
             started_at,
             latency_ms,
         };
-        UsageRow { caller, fact }
+        Ok(UsageRow { caller, fact })
     }
 }

@@ -73,6 +73,9 @@ pub(super) async fn items_that_are_there_with_another_content_stay(store: Arc<dy
     assert_eq!(store.stored_items(&them, now).await, Ok(before.clone()), "nothing was put");
     let mut bad = all;
     bad.truncate(1);
+    bad[0].ttl = None;
+    let refused = store.put_stored_items(&them, bad.clone(), now).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "it expires: {refused:?}");
     bad[0].item.value = json!([]);
     let refused = store.put_stored_items(&them, bad, now).await;
     assert!(matches!(refused, Err(StoreError::BadValue { .. })), "{refused:?}");

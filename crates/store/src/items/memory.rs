@@ -77,7 +77,7 @@ impl Row {
 
     fn stored(&self, namespace: &Namespace) -> StoredItem {
         let (item, indexing) = (self.item(namespace, None), self.indexing.clone());
-        StoredItem { item, indexing, ttl: self.ttl.map(in_ms) }
+        StoredItem { item, indexing, ttl: self.ttl }.as_written()
     }
 
     fn item(&self, namespace: &Namespace, score: Option<f64>) -> Item {
@@ -91,11 +91,6 @@ impl Row {
             score,
         }
     }
-}
-
-/// A time as it is written down.
-fn in_ms(ttl: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).min(i64::MAX as u64))
 }
 
 impl Tables {
@@ -155,7 +150,7 @@ impl Tables {
     ) -> Result<()> {
         check_value(at, &value)?;
         self.sweep(SWEPT_BY_PUT, now);
-        self.put(org, at, Row::new(at, value, options, now));
+        self.put(org, at, Row::new(at, value, options, now), now);
         Ok(())
     }
 
@@ -171,7 +166,7 @@ impl Tables {
     ) -> Result<usize> {
         let (mut new, mut known) = (Vec::with_capacity(items.len()), BTreeMap::new());
         for stored in items.into_iter().filter(|stored| stored.lives(now)) {
-            let at = stored.at()?;
+            let at = stored.checked()?;
             let there = self.row(org, &at).filter(|row| row.lives(now));
             let there = there.map(|row| row.stored(at.namespace()));
             if stored.is_new_beside(there.as_ref().or_else(|| known.get(&at)))? {
@@ -185,7 +180,7 @@ impl Tables {
             let Item { key, value, created_at, updated_at, expires_at, .. } = item;
             let place = 0;
             let row = Row { place, key, value, indexing, ttl, created_at, updated_at, expires_at };
-            self.put(org, &at, row);
+            self.put(org, &at, row, now);
         }
         Ok(put)
     }
@@ -240,8 +235,8 @@ impl Tables {
         spaces.into_iter().flat_map(|(ns, space)| space.rows.values().map(move |row| (ns, row)))
     }
 
-    fn put(&mut self, org: &OrgId, at: &ItemRef, mut row: Row) {
-        let known = self.row(org, at).filter(|known| known.lives(row.updated_at));
+    fn put(&mut self, org: &OrgId, at: &ItemRef, mut row: Row, now: Timestamp) {
+        let known = self.row(org, at).filter(|known| known.lives(now));
         let known = known.map(|known| (known.place, known.created_at, known.expires_at));
         match known {
             Some((place, created_at, expires_at)) => {
@@ -261,7 +256,7 @@ impl Tables {
         let spaces = self.orgs.entry(org.clone()).or_default();
         let space = spaces.entry(at.namespace().clone()).or_default();
         // As if what has expired were swept already.
-        if !space.rows.values().any(|known| known.lives(row.updated_at)) {
+        if !space.rows.values().any(|known| known.lives(now)) {
             space.place = row.place - 1;
         }
         space.places.insert(row.key.clone(), row.place);

@@ -28,15 +28,24 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
-    /// Its name, when its value may be put there.
+    /// Its name, when it may be put as it is.
     ///
     /// # Errors
-    /// [`StoreError::BadValue`](crate::StoreError::BadValue) and
-    /// [`StoreError::BadNamespace`](crate::StoreError::BadNamespace).
-    pub fn at(&self) -> Result<ItemRef> {
+    /// [`StoreError::BadKey`](crate::StoreError::BadKey),
+    /// [`StoreError::BadValue`](crate::StoreError::BadValue), and
+    /// [`StoreError::Conflict`](crate::StoreError::Conflict) for one that expires and has no time
+    /// to live, or the other way round.
+    pub fn checked(&self) -> Result<ItemRef> {
         let at = ItemRef::new(self.item.namespace.clone(), self.item.key.as_str())?;
         check_value(&at, &self.item.value)?;
-        Ok(at)
+        if self.ttl.is_some() == self.item.expires_at.is_some() {
+            return Ok(at);
+        }
+        Err(crate::StoreError::Conflict {
+            place: crate::rule::place_of_item(&self.item),
+            expected: "a time to live and when it expires, or neither".to_owned(),
+            found: "one of them".to_owned(),
+        })
     }
 
     /// Whether it lives.
@@ -45,17 +54,26 @@ impl StoredItem {
         self.item.expires_at.is_none_or(|at| at > now)
     }
 
-    /// Whether it is to be put into a store that came to have it from another one, where this is
-    /// there: not when it is there just so.
+    /// The same with its time to live in whole milliseconds, of which there are 2^63 - 1 at most:
+    /// as drivers write it down.
+    #[must_use]
+    pub fn as_written(self) -> Self {
+        let most = i64::MAX.unsigned_abs();
+        let in_ms = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(most).min(most);
+        Self { ttl: self.ttl.map(|ttl| Duration::from_millis(in_ms(ttl))), ..self }
+    }
+
+    /// Whether it is to be put where this is there, when it comes from another store: not when it
+    /// is there just so. Reading an item may have let it live on; it is the same still.
     ///
     /// # Errors
     /// [`StoreError::Conflict`](crate::StoreError::Conflict) when what is there is another.
     pub fn is_new_beside(&self, there: Option<&Self>) -> Result<bool> {
-        match there {
-            None => Ok(true),
-            Some(there) if there == self => Ok(false),
-            Some(_) => Err(crate::rule::item_exists(&self.item)),
-        }
+        let Some(there) = there else { return Ok(true) };
+        let ours = self.clone().as_written();
+        let expires_at = there.item.expires_at.filter(|_| ours.ttl.is_some());
+        let ours = Self { item: Item { expires_at, ..ours.item }, ..ours };
+        if ours == *there { Ok(false) } else { Err(crate::rule::item_exists(&self.item)) }
     }
 
     /// The item as it is found now: with its score, and living on when it is asked to.
@@ -182,7 +200,8 @@ pub trait ItemTable: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Conflict`](crate::StoreError::Conflict) for an item that is there with
-    /// another content, [`StoreError::BadValue`](crate::StoreError::BadValue); nothing was changed
+    /// another content, those of [`StoredItem::checked`], and
+    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt) for what is there; nothing was changed
     /// then.
     fn put_stored_items<'a>(
         &'a self,

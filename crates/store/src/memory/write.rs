@@ -259,7 +259,7 @@ impl WriteUsage for MemoryStore {
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            tables.bill(who, Arc::unwrap_or_clone(usage.into()));
+            tables.bill(who, usage);
             Ok(())
         })
     }

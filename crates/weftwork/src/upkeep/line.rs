@@ -2,7 +2,7 @@
 //!
 //! The first line is the [`Header`]. Each thread begins with the line `thread` and ends with the
 //! line `end`, which holds a checksum of the lines between; the events of a run follow it. Items
-//! come after the threads, up to some at a time, with an `end` of their own. The last line says how
+//! come after the threads, some at a time with an `end` of their own. The last line says how
 //! many threads and items there are, so that a file that was cut off is found out.
 //!
 //! Format 1 had no items.
@@ -27,6 +27,11 @@ pub(super) const VERSION: u32 = 2;
 
 /// The most items that have one `end`, and that are put in one transaction.
 pub(super) const ITEMS_AT_ONCE: usize = 1_000;
+/// The most bytes of such items; the last of them may go beyond.
+pub(super) const ITEM_BYTES_AT_ONCE: usize = 8 << 20;
+
+/// The format of an export without items.
+pub(super) const WITHOUT_ITEMS: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -77,7 +82,7 @@ impl Kept {
     pub(super) fn row(self) -> StoredItem {
         let ttl = self.ttl_ms.map(Duration::from_millis);
         let item = Item { score: None, ..self.item };
-        StoredItem { item, indexing: self.indexing, ttl }
+        StoredItem { item, indexing: self.indexing, ttl }.as_written()
     }
 }
 
@@ -122,7 +127,7 @@ pub(super) struct Hashed<'a> {
     body: Bytes<'a>,
 }
 
-/// The end of a thread.
+/// The end of a thread, or of some items.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct End {
@@ -130,6 +135,17 @@ pub(super) struct End {
     pub(super) lines: u64,
     /// Their checksum.
     pub(super) sum: Hash,
+}
+
+impl End {
+    pub(super) fn of(sum: &Sum) -> Self {
+        Self { lines: sum.lines, sum: sum.hash }
+    }
+
+    /// Whether the lines before it are those that were written.
+    pub(super) fn fits(&self, sum: &Sum) -> bool {
+        (self.lines, self.sum) == (sum.lines, sum.hash)
+    }
 }
 
 /// Bytes, as base64.
@@ -203,21 +219,28 @@ impl<'a> Hashed<'a> {
     }
 }
 
-/// The checksum of a thread's lines, as far as they went.
+/// The checksum of lines, as far as they went.
 #[derive(Debug)]
 pub(super) struct Sum {
     pub(super) lines: u64,
+    pub(super) bytes: usize,
     pub(super) hash: Hash,
 }
 
 impl Sum {
     pub(super) fn new() -> Self {
-        Self { lines: 0, hash: hash_bytes(&[]) }
+        Self { lines: 0, bytes: 0, hash: hash_bytes(&[]) }
+    }
+
+    /// Whether there is no room for another item.
+    pub(super) fn is_full(&self) -> bool {
+        self.lines >= ITEMS_AT_ONCE as u64 || self.bytes >= ITEM_BYTES_AT_ONCE
     }
 
     /// Adds a line, without its end.
     pub(super) fn add(&mut self, line: &[u8]) {
         self.lines += 1;
+        self.bytes += line.len();
         self.hash = hash_bytes(&[&self.hash.0[..], line].concat());
     }
 }

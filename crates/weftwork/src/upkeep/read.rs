@@ -1,6 +1,6 @@
 //! Reading an export.
 
-use super::line::{End, FORMAT, Header, ITEMS_AT_ONCE, Kept, Line, Sum, VERSION};
+use super::line::{FORMAT, Header, Kept, Line, Sum, VERSION};
 use super::{lost_names, sound};
 use crate::Error;
 use std::io::BufRead;
@@ -31,14 +31,14 @@ impl Import {
 
 /// Reads what [`export`](super::export) wrote, and puts its threads and items into a store of any
 /// kind. Each thread is put in one transaction, after all of it was checked, and so are up to 1,000
-/// items at a time. An import that was broken off goes on when it is begun again: what is there
+/// items or 8 MiB of them at a time. An import that was broken off goes on when it is begun again: what is there
 /// just so is passed over. `tell` hears of each thread.
 ///
 /// # Errors
 /// [`Error::BadExport`] for a file that is no whole export or a newer one,
 /// [`StoreError::Conflict`] for a thread or an item that is there with another content,
-/// [`StoreError::Corrupt`] for a thread that is not as it was written. Threads before it are in
-/// the store then.
+/// [`StoreError::Corrupt`] for a thread that is not as it was written, or an item that is there
+/// and damaged. Threads and items before it are in the store then.
 pub async fn import(
     store: &dyn Store,
     who: &Principal,
@@ -148,23 +148,28 @@ impl<R: BufRead> Lines<'_, R> {
 
     /// Reads items to their end, after the first of them.
     fn items(&mut self, first: Kept) -> Result<Vec<StoredItem>, Error> {
-        let (mut sum, mut items) = (Sum::new(), vec![first.row()]);
+        let (mut sum, mut items) = (Sum::new(), vec![self.item(first)?]);
         self.count(&mut sum);
         loop {
             match self.next()? {
-                Line::End(End { lines, sum: whole }) => {
-                    return match (lines, whole) == (sum.lines, sum.hash) {
-                        true => Ok(items),
-                        false => Err(self.bad("the items up to here do not fit their checksum")),
-                    };
+                Line::End(end) if end.fits(&sum) => return Ok(items),
+                Line::End(_) => {
+                    return Err(self.bad("the items up to here do not fit their checksum"));
                 }
-                Line::Item(item) if items.len() < ITEMS_AT_ONCE => {
+                Line::Item(item) if !sum.is_full() => {
+                    items.push(self.item(*item)?);
                     self.count(&mut sum);
-                    items.push(item.row());
                 }
                 _ => return Err(self.bad("the items before this line have no end")),
             }
         }
+    }
+
+    /// The item of the line that was read last.
+    fn item(&self, kept: Kept) -> Result<StoredItem, Error> {
+        let stored = kept.row();
+        stored.checked().map_err(|error| self.bad(error.to_string()))?;
+        Ok(stored)
     }
 
     /// Reads a thread to its end, after its first line.
@@ -177,7 +182,7 @@ impl<R: BufRead> Lines<'_, R> {
         loop {
             let line = self.next()?;
             if let Line::End(end) = &line {
-                return match (end.lines, end.sum) == (sum.lines, sum.hash) {
+                return match end.fits(&sum) {
                     true => Ok(whole),
                     false => {
                         let id = &whole.thread.id;

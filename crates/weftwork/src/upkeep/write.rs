@@ -1,7 +1,7 @@
 //! Writing an export.
 
 use super::line::{
-    Checkpoint, End, FORMAT, Hashed, Header, ITEMS_AT_ONCE, Kept, Line, Part, Run, Sum, VERSION,
+    Checkpoint, End, FORMAT, Hashed, Header, Kept, Line, Part, Run, Sum, VERSION, WITHOUT_ITEMS,
 };
 use super::with_names;
 use crate::Error;
@@ -41,7 +41,8 @@ pub async fn export(
         Some(named) => named.to_vec(),
         None => super::all_threads(store, who).await?,
     };
-    line(out, &Header { format: FORMAT.to_owned(), version: VERSION }, None)?;
+    let version = if threads.is_some() { WITHOUT_ITEMS } else { VERSION };
+    line(out, &Header { format: FORMAT.to_owned(), version }, None)?;
     let mut written = Export::default();
     for id in &all {
         let whole = match store.whole(who, id).await {
@@ -95,17 +96,17 @@ fn thread(out: &mut impl Write, whole: WholeThread) -> Result<(), Error> {
     kept.checkpoints.iter().try_for_each(|new| put(&Line::Checkpoint(Checkpoint::of(new))))?;
     kept.pending.iter().try_for_each(|part| put(&Line::Pending(Part::of(part))))?;
     usage.into_iter().try_for_each(|row| put(&Line::Usage(Box::new(row))))?;
-    line(out, &Line::End(End { lines: sum.lines, sum: sum.hash }), None)
+    line(out, &Line::End(End::of(&sum)), None)
 }
 
 fn items(out: &mut impl Write, all: Vec<StoredItem>) -> Result<(), Error> {
     let mut all = all.into_iter().peekable();
     while all.peek().is_some() {
         let mut sum = Sum::new();
-        for stored in all.by_ref().take(ITEMS_AT_ONCE) {
+        while let Some(stored) = all.next_if(|_| !sum.is_full()) {
             line(out, &Line::Item(Box::new(Kept::of(stored))), Some(&mut sum))?;
         }
-        line(out, &Line::End(End { lines: sum.lines, sum: sum.hash }), None)?;
+        line(out, &Line::End(End::of(&sum)), None)?;
     }
     Ok(())
 }

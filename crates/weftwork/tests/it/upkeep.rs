@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use weftwork::graph::{check_names, check_rows};
 use weftwork::store::{
-    Commit, ItemTable, JournalRead, MemoryStore, NewRun, ReadRuns, ReadWhole, StoreError,
-    WorkerRow, Workers, WriteRuns,
+    Commit, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace, NewRun, ReadRuns, ReadWhole,
+    StoreError, Ttl, WorkerRow, Workers, WriteRuns,
 };
 use weftwork::types::caller::Caller;
 use weftwork::types::canonical::hash_bytes;
@@ -30,36 +30,22 @@ fn as_format_2(text: &str) -> String {
     text.replace("{\"threads\":2}", "{\"threads\":2,\"items\":0}")
 }
 
-/// Two items that live and one that has long expired, as an export of format 2 has them.
-const ITEMS: &str = r#"{"item":{"namespace":["users","ann"],"key":"likes","value":{"tea":true},"created_at":5,"updated_at":7,"indexing":"off"}}
-{"item":{"namespace":["users","ann"],"key":"said","value":{"n":1},"created_at":6,"updated_at":6,"expires_at":4102444800000,"indexing":{"paths":["a.b"]},"ttl_ms":60000}}
-{"item":{"namespace":["users","bob"],"key":"gone","value":{},"created_at":6,"updated_at":6,"expires_at":16,"indexing":"all","ttl_ms":10}}
-"#;
-
-fn with_items() -> String {
-    let mut text = as_format_2(GOLDEN);
-    let sum = ITEMS
-        .lines()
-        .fold(hash_bytes(&[]), |sum, line| hash_bytes(&[&sum.0[..], line.as_bytes()].concat()));
-    let end = format!("{{\"end\":{{\"lines\":3,\"sum\":\"{sum}\"}}}}\n");
-    let done = text.rfind("{\"done\"").expect("an end");
-    text.truncate(done);
-    format!("{text}{ITEMS}{end}{{\"done\":{{\"threads\":2,\"items\":3}}}}\n")
-}
+/// The same with two items that live and one that has long expired.
+const GOLDEN_2: &str = include_str!("../golden/export-2.jsonl");
 
 #[tokio::test]
 async fn items_go_with_an_export() {
-    let (store, text) = (MemoryStore::new(), with_items());
-    let done = import(&store, &text).await.expect("imports");
+    let (store, text) = (MemoryStore::new(), GOLDEN_2);
+    let done = import(&store, text).await.expect("imports");
     assert_eq!(done, upkeep::Import { put: 2, there: 0, items: 2, items_there: 1 });
-    let again = import(&store, &text).await.expect("imports");
+    let again = import(&store, text).await.expect("imports");
     assert_eq!(again, upkeep::Import { put: 0, there: 2, items: 0, items_there: 3 });
     let written = export(&store).await.expect("exports");
     let items = |text: &str| -> Vec<String> {
         let items = text.lines().filter(|line| line.starts_with("{\"item\""));
         items.map(str::to_owned).collect()
     };
-    assert_eq!(items(&written), items(ITEMS)[..2]);
+    assert_eq!(items(&written), items(GOLDEN_2)[..2]);
     assert!(written.ends_with("{\"done\":{\"threads\":2,\"items\":2}}\n"), "{written}");
     let other = MemoryStore::new();
     assert_eq!(import(&other, &written).await.expect("imports").items, 2);
@@ -69,17 +55,27 @@ async fn items_go_with_an_export() {
     let who = Principal::local();
     let one = upkeep::export(&store, &who, Some(&named), &mut out, |_| ()).await;
     assert_eq!(one.expect("exports"), upkeep::Export { threads: 1, items: 0 });
+    assert!(out.starts_with(b"{\"format\":\"weftwork-export\",\"version\":1}"));
+    // An item that somebody read lives on, and is the same.
+    let names = Namespace::new(["users", "ann"]).expect("labels");
+    let said = ItemRef::new(names, "said").expect("a name");
+    let read = store.item(&who, &said, Ttl::Refresh, Timestamp(4_102_444_000_000)).await;
+    assert!(read.expect("reads").is_some());
+    let again = import(&store, text).await.expect("imports");
+    assert_eq!((again.items, again.items_there), (0, 3));
 }
 
 #[tokio::test]
 async fn items_that_were_changed_are_refused() {
-    let text = with_items();
+    let text = GOLDEN_2;
     let cases = [
         (text.replace("tea", "tee"), "do not fit their checksum"),
         (text.replace("\"items\":3}", "\"items\":2}"), "with their numbers"),
         (text.replace("{\"item\":{\"namespace\":[\"users\",\"bob\"]", "{\"thread\":{"), "line"),
         (text.replace("{\"end\":{\"lines\":3", "{\"done\":{\"threads\":3"), "have no end"),
         (text.replace("[\"users\",\"ann\"]", "[\"users\",\"*\"]"), "`*`"),
+        (text.replace(",\"ttl_ms\":60000", ""), "a time to live"),
+        (text.replace("{\"tea\":true}", "[]"), "an object"),
     ];
     for (text, expected) in cases {
         let store = MemoryStore::new();
