@@ -3,7 +3,8 @@
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// A superstep is some hundred small allocations, a quarter of its time with that of the system.
+/// A superstep is some hundred small allocations, which this makes in less time than the system's
+/// (`docs/benchmarks.md`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
