@@ -205,12 +205,13 @@ impl ItemTable for PostgresStore {
     ) -> BoxFuture<'a, Result<usize>> {
         self.run((who.org.clone(), items, now), |conn, (org, items, now), _| {
             Box::pin(async move {
-                let (mut paths, mut keys) = (Vec::new(), Vec::new());
-                for stored in items.iter().filter(|stored| stored.lives(*now)) {
-                    let at = stored.checked()?;
-                    paths.push(at.namespace().path());
-                    keys.push(at.key().to_owned());
-                }
+                let living = items.iter().filter(|stored| stored.lives(*now));
+                let named = living.map(|stored| Ok((stored.checked()?, stored)));
+                let named: Vec<(ItemRef, &StoredItem)> = named.collect::<Result<_>>()?;
+                let (paths, keys): (Vec<_>, Vec<_>) = named
+                    .iter()
+                    .map(|(at, _)| (at.namespace().path(), at.key().to_owned()))
+                    .unzip();
                 // Nobody else puts anything meanwhile.
                 let alone = ask!("LOCK TABLE items IN SHARE ROW EXCLUSIVE MODE");
                 let sweep = ask!("DELETE FROM items WHERE expires_at <= $1", now.0);
@@ -222,20 +223,19 @@ impl ItemTable for PostgresStore {
                 );
                 let same = ask!(same, text(org), paths, keys);
                 let begun = conn.begin(vec![alone, sweep, same]).await?;
-                let name =
-                    |stored: &StoredItem| (stored.item.namespace.clone(), stored.item.key.clone());
-                let there = begun.last().into_iter().flatten().map(read);
-                let there = there.map(|read| read.map(|stored| (name(&stored), stored)));
-                let mut known: BTreeMap<_, _> = there.collect::<Result<_>>()?;
-                let (mut asks, mut put) = (Vec::new(), 0);
-                for stored in items.iter().filter(|stored| stored.lives(*now)) {
-                    let name = name(stored);
-                    if stored.is_new_beside(known.get(&name))? {
-                        asks.push(put_stored(org, stored)?);
-                        known.insert(name, stored.clone());
-                        put += 1;
+                let there = begun.last().into_iter().flatten().map(|row| {
+                    let stored = read(row)?;
+                    Ok((ItemRef::new(stored.item.namespace.clone(), &*stored.item.key)?, stored))
+                });
+                let mut known: BTreeMap<ItemRef, StoredItem> = there.collect::<Result<_>>()?;
+                let mut asks = Vec::new();
+                for (at, stored) in named {
+                    if stored.is_new_beside(known.get(&at))? {
+                        asks.push(put_stored(org, &at, stored)?);
+                        known.insert(at, stored.clone());
                     }
                 }
+                let put = asks.len();
                 conn.commit(asks).await?;
                 Ok(put)
             })
@@ -245,10 +245,10 @@ impl ItemTable for PostgresStore {
 
 /// Puts an item of another store with the times it had, while nobody else puts any and nothing
 /// that is there has expired.
-fn put_stored(org: &OrgId, stored: &StoredItem) -> Result<Ask> {
+fn put_stored(org: &OrgId, at: &ItemRef, stored: &StoredItem) -> Result<Ask> {
     let StoredItem { item, indexing, ttl } = stored;
-    let (at, value, indexing) = (stored.checked()?, json(&item.value)?, json(indexing)?);
-    let seal = seal(org, &at, &value, &indexing).to_vec();
+    let (value, indexing) = (json(&item.value)?, json(indexing)?);
+    let seal = seal(org, at, &value, &indexing).to_vec();
     Ok(ask!(
         "INSERT INTO items (org, path, key, number, space, value, indexing, seal, ttl_ms,
              created_at, updated_at, expires_at)

@@ -58,9 +58,14 @@ impl StoredItem {
     /// as drivers write it down.
     #[must_use]
     pub fn as_written(self) -> Self {
+        Self { ttl: self.ttl_ms().map(Duration::from_millis), ..self }
+    }
+
+    /// How long it lives, in milliseconds as drivers write them down.
+    #[must_use]
+    pub fn ttl_ms(&self) -> Option<u64> {
         let most = i64::MAX.unsigned_abs();
-        let in_ms = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(most).min(most);
-        Self { ttl: self.ttl.map(|ttl| Duration::from_millis(in_ms(ttl))), ..self }
+        self.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(most).min(most))
     }
 
     /// Whether it is to be put where this is there, when it comes from another store: not when it
@@ -70,10 +75,10 @@ impl StoredItem {
     /// [`StoreError::Conflict`](crate::StoreError::Conflict) when what is there is another.
     pub fn is_new_beside(&self, there: Option<&Self>) -> Result<bool> {
         let Some(there) = there else { return Ok(true) };
-        let ours = self.clone().as_written();
-        let expires_at = there.item.expires_at.filter(|_| ours.ttl.is_some());
-        let ours = Self { item: Item { expires_at, ..ours.item }, ..ours };
-        if ours == *there { Ok(false) } else { Err(crate::rule::item_exists(&self.item)) }
+        let times = |of: &Self| (of.item.created_at, of.item.updated_at, of.ttl_ms());
+        let content = |of: &Self| (of.item.value == self.item.value, of.indexing == self.indexing);
+        let same = times(there) == times(self) && content(there) == (true, true);
+        if same { Ok(false) } else { Err(crate::rule::item_exists(&self.item)) }
     }
 
     /// The item as it is found now: with its score, and living on when it is asked to.

@@ -74,8 +74,8 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn of(stored: StoredItem) -> Self {
-        let StoredItem { item, indexing, ttl } = stored;
-        let ttl_ms = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let ttl_ms = stored.ttl_ms();
+        let StoredItem { item, indexing, .. } = stored;
         Self { item, indexing, ttl_ms }
     }
 

@@ -31,8 +31,8 @@ impl Import {
 
 /// Reads what [`export`](super::export) wrote, and puts its threads and items into a store of any
 /// kind. Each thread is put in one transaction, after all of it was checked, and so are up to 1,000
-/// items or 8 MiB of them at a time. An import that was broken off goes on when it is begun again: what is there
-/// just so is passed over. `tell` hears of each thread.
+/// items or 8 MiB of them at a time. An import that was broken off goes on when it is begun again:
+/// what is there just so is passed over. `tell` hears of each thread.
 ///
 /// # Errors
 /// [`Error::BadExport`] for a file that is no whole export or a newer one,

@@ -71,7 +71,10 @@ async fn items_that_were_changed_are_refused() {
     let cases = [
         (text.replace("tea", "tee"), "do not fit their checksum"),
         (text.replace("\"items\":3}", "\"items\":2}"), "with their numbers"),
-        (text.replace("{\"item\":{\"namespace\":[\"users\",\"bob\"]", "{\"thread\":{"), "line"),
+        (
+            text.replace("{\"item\":{\"namespace\":[\"users\",\"bob\"]", "{\"thread\":{"),
+            "key must be a string",
+        ),
         (text.replace("{\"end\":{\"lines\":3", "{\"done\":{\"threads\":3"), "have no end"),
         (text.replace("[\"users\",\"ann\"]", "[\"users\",\"*\"]"), "`*`"),
         (text.replace(",\"ttl_ms\":60000", ""), "a time to live"),
