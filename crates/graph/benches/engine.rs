@@ -182,6 +182,8 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     let thread = std::sync::Arc::clone(&input.1);
     case.run_kept(&filed.host, input).await;
     assert_eq!(filed.checkpoints(&thread).await, case.checkpoints(), "{}", case.name);
+    let calls = case.calls_on(&filed.host, &thread).await;
+    assert_eq!(calls, if case.journals() { case.tasks as usize } else { 0 }, "{}", case.name);
     let commits_per_task = filed.commits() as f64 / f64::from(case.tasks);
     let bytes = filed.bytes();
     let bare = cases::filed::Bare::open(durability, bytes);
@@ -407,6 +409,8 @@ fn main() {
             }
         }
         if wanted("react50-calls") {
+            let kept = savers.iter().copied().filter(|saver| !saver.starts_with("hosted"));
+            measure(&Case::calls(), &kept.collect::<Vec<_>>(), &mut rows).await;
             journaled(&savers, &mut rows).await;
         }
         if named.iter().any(|name| name == "growth") {

@@ -1,14 +1,17 @@
 //! The journal of one task over the store.
 
+mod book;
 mod key;
 
 use crate::error::RuntimeError;
-use crate::exec::Earlier;
-use crate::hosted::{CallLog, Origins, Patience, Ticket};
+use crate::exec::scope::{TaskAt, lock};
+use crate::exec::{Attempt, Earlier};
+use crate::hosted::{CallLog, Origins};
+pub(crate) use book::Book;
 use key::Occurrence;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weftwork_store::{Claim, Store, StoreError, rule};
+use weftwork_store::{Claim, Store, rule};
 use weftwork_types::canonical::{Hash, can_be_read_back};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
@@ -23,21 +26,18 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal};
 /// The key of a call is made of where the task stands in the run's history (branch, node, path,
 /// step) and of what is called with what; never of ids that a rebuilt run would make anew.
 ///
-/// Whatever becomes of a call goes to the [`CallLog`] of the run, whose next commit takes it along.
+/// Whatever becomes of a call goes to its [`Book`], and the next commit takes it along.
 /// Only what changes something is waited for: its intent before it is made, and its result.
 #[derive(Debug)]
 pub(crate) struct TaskJournal {
-    pub(crate) run: Arc<RunJournal>,
+    pub(crate) book: Book,
     pub(crate) place: Place,
     /// Who may have made calls of the task before.
     pub(crate) earlier: Earlier,
-    /// The checkpoint on which the run went on, unless its checkpoints are stored later than what
-    /// was called on top of them: calls of the task are not on record before it.
-    pub(crate) since: Option<CheckpointId>,
     pub(crate) known: Mutex<Known>,
 }
 
-/// What the journals of all tasks of a run share.
+/// What the journals of all tasks of a hosted run share.
 #[derive(Debug)]
 pub(crate) struct RunJournal {
     pub(crate) store: Arc<dyn Store>,
@@ -81,6 +81,18 @@ struct Call {
 }
 
 impl TaskJournal {
+    /// The journal of an attempt of a task.
+    pub(crate) fn new(book: Book, at: &TaskAt, attempt: Attempt<'_>) -> Self {
+        let place = Place {
+            branch: *lock(&at.scope.shared.branch),
+            path: at.way(),
+            node: at.key.name().to_string(),
+            step: at.step,
+            attempt: attempt.number,
+        };
+        Self { book, place, earlier: at.earlier, known: Mutex::default() }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,7 +118,7 @@ impl TaskJournal {
     }
 
     /// What is on record of a call, as far as there can be something.
-    async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, StoreError> {
+    async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, Fault> {
         if let Some(own) = self.known().calls.get(&key) {
             return Ok(Some(Arc::clone(own)));
         }
@@ -115,38 +127,12 @@ impl TaskJournal {
         if self.earlier == Earlier::Nobody {
             return Ok(None);
         }
-        if let Some(waiting) = self.run.log.find(key) {
-            return Ok(Some(waiting));
-        }
-        Ok(self.read(key, self.since).await?.map(Arc::new))
-    }
-
-    /// Looks into the store, from a checkpoint on or through all of the thread; a store that is out
-    /// of reach for now pauses the call.
-    async fn read(
-        &self,
-        key: CallKey,
-        since: Option<CheckpointId>,
-    ) -> Result<Option<CallRecord>, StoreError> {
-        let mut patience = Patience::new();
-        let (who, thread) = (&self.run.who, &self.run.claim.at.thread);
-        loop {
-            let found = match since {
-                Some(since) => self.run.store.call_since(who, thread, key, since).await,
-                None => self.run.store.call(who, thread, key).await,
-            };
-            match found {
-                Err(error) => {
-                    patience.after(error, self.run.clock.as_ref(), &self.run.claim.at).await?;
-                }
-                found => return found,
-            }
-        }
+        self.book.find(key).await
     }
 
     /// The result of the same call on a branch that this one went off.
     async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
-        let (Some(origins), Some(branch)) = (&self.run.origins, self.place.branch) else {
+        let (Some(origins), Some(branch)) = (self.book.origins(), self.place.branch) else {
             return Ok(None);
         };
         let chain = origins.of(branch).await.map_err(|e| RuntimeError::from(e).fault())?;
@@ -156,9 +142,9 @@ impl TaskJournal {
                 *step -= origin.earlier;
             }
             let key = self.key(&call.intent, &call.occurrence, &place);
-            let found = self.read(key, None).await.map_err(|e| e.fault())?;
+            let found = self.book.read(key, None).await?;
             // What came of an effect without a result is for its own branch to find out.
-            if let Some(result) = found.and_then(|found| found.result) {
+            if let Some(result) = found.and_then(|found| found.result.clone()) {
                 return Ok(Some(result));
             }
         }
@@ -179,7 +165,7 @@ impl TaskJournal {
             made: 1,
             possibly_paid: self.unaccounted(intent.effect),
             reused: 0,
-            opened_at: self.run.clock.now(),
+            opened_at: self.book.clock().now(),
             settled_at: None,
         }
     }
@@ -188,31 +174,30 @@ impl TaskJournal {
     /// leaves one; of the rest, each process that died in the superstep may have been within it.
     fn unaccounted(&self, effect: Effect) -> u32 {
         let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
-        if may { self.run.lost } else { 0 }
+        if may { self.book.lost() } else { 0 }
     }
 
     /// Lets the next commit take a call along.
-    fn note(&self, call: CallRecord) -> Ticket {
+    fn note(&self, call: CallRecord) {
+        self.book.note(self.know(call));
+    }
+
+    /// Remembers how a call stands.
+    fn know(&self, call: CallRecord) -> Arc<CallRecord> {
         let call = Arc::new(call);
         self.known().calls.insert(call.key, Arc::clone(&call));
-        self.run.log.put(call)
+        call
     }
 
     /// Lets the next commit take a call along; waits for it when the call changes something.
-    async fn record(&self, call: CallRecord) -> Result<(), StoreError> {
-        let waits = call.effect != Effect::ReadOnly;
-        let ticket = self.note(call);
-        if waits && !self.run.log.on_disk(ticket).await {
-            let (run, fence) = (self.run.claim.at.run.to_string(), self.run.claim.fence);
-            return Err(StoreError::Fenced { run, newest: fence, ours: fence });
-        }
-        Ok(())
+    async fn record(&self, call: CallRecord) -> Result<(), Fault> {
+        self.book.record(self.know(call)).await
     }
 
     /// Begins a call that only reads and that nobody can have made before; gives it back when it is
     /// to be looked for.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
-        let branched = self.run.origins.is_some() && self.place.branch.is_some();
+        let branched = self.book.origins().is_some() && self.place.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
@@ -226,16 +211,16 @@ impl TaskJournal {
 
     async fn announce(&self, call: Call) -> Result<Opened, Fault> {
         let key = call.key;
-        match self.find(key).await.map_err(|error| error.fault())? {
-            Some(found) => self.again(found).await.map_err(|error| error.fault()),
+        match self.find(key).await? {
+            Some(found) => self.again(found).await,
             None => match self.inherited(&call).await? {
                 Some(result) => Ok(self.adopt(call, result)),
-                None => self.first(call).await.map_err(|error| error.fault()),
+                None => self.first(call).await,
             },
         }
     }
 
-    async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, StoreError> {
+    async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, Fault> {
         let call = self.begun(key, intent);
         if call.effect == Effect::ReadOnly {
             self.known().calls.insert(key, Arc::new(call));
@@ -261,7 +246,7 @@ impl TaskJournal {
         Opened::Settled { key, result }
     }
 
-    async fn again(&self, call: Arc<CallRecord>) -> Result<Opened, StoreError> {
+    async fn again(&self, call: Arc<CallRecord>) -> Result<Opened, Fault> {
         let mut call = Arc::unwrap_or_clone(call);
         let key = call.key;
         if let (CallState::Settled, Some(result)) = (call.state, call.result.clone()) {
@@ -280,19 +265,23 @@ impl TaskJournal {
         Ok(Opened::Unknown { key })
     }
 
-    async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), StoreError> {
-        let mut call = {
-            let known = self.known();
-            let call = known.calls.get(&key).ok_or_else(|| rule::missing("call", key.0))?;
-            if call.state == CallState::Settled {
+    async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
+        let settled_at = self.book.clock().now();
+        let call = {
+            let mut known = self.known();
+            let missing = || rule::missing("call", key.0).fault();
+            let known = known.calls.get_mut(&key).ok_or_else(missing)?;
+            if known.state == CallState::Settled {
                 return Ok(());
             }
-            CallRecord::clone(call)
+            // Nobody else has it, as a rule, so that nothing is copied.
+            let call = Arc::make_mut(known);
+            call.state = CallState::Settled;
+            call.result = Some(result);
+            call.settled_at = Some(settled_at);
+            Arc::clone(known)
         };
-        call.state = CallState::Settled;
-        call.result = Some(result);
-        call.settled_at = Some(self.run.clock.now());
-        self.record(call).await
+        self.book.record(call).await
     }
 }
 
@@ -319,7 +308,7 @@ impl Journal for TaskJournal {
                 return Err(JournalError { name: name(), source });
             }
             let concluded = self.conclude(key, result).await;
-            concluded.map_err(|error| JournalError { name: name(), source: error.fault() })
+            concluded.map_err(|source| JournalError { name: name(), source })
         })
     }
 }
@@ -332,7 +321,7 @@ impl Drop for TaskJournal {
         let begun = std::mem::take(&mut known.calls).into_values();
         let read = begun.filter(|call| call.effect == Effect::ReadOnly);
         for call in read.filter(|call| call.state == CallState::Intent) {
-            self.run.log.put(call);
+            self.book.note(call);
         }
     }
 }

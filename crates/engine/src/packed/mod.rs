@@ -474,10 +474,18 @@ impl<'a> One<'a> {
 /// # Errors
 /// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
 pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    open_row_upto(VERSION, bytes)
+}
+
+/// The same of rows that have formats up to this one.
+///
+/// # Errors
+/// As [`open_row`].
+pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
     let mut read = In::new(bytes);
     let found = read.byte()?;
-    if found > VERSION {
-        return Err(EngineError::NewerRecord { found, known: VERSION });
+    if found > known {
+        return Err(EngineError::NewerRecord { found, known });
     }
     if found == 0 {
         return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });

@@ -65,7 +65,7 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
     bill.await.map_err(|error| NodeError::message(error.to_string()))
 }
 
-fn graph() -> CompiledGraph {
+pub(super) fn graph() -> CompiledGraph {
     async fn speak(state: State<Bench>, ctx: Ctx) -> NodeResult<BenchUpdate> {
         let len = state.messages().len();
         let kind = if len.is_multiple_of(2) { CallKind::Model } else { CallKind::Tool };

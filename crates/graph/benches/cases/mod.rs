@@ -151,6 +151,15 @@ impl Case {
         Self::over("react", Work::React50, tasks, react(turns), Box::new(fresh), |_| true)
     }
 
+    /// The agent's loop with its calls journaled.
+    pub(crate) fn calls() -> Self {
+        let fresh = || Start::typed(BenchUpdate::new()).expect("an update");
+        let (work, graph) = (Work::React50, journaled::graph());
+        let check: fn(&serde_json::Value) -> bool =
+            |out| out["messages"].as_array().expect("a list").len() == 101;
+        Self::over("react50-calls", work, work.tasks(), graph, Box::new(fresh), check)
+    }
+
     fn over(
         name: &'static str,
         work: Work,
@@ -161,6 +170,11 @@ impl Case {
     ) -> Self {
         let (host, threads) = (Host::new(), AtomicU64::new(0));
         Self { name, work, tasks, graph, start, check, host, threads }
+    }
+
+    /// Whether each task makes a call.
+    pub(crate) fn journals(&self) -> bool {
+        self.name == "react50-calls"
     }
 
     pub(crate) fn input(&self) -> Start {
@@ -189,6 +203,11 @@ impl Case {
     pub(crate) async fn run_kept(&self, host: &Host, (input, thread): (Start, Arc<str>)) {
         let ended = self.graph.run(host, input).thread(thread).finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
+    }
+
+    /// How many calls are on record on a thread.
+    pub(crate) async fn calls_on(&self, host: &Host, thread: &str) -> usize {
+        self.graph.calls(host, &At::thread(thread)).await.expect("it is kept").len()
     }
 
     /// The result is right, and every superstep left a checkpoint that can be read back.

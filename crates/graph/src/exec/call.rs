@@ -179,16 +179,19 @@ impl TaskAt {
         }
         let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
         let lent = saver.clone().or_else(|| scope.keep.lent.clone());
+        let host = &scope.shared.host;
+        let journals = host.hosting().is_some() || host.saver().is_some();
         let mut around = scope.around.clone();
         around.insert(scope.place.ns.to_string(), self.checkpoint);
         let within = scope.within(Within {
             graph,
             ns: ns.into(),
+            keeper: self.keeper().filter(|_| saver.is_none()).map(Arc::new),
             keep: Keeping { saver, lent, own: keep == Keep::Own },
             resuming: self.resuming,
             around,
             outer: Arc::clone(&self.scratch),
-            outer_task: scope.shared.host.hosting().map(|_| self.way_to(nth)),
+            outer_task: journals.then(|| self.way_to(nth)),
             earlier: self.earlier,
         });
         let options = Options::within(scope);
@@ -257,7 +260,8 @@ impl Call<'_> {
         let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(self.id(), next));
         resume.extend(given.cloned());
         let at = TaskAt {
-            scratch: Arc::new(Scratch::new(Arc::clone(scope), resume)),
+            scratch: Arc::new(Scratch::new(Arc::clone(scope), resume, &None)),
+            keeper: self.at.keeper().map(Arc::new),
             key: self.key.clone(),
             from: task_ns(&self.at.from, self.at.key.name(), self.at.id()).into(),
             ..self.at.clone()

@@ -1,9 +1,11 @@
 //! What runs in this process share, and starting one.
 
+use super::event::Modes;
 use super::hosting::{Attempt, Hosting};
 use super::saver::Saver;
 use super::scope::{TaskAt, lock};
 use crate::clock::SystemClock;
+use crate::journal::{Book, TaskJournal};
 use crate::policy::Cache;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -12,10 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_engine::TaskOutput;
 use weftwork_store::items::ItemStore;
+use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::Hash;
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, Clock, Emit, NoJournal, NoLedger, Unlimited};
-use weftwork_types::{CheckpointId, Principal};
+use weftwork_types::port::{
+    Budget, CallContext, Clock, Emit, Journal, Ledger, NoJournal, NoLedger, Unlimited,
+};
+use weftwork_types::{CheckpointId, Principal, RunId, ThreadId};
 
 /// What runs in this process share: where checkpoints and items are kept, the cache of nodes, and
 /// time. Cloning shares it.
@@ -191,32 +196,60 @@ impl Host {
         lock(&self.0.cache).insert(key, Cached { output, until });
     }
 
-    /// What a node's model and tool calls get in a run of this process: nobody is billed, and
-    /// nothing is journaled.
+    /// What a node's model and tool calls get in a run of this process: nobody is billed, and they
+    /// are journaled when the run's checkpoints are kept.
     pub(crate) fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         if let Some(hosting) = &self.0.hosting {
             return hosting.calls(at, attempt);
         }
         let beat = attempt.beat;
-        let thread = weftwork_types::ThreadId::new(&at.scope.shared.thread);
-        let uuid = uuid::Uuid::from_u128(at.id().0);
-        let run = weftwork_types::RunId::from_uuid(uuid);
-        let thread = thread.unwrap_or_else(|_| weftwork_types::ThreadId::from_uuid(uuid));
+        let journal: Arc<dyn Journal> = match at.keeper() {
+            Some(keeper) => Arc::new(TaskJournal::new(Book::Task(keeper), at, attempt)),
+            None => Arc::new(NoJournal),
+        };
+        let shared = at.scope.shared.in_process.get_or_init(|| InProcess::new(at));
+        let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
         CallContext {
-            principal: Principal::local(),
-            caller: Arc::new(weftwork_types::caller::GraphCaller {
-                caller: weftwork_types::caller::Caller::in_process(&run),
-                run,
-                graph: at.scope.graph.name().to_owned(),
-                graph_version: at.scope.graph.version().to_owned(),
-            }),
-            thread,
-            journal: Arc::new(NoJournal),
-            budget: Arc::new(Unlimited),
-            ledger: Arc::new(NoLedger),
+            principal: shared.principal.clone(),
+            caller: Arc::clone(&shared.caller),
+            thread: shared.thread.clone().unwrap_or_else(own),
+            journal,
+            budget: Arc::clone(&shared.budget),
+            ledger: Arc::clone(&shared.ledger),
             clock: Arc::clone(&self.0.clock),
             emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
             deadline: None,
+        }
+    }
+}
+
+/// What the calls of all tasks of a run of this process have in common.
+#[derive(Debug)]
+pub(crate) struct InProcess {
+    principal: Principal,
+    caller: Arc<GraphCaller>,
+    /// None when its name is no id.
+    thread: Option<ThreadId>,
+    budget: Arc<dyn Budget>,
+    ledger: Arc<dyn Ledger>,
+}
+
+impl InProcess {
+    /// For the run whose first call this task makes.
+    fn new(first: &TaskAt) -> Self {
+        let outermost = first.scope.outermost_graph();
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
+        Self {
+            principal: Principal::local(),
+            caller: Arc::new(GraphCaller {
+                caller: Caller::in_process(&run),
+                run,
+                graph: outermost.name().to_owned(),
+                graph_version: outermost.version().to_owned(),
+            }),
+            thread: ThreadId::new(&first.scope.shared.thread).ok(),
+            budget: Arc::new(Unlimited),
+            ledger: Arc::new(NoLedger),
         }
     }
 }
@@ -234,6 +267,7 @@ impl Emit for Teller {
         self.beat.store(now, Ordering::Relaxed);
         match event {
             AiEvent::Custom { value } => self.at.emit(value),
+            _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
             other => {
                 if let Ok(value) = serde_json::to_value(&other) {
                     self.at.emit(value);

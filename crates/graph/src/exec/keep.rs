@@ -3,7 +3,7 @@
 use super::api::{Durability, Ended, Going};
 use super::cycle::Cycle;
 use super::event::{Metadata, Modes, Source};
-use super::saver::{Checkpoint, Kept, Memo, Outside, Put, Puts, Records, SaverError};
+use super::saver::{Checkpoint, Kept, Memo, Outside, Put, Puts, Records, SaverError, TaskRecord};
 use super::scope::{Scope, lock};
 use super::slot::{Slot, SlotState};
 use crate::error::RuntimeError;
@@ -185,12 +185,19 @@ impl Cycle {
         if still == Still::Closed {
             records.reserve_exact(self.tasks.len());
         }
-        for slot in self.tasks.iter_mut().filter(|slot| fresh(slot)) {
-            slot.kept = true;
+        for slot in &mut self.tasks {
+            // What runs on has called something, perhaps.
+            let (fresh, calls) = (fresh(slot), slot.take_calls());
+            if !fresh && calls.is_none() {
+                continue;
+            }
+            slot.kept |= fresh;
             let mut record = match still {
+                _ if !fresh => TaskRecord::default(),
                 Still::Closed => std::mem::take(&mut slot.record),
                 Still::Open => slot.record.clone(),
             };
+            record.calls = calls;
             // What is kept at the end is kept as it is, in the reference as well.
             if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);

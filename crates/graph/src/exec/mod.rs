@@ -20,6 +20,7 @@ mod host;
 mod hosting;
 mod job;
 mod keep;
+mod kept;
 mod known;
 mod look;
 mod memory;
@@ -47,6 +48,8 @@ pub use event::{
 };
 pub use host::Host;
 pub(crate) use hosting::{Attempt, Claimed, Hosting, Told};
+pub(crate) use kept::Keeper;
+pub use kept::{CallList, Calls};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
 pub use run::{Finished, Run, RunStream};

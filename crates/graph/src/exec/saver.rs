@@ -1,6 +1,7 @@
 //! Where checkpoints are kept.
 
 use super::event::Metadata;
+use super::kept::Calls;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -122,6 +123,8 @@ pub struct TaskRecord {
     pub edges: bool,
     /// Whether the output is the input that waits at the checkpoint, and nothing else.
     pub(super) is_input: bool,
+    /// The calls it made, as far as they are kept with it: not in hosted runs.
+    pub calls: Calls,
     pub(super) rest: Option<Box<Rest>>,
 }
 
@@ -237,6 +240,10 @@ impl TaskRecord {
             self.output = newer.output;
             self.edges = newer.edges;
             self.is_input = newer.is_input;
+        }
+        match (&mut self.calls, newer.calls) {
+            (Some(known), Some(newer)) => known.merge(*newer),
+            (known, newer) => *known = known.take().or(newer),
         }
         let Some(newer) = newer.rest else { return };
         let rest: &mut Rest = self;

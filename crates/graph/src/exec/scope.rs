@@ -3,6 +3,8 @@
 use super::api::Durability;
 use super::behind::Behind;
 use super::event::{Modes, StreamEvent, StreamItem};
+use super::host::InProcess;
+use super::kept::{Calls, Keeper, TaskCalls};
 use super::questions::Expiries;
 use super::saver::{Place, Saver, TaskKey, TaskRecord};
 use super::{Host, tell};
@@ -11,6 +13,7 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::Notify;
 use weftwork_engine::ids::task_id;
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
@@ -45,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) branch: Mutex<Option<CheckpointId>>,
     /// The checkpoint from which the outermost graph went on; none when there was none.
     pub(crate) since: OnceLock<CheckpointId>,
+    /// What calls have in common in a run of this process.
+    pub(crate) in_process: OnceLock<InProcess>,
     /// Messages that were told.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
@@ -69,6 +74,7 @@ impl Shared {
             messages: Mutex::default(),
             branch: Mutex::default(),
             since: OnceLock::new(),
+            in_process: OnceLock::new(),
         }
     }
 
@@ -156,7 +162,7 @@ pub(crate) struct Scope {
     pub(crate) around: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
     pub(crate) outer: Option<Arc<Scratch>>,
-    /// Where that stands, in hosted runs.
+    /// Where that stands, when calls are journaled.
     pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
     /// Who may have made calls of the task around this loop before.
     pub(crate) earlier: Earlier,
@@ -166,6 +172,10 @@ pub(crate) struct Scope {
     pub(crate) calls: Mutex<Vec<Called>>,
     /// Whether there are any.
     pub(crate) called: AtomicBool,
+    /// Who keeps the calls of its tasks, when it does not.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Tells the loop, when it waits, that a task has calls to keep.
+    pub(crate) noted: Notify,
     /// How far its writes have come, when they go on beside its tasks.
     pub(crate) behind: Option<Behind>,
 }
@@ -216,6 +226,8 @@ impl Scope {
             around,
             outer: None,
             outer_task: None,
+            keeper: None,
+            noted: Notify::new(),
             earlier: Earlier::Nobody,
             answer: Mutex::default(),
             calls: Mutex::default(),
@@ -236,6 +248,8 @@ impl Scope {
             around: within.around,
             outer: Some(within.outer),
             outer_task: within.outer_task,
+            keeper: within.keeper,
+            noted: Notify::new(),
             earlier: within.earlier,
             answer: Mutex::default(),
             calls: Mutex::default(),
@@ -247,6 +261,11 @@ impl Scope {
 
     pub(crate) fn is_nested(&self) -> bool {
         self.outer.is_some()
+    }
+
+    /// The graph around all others.
+    pub(crate) fn outermost_graph(&self) -> &CompiledGraph {
+        self.outer.as_ref().map_or(&self.graph, |outer| outer.scope.outermost_graph())
     }
 
     /// Whether there are checkpoints of this loop, and those around it, to go on from.
@@ -303,6 +322,7 @@ pub(crate) struct Within<'a> {
     pub(crate) around: BTreeMap<String, CheckpointId>,
     pub(crate) outer: Arc<Scratch>,
     pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
     pub(crate) earlier: Earlier,
 }
 
@@ -328,6 +348,7 @@ pub(crate) struct Scratch {
     pub(crate) asked: AtomicU32,
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,
+    pub(crate) calls: TaskCalls,
     /// Whether the loop had an answer for no task in particular when the task began.
     offered: bool,
     /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
@@ -336,7 +357,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new(scope: Arc<Scope>, resume: Vec<Json>) -> Self {
+    pub(crate) fn new(scope: Arc<Scope>, resume: Vec<Json>, calls: &Calls) -> Self {
         let offered = lock(&scope.answer).is_some();
         Self {
             resume: Mutex::new(resume),
@@ -344,6 +365,7 @@ impl Scratch {
             asked: AtomicU32::new(0),
             graphs: AtomicU32::new(0),
             called: AtomicU32::new(0),
+            calls: TaskCalls::known(calls),
             offered,
             id: OnceLock::new(),
             scope,
@@ -382,6 +404,8 @@ pub(crate) struct TaskAt {
     pub(crate) step: i64,
     pub(crate) resuming: Option<bool>,
     pub(crate) earlier: Earlier,
+    /// Who keeps its calls, when it is another task.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
 }

@@ -1,7 +1,9 @@
 //! A task of the open superstep.
 
+use super::kept::Calls;
 use super::look::{key_of, name_of};
 use super::saver::{TaskKey, TaskRecord};
+use super::scope::Scratch;
 use crate::compiled::CompiledGraph;
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::TaskOutput;
@@ -15,6 +17,10 @@ pub(crate) struct Slot {
     id: OnceLock<TaskId>,
     at: (CheckpointId, i64),
     pub(super) record: TaskRecord,
+    /// The calls it made before this loop.
+    pub(super) before: Calls,
+    /// What it keeps over its attempts, once it needs something.
+    pub(super) scratch: OnceLock<Arc<Scratch>>,
     /// The state with what the task wrote.
     pub(super) ahead: Option<Box<Ahead>>,
     pub(super) state: SlotState,
@@ -40,6 +46,8 @@ impl Slot {
             id: OnceLock::new(),
             at,
             record: TaskRecord::default(),
+            before: None,
+            scratch: OnceLock::new(),
             ahead: None,
             state: SlotState::Open,
             kept: false,
@@ -64,6 +72,11 @@ impl Slot {
 
     pub(super) fn id(&self, ns: &str, graph: &CompiledGraph) -> TaskId {
         *self.id.get_or_init(|| self.key(graph).id(ns, self.at.0, self.at.1))
+    }
+
+    /// The calls that are to be kept.
+    pub(super) fn take_calls(&self) -> Calls {
+        self.scratch.get()?.calls.take_fresh()
     }
 
     /// The task with what it wrote; nothing when it has not finished.

@@ -160,15 +160,18 @@ impl Cycle {
         let mut resume = slot.record.resume.clone().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
+        let new = || Arc::new(Scratch::new(Arc::clone(&self.scope), resume, &slot.before));
+        let scratch = slot.scratch.get_or_init(new);
         let at = TaskAt {
             scope: Arc::clone(&self.scope),
-            scratch: Arc::new(Scratch::new(Arc::clone(&self.scope), resume)),
+            scratch: Arc::clone(scratch),
             key: slot.key(graph),
             from: self.started_by(slot),
             checkpoint: self.id,
             step: self.step,
             resuming: self.scope.resuming(),
             earlier: self.earlier(),
+            keeper: self.scope.keeper.clone(),
             slots: self.machine.slots().clone(),
         };
         let handler = matches!(slot.task.path, Path::Handler(_));

@@ -12,6 +12,7 @@ use crate::error::RuntimeError;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::TaskOutput;
 use weftwork_engine::planted;
@@ -200,7 +201,10 @@ impl Cycle {
                     self.flush_beside(flushed, &mut running, ends, &mut parked).await?;
                 }
                 None => {
-                    if let Some(ended) = running.next().await {
+                    // Calls of tasks that go on waiting are kept meanwhile.
+                    let scope = Arc::clone(&self.scope);
+                    let noted = std::pin::pin!(scope.noted.notified());
+                    if let Either::Left((Some(ended), _)) = select(running.next(), noted).await {
                         self.settle_or_park(ended, ends, &mut parked);
                     }
                 }

@@ -4,13 +4,13 @@
 use super::writer::Writer;
 use super::{CallLog, Host};
 use crate::exec::caught::millis;
-use crate::exec::scope::{TaskAt, lock};
+use crate::exec::scope::TaskAt;
 use crate::exec::{Attempt, Hosting};
 use crate::hub::{Hub, Speaker};
-use crate::journal::{Place, RunJournal, TaskJournal};
+use crate::journal::{Book, RunJournal, TaskJournal};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
@@ -54,20 +54,9 @@ impl Hosting for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         let host = &self.host;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
-            let journal = TaskJournal {
-                run: Arc::clone(&self.journal),
-                place: Place {
-                    branch: *lock(&at.scope.shared.branch),
-                    path: at.way(),
-                    node: at.key.name().to_string(),
-                    step: at.step,
-                    attempt: attempt.number,
-                },
-                earlier: at.earlier,
-                since: at.scope.shared.since.get().copied().filter(|_| !self.writer.holds),
-                known: Mutex::default(),
-            };
-            (Arc::new(journal), Arc::clone(&self.ledger))
+            let since = at.scope.shared.since.get().copied().filter(|_| !self.writer.holds);
+            let book = Book::Run(Arc::clone(&self.journal), since);
+            (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
         } else {
             (Arc::new(NoJournal), Arc::clone(&host.ledger))
         };

@@ -3,7 +3,7 @@
 use super::row::{self, Kind};
 use std::collections::BTreeSet;
 use weftwork_engine::EngineError;
-use weftwork_engine::packed::{Layout, LayoutId, open_row};
+use weftwork_engine::packed::{Layout, LayoutId};
 use weftwork_store::{Keep, Pending, StoreError};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, ThreadId};
@@ -79,7 +79,7 @@ impl CheckedRows {
 fn names_of(ns: &str, (kind, id): (Kind, CheckpointId), bytes: &[u8]) -> Result<Hash, EngineError> {
     let expected = "the bytes that fit its checksum";
     let bytes = row::open(kind, ns, id, bytes).ok_or(EngineError::Damaged { at: 0, expected })?;
-    let (names, mut read) = open_row(bytes)?;
+    let (names, mut read) = row::open_as(kind, bytes)?;
     if kind == Kind::Checkpoint {
         row::read_metadata(read.bytes()?)?;
     }

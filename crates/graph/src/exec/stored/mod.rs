@@ -1,5 +1,6 @@
 //! Checkpoints in a store, as bytes.
 
+mod calls;
 mod check;
 mod read;
 mod recent;

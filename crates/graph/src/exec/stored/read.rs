@@ -181,7 +181,7 @@ impl Reading<'_> {
         read: impl Fn(&Reader<'_>, &mut In<'_>) -> Result<T, EngineError>,
     ) -> Result<T, SaverError> {
         let row = self.open(kind, id, row)?;
-        let (key, start) = open_row(&row).map_err(|error| self.at(id, error))?;
+        let (key, start) = row::open_as(kind, &row).map_err(|error| self.at(id, error))?;
         let layout = self.layout(id, key).await?;
         let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
         // Values that are elsewhere are found by reading without them.

@@ -5,9 +5,11 @@
 
 use super::super::event::{Metadata, Source};
 use super::super::saver::{Outside, Records, Rest, TaskKey, TaskRecord};
+use super::calls;
 use std::sync::Arc;
 use weftwork_engine::packed::{
-    Elsewhere, In, Known, Mapped, Out, OutputReader, VERSION, read_output, write_output,
+    Elsewhere, In, Known, LayoutId, Mapped, Out, OutputReader, VERSION, open_row, open_row_upto,
+    read_output, write_output,
 };
 use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
@@ -15,6 +17,10 @@ use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use xxhash_rust::xxh3::Xxh3Default;
+
+/// The format of rows that say what tasks called, and are else as before: a program that knows no
+/// calls refuses those, and reads the others.
+const WITH_CALLS: u8 = 2;
 
 /// The bytes of a checksum.
 const SUM: usize = 8;
@@ -43,6 +49,14 @@ fn sum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
 pub(super) fn seal(kind: Kind, ns: &str, id: CheckpointId, bytes: &mut Vec<u8>) {
     let sum = sum(kind, ns, id, bytes);
     bytes.extend_from_slice(&sum);
+}
+
+/// The layout that a row names, and the bytes after it.
+pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    match kind {
+        Kind::Tasks => open_row_upto(WITH_CALLS, row),
+        Kind::Checkpoint | Kind::Outside => open_row(row),
+    }
 }
 
 /// The bytes before the checksum, when that is theirs.
@@ -113,14 +127,15 @@ mod tag {
     pub(super) const REST: u8 = 4;
     /// The output is the input of the checkpoint, where it is to be found.
     pub(super) const INPUT: u8 = 8;
+    pub(super) const CALLS: u8 = 16;
 }
 
 /// Bytes, and the values that are kept apart.
 pub(super) type Written = (Vec<u8>, Vec<(Hash, Vec<u8>)>);
 
-fn begin(plan: &Plan, room: usize) -> Out {
+fn begin(plan: &Plan, version: u8, room: usize) -> Out {
     let mut out = Out::with_capacity(room);
-    out.byte(VERSION);
+    out.byte(version);
     out.raw(&plan.layout().id().0);
     out
 }
@@ -132,7 +147,9 @@ pub(super) fn write_tasks(
     tasks: &Records,
     known: Option<Known>,
 ) -> Result<Written, EngineError> {
-    let mut out = begin(plan, 32 + 32 * tasks.len());
+    let calls = tasks.iter().any(|(_, record)| record.calls.is_some());
+    let (version, room) = if calls { (WITH_CALLS, 256) } else { (VERSION, 32) };
+    let mut out = begin(plan, version, 32 + room * tasks.len());
     out.refer_to(known);
     out.count(tasks.len());
     let mut nodes = plan.finder();
@@ -143,13 +160,17 @@ pub(super) fn write_tasks(
             has(record.output.is_some() && !record.is_input, tag::OUTPUT)
                 | has(record.output.is_some() && record.is_input, tag::INPUT)
                 | has(record.edges, tag::EDGES)
-                | has(record.rest.is_some(), tag::REST),
+                | has(record.rest.is_some(), tag::REST)
+                | has(record.calls.is_some(), tag::CALLS),
         );
         if let Some(output) = record.output.as_ref().filter(|_| !record.is_input) {
             write_output(&mut out, plan, output)?;
         }
         if let Some(rest) = &record.rest {
             out.json(&**rest).map_err(|reason| bad(key.name(), reason))?;
+        }
+        if let Some(calls) = &record.calls {
+            calls::write(&mut out, key.name(), calls).map_err(|reason| bad(key.name(), reason))?;
         }
     }
     Ok(out.finish())
@@ -220,6 +241,9 @@ impl Reader<'_> {
             if flags & tag::REST != 0 {
                 record.rest = Some(Box::new(self.rest(read, key.as_ref())?));
             }
+            if flags & tag::CALLS != 0 {
+                record.calls = calls::read(read, name(key.as_ref()), &self.output())?;
+            }
             records.extend(key.map(|key| (key, record)));
         }
         end(read)?;
@@ -227,7 +251,7 @@ impl Reader<'_> {
     }
 
     fn rest(&self, read: &mut In<'_>, key: Option<&TaskKey>) -> Result<Rest, EngineError> {
-        let name = key.map_or("a task", |key| key.name());
+        let name = name(key);
         let json = self.output().json(read, name)?;
         serde_json::from_value(json).map_err(|error| EngineError::BadStored {
             channel: name.to_owned(),
@@ -278,13 +302,17 @@ impl Reader<'_> {
     }
 }
 
+fn name(key: Option<&TaskKey>) -> &str {
+    key.map_or("a task", |key| key.name())
+}
+
 fn end(read: &In<'_>) -> Result<(), EngineError> {
     if read.is_empty() { Ok(()) } else { Err(read.damaged("the end")) }
 }
 
 /// What came from outside.
 pub(super) fn write_outside(plan: &Plan, outside: &Outside) -> Result<Written, EngineError> {
-    let mut out = begin(plan, 64);
+    let mut out = begin(plan, VERSION, 64);
     write_output(&mut out, plan, &outside.output)?;
     match &outside.resume {
         None => out.byte(0),

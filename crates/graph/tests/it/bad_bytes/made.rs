@@ -211,10 +211,13 @@ const CHECKPOINTS: &[(&str, Make)] = &[
     }),
 ];
 
+/// The format of rows that say what tasks called.
+const TASKS_VERSION: u8 = 2;
+
 const TASKS: &[(&str, Make)] = &[
     ("of a newer format", |rows| {
         let mut body = rows.pending("paused");
-        body[0] = VERSION + 1;
+        body[0] = TASKS_VERSION + 1;
         body
     }),
     ("2^64 - 1 tasks", |rows| {
@@ -262,7 +265,52 @@ const TASKS: &[(&str, Make)] = &[
         out.raw(&[0, 0]);
         out.into_bytes()
     }),
+    ("2^64 - 1 calls", |rows| {
+        let mut out = tasks_head(rows);
+        out.raw(&[1, 0, 0, 0, 16]);
+        out.number(u64::MAX);
+        out.into_bytes()
+    }),
+    ("a call of no kind", |rows| with_calls(rows, 1, |out| out.raw(&[9, 0]))),
+    ("a call that stands in no way", |rows| with_calls(rows, 1, |out| out.raw(&[0, 16]))),
+    ("a call with a name of 1 GiB", |rows| {
+        with_calls(rows, 1, |out| {
+            out.raw(&[0, 0]);
+            out.number(GIB);
+            out.raw(b"name");
+        })
+    }),
+    ("100,000 levels in the answer of a call", |rows| {
+        with_calls(rows, 1, |out| {
+            out.raw(ANSWERED);
+            value(out, &deep());
+        })
+    }),
+    ("4 GiB of one answer of 1 MiB", |rows| {
+        let mut text = vec![b'x'; 1 << 20];
+        (text[0], text[(1 << 20) - 1]) = (b'"', b'"');
+        let hash = blob(rows, &text);
+        with_calls(rows, 4_096, |out| {
+            out.raw(ANSWERED);
+            apart(out, &hash);
+        })
+    }),
 ];
+
+/// What and how, no name, superstep and counts, and when: before the answer of a call.
+const ANSWERED: &[u8] = &[0, 2, 0, 0, 0, 0, 0, 0];
+
+/// A task with calls.
+fn with_calls(rows: &Rows, count: usize, call: impl Fn(&mut Out)) -> Vec<u8> {
+    let mut out = tasks_head(rows);
+    out.raw(&[1, 0, 0, 0, 16]);
+    out.count(count);
+    for _ in 0..count {
+        out.raw(&[7; 32]);
+        call(&mut out);
+    }
+    out.into_bytes()
+}
 
 /// Format and names.
 fn tasks_head(rows: &Rows) -> Out {

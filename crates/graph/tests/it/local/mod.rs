@@ -1,6 +1,7 @@
 //! Runs in this process.
 
 mod behind;
+mod calls;
 mod ends;
 mod errors;
 mod fields;

@@ -1,15 +1,19 @@
 //! Rows of tasks are hostile as rows of checkpoints are. Behind a checksum that fits, they are an
 //! error or records that can be written again.
 
+use super::super::super::kept::CallList;
 use super::*;
 use crate::channel::{Append, LastValue};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_engine::packed::{Elsewhere, INLINE_MAX, open_row};
+use weftwork_engine::packed::{Elsewhere, INLINE_MAX};
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
 use weftwork_testkit::fuzz::{self, mutated};
+use weftwork_types::Timestamp;
+use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
+use weftwork_types::tool::Effect;
 
 const ROUNDS: u64 = 30_000;
 /// Format and layout of a row.
@@ -59,8 +63,9 @@ fn records() -> Records {
         rest,
         ..TaskRecord::default()
     };
+    let called = TaskRecord { calls: CallList::of(calls()), ..done(None) };
     Records::from_vec(vec![
-        (node("a", Path::Pull), done(None)),
+        (node("a", Path::Pull), called),
         (node("b", Path::Push(7)), done(Some(Box::new(rest.clone())))),
         (node("b", Path::Handler(None)), TaskRecord::default()),
         (node("gone", Path::Handler(Some(2))), done(None)),
@@ -69,6 +74,48 @@ fn records() -> Records {
             TaskRecord { rest: Some(Box::new(rest)), ..TaskRecord::default() },
         ),
     ])
+}
+
+/// A call that ended, one of another node with a large result, and one that was begun.
+fn calls() -> Vec<Arc<CallRecord>> {
+    let text = "x".repeat(INLINE_MAX);
+    let made = [("a", json!({"text": "yes"})), ("within", json!(text)), ("a", json!(null))];
+    let calls = made.into_iter().zip(0u8..).map(|((node, value), n)| CallRecord {
+        key: CallKey(Hash([n; 32])),
+        kind: [CallKind::Model, CallKind::Tool, CallKind::Once][usize::from(n)],
+        name: format!("call {n}"),
+        node: node.to_owned(),
+        step: i64::from(n) - 1,
+        effect: [Effect::ReadOnly, Effect::ExternalSideEffect, Effect::StateChange][usize::from(n)],
+        state: if n < 2 { CallState::Settled } else { CallState::Intent },
+        result: (n < 2).then_some(CallResult { value }),
+        made: 1,
+        possibly_paid: u32::from(n),
+        reused: 300,
+        opened_at: Timestamp(1_700_000_000_000),
+        settled_at: (n < 2).then_some(Timestamp(1_700_000_000_001 - 2 * i64::from(n))),
+    });
+    calls.map(Arc::new).collect()
+}
+
+#[test]
+fn calls_come_back() {
+    let plan = plan();
+    let (row, blobs) = write_tasks(&plan, &records(), None).expect("it can be written");
+    assert_eq!(row[0], WITH_CALLS);
+    let blobs: BTreeMap<_, _> = blobs.into_iter().collect();
+    let (_, mut read) = open_as(Kind::Tasks, &row).expect("a row");
+    let mapped = plan.layout().mapped(&plan).expect("the same build");
+    let known = |place| match place {
+        Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
+        Elsewhere::There(_) => None,
+    };
+    let reader = Reader { plan: &plan, mapped: &mapped, elsewhere: &known };
+    let found = reader.tasks(&mut read).expect("it can be read");
+    assert_eq!(found[0].1.calls, CallList::of(calls()));
+    let without: Records = records().into_iter().skip(1).collect();
+    let (row, _) = write_tasks(&plan, &without, None).expect("it can be written");
+    assert_eq!(row[0], VERSION, "older programs read what has no calls");
 }
 
 fn metadata() -> Metadata {
@@ -90,7 +137,7 @@ fn read(plan: &Plan, blobs: &BTreeMap<Hash, Vec<u8>>, kind: Kind, bytes: &[u8]) 
             assert_eq!(read_metadata(&again)?.1, parent);
             return Ok("how it came about".to_owned());
         }
-        let (_, mut row) = open_row(bytes)?;
+        let (_, mut row) = open_as(kind, bytes)?;
         let mapped = plan.layout().mapped(plan)?;
         let known = |place| match place {
             Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),

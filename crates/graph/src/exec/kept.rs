@@ -1,0 +1,188 @@
+//! What tasks of runs in this process call: kept with what becomes of them.
+
+use super::Host;
+use super::api::Durability;
+use super::look::At;
+use super::saver::{Records, TaskKey, TaskRecord};
+use super::scope::{Scope, Scratch, TaskAt, lock};
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use std::sync::{Arc, Mutex};
+use weftwork_types::CheckpointId;
+use weftwork_types::port::{CallKey, CallRecord, CallState, Clock};
+
+/// How many checkpoints are read at a time.
+const PAGE: usize = 64;
+
+/// Calls of a task, as they are kept: mostly there are none.
+pub type Calls = Option<Box<CallList>>;
+
+/// Some calls of a task, in the order in which they were begun.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CallList(pub Vec<Arc<CallRecord>>);
+
+impl CallList {
+    /// None, when there are none.
+    pub(super) fn of(calls: Vec<Arc<CallRecord>>) -> Calls {
+        (!calls.is_empty()).then(|| Box::new(Self(calls)))
+    }
+
+    /// Adds what is known of calls beside this; of each, the one that got further stays.
+    pub(super) fn merge(&mut self, newer: Self) {
+        for call in newer.0 {
+            match self.0.iter_mut().find(|known| known.key == call.key) {
+                Some(known) if further(known) > further(&call) => {}
+                Some(known) => *known = call,
+                None => self.0.push(call),
+            }
+        }
+    }
+}
+
+/// How far a call got. What is known of one only grows.
+fn further(call: &CallRecord) -> (bool, u64) {
+    let counts = [call.made, call.possibly_paid, call.reused].map(u64::from);
+    (call.state == CallState::Settled, counts.iter().sum())
+}
+
+/// The calls of a task over its attempts, and which of them are not kept yet.
+#[derive(Debug, Default)]
+pub(crate) struct TaskCalls(Mutex<Vec<(Arc<CallRecord>, Is)>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Kept,
+    Fresh,
+}
+
+impl TaskCalls {
+    /// Those that are on record already.
+    pub(super) fn known(calls: &Calls) -> Self {
+        let known = calls.iter().flat_map(|calls| &calls.0);
+        Self(Mutex::new(known.map(|call| (Arc::clone(call), Is::Kept)).collect()))
+    }
+
+    fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
+        let calls = lock(&self.0);
+        calls.iter().find(|(call, _)| call.key == key).map(|(call, _)| Arc::clone(call))
+    }
+
+    fn put(&self, call: Arc<CallRecord>) {
+        let mut calls = lock(&self.0);
+        match calls.iter_mut().find(|(known, _)| known.key == call.key) {
+            Some(known) => *known = (call, Is::Fresh),
+            None => {
+                // Most tasks make one.
+                calls.reserve_exact(1);
+                calls.push((call, Is::Fresh));
+            }
+        }
+    }
+
+    /// Those that are to be kept, which from now on are.
+    pub(super) fn take_fresh(&self) -> Calls {
+        let mut calls = lock(&self.0);
+        let fresh = calls.iter_mut().filter(|(_, is)| *is == Is::Fresh).map(|(call, is)| {
+            *is = Is::Kept;
+            Arc::clone(call)
+        });
+        CallList::of(fresh.collect())
+    }
+
+    /// These were not kept after all.
+    fn give_back(&self, calls: &Calls) {
+        let lost = |key| calls.iter().flat_map(|calls| &calls.0).any(|call| call.key == key);
+        let mut calls = lock(&self.0);
+        calls.iter_mut().filter(|(call, _)| lost(call.key)).for_each(|(_, is)| *is = Is::Fresh);
+    }
+}
+
+/// The task in whose record calls are kept: that which makes them, or the one around it, when they
+/// are made by a task that its code called or by a graph within that keeps nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Keeper {
+    scope: Arc<Scope>,
+    scratch: Arc<Scratch>,
+    key: TaskKey,
+    of: CheckpointId,
+}
+
+impl TaskAt {
+    /// Who keeps the calls of the task; nobody without a saver.
+    pub(crate) fn keeper(&self) -> Option<Keeper> {
+        if let Some(keeper) = &self.keeper {
+            return Some(Keeper::clone(keeper));
+        }
+        let hosted = self.scope.shared.host.hosting().is_some();
+        self.scope.keep.saver.as_ref().filter(|_| !hosted)?;
+        Some(Keeper {
+            scope: Arc::clone(&self.scope),
+            scratch: Arc::clone(&self.scratch),
+            key: self.key.clone(),
+            of: self.checkpoint,
+        })
+    }
+}
+
+impl Keeper {
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.scope.shared.host.clock()
+    }
+
+    pub(crate) fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
+        self.scratch.calls.find(key)
+    }
+
+    /// Lets what is kept next of the task have a call: at the latest with its end, before that when
+    /// the loop waits.
+    pub(crate) fn put(&self, call: Arc<CallRecord>) {
+        self.scratch.calls.put(call);
+        self.scope.noted.notify_one();
+    }
+
+    /// Keeps what the task called, at once. A run that keeps everything at its end does not.
+    pub(crate) async fn keep(&self) -> Result<(), RuntimeError> {
+        let scope = &self.scope;
+        let exit = scope.shared.durability == Durability::Exit;
+        let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else { return Ok(()) };
+        let calls = self.scratch.calls.take_fresh();
+        let record = TaskRecord { calls: calls.clone(), ..TaskRecord::default() };
+        let tasks = Records::from_iter([(self.key.clone(), record)]);
+        let put = async {
+            scope.stored().await?;
+            saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await
+        };
+        put.await.inspect_err(|_| self.scratch.calls.give_back(&calls))?;
+        Ok(())
+    }
+}
+
+impl CompiledGraph {
+    /// The calls of models and tools that runs of this process left on record on a thread, the
+    /// oldest first: those of the tasks of this graph, and of the graphs within it that keep
+    /// nothing. A graph within that keeps checkpoints has its own, at its namespace.
+    ///
+    /// They are kept with the checkpoints and go with them. Calls of hosted runs are in the store
+    /// ([`JournalRead`](weftwork_store::JournalRead)).
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`], and what the saver says: a checkpoint that cannot be read is an
+    /// error, never left out.
+    pub async fn calls(&self, host: &Host, at: &At) -> Result<Vec<CallRecord>, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at calls" })?;
+        let (graph, place) = self.at(at)?;
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = saver.list(&place, graph.plan(), before, PAGE).await?;
+            let Some(oldest) = page.last() else { break };
+            before = Some(oldest.checkpoint.id);
+            for saved in page {
+                let calls = saved.tasks.into_iter().filter_map(|(_, record)| record.calls);
+                let mut calls: Vec<_> = calls.flat_map(|calls| calls.0).collect();
+                calls.reverse();
+                found.extend(calls);
+            }
+        }
+        Ok(found.into_iter().rev().map(Arc::unwrap_or_clone).collect())
+    }
+}
