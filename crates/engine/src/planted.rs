@@ -41,6 +41,8 @@ pub enum Bug {
     HandlersRerun,
     /// A question waits on though it was answered.
     StaleQuestions,
+    /// What tasks called in an open superstep is called again when the run goes on.
+    ForgetsCalls,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -13,6 +13,9 @@ use weftwork_graph::{
 };
 use weftwork_testkit::World;
 use weftwork_types::MessageId;
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{Attempts, CallKey, CallKind, CallResult, Intent, Opened};
+use weftwork_types::tool::Effect;
 
 /// A task, by an id that it has again when it runs again.
 pub(super) type Mark = MessageId;
@@ -31,6 +34,10 @@ struct Seeing {
     kept: BTreeSet<Mark>,
     /// Tasks that did.
     repeated: Vec<String>,
+    /// Calls that must not be made again.
+    kept_calls: BTreeSet<CallKey>,
+    /// Those that were, by their nodes.
+    made_again: Vec<String>,
 }
 
 impl Probe {
@@ -65,6 +72,33 @@ impl Probe {
     /// Tasks that ran though they were not to.
     pub(super) fn repeated(&self) -> Vec<String> {
         self.lock().repeated.clone()
+    }
+
+    /// This call must not be made again.
+    pub(super) fn keep_call(&self, key: CallKey) {
+        self.lock().kept_calls.insert(key);
+    }
+
+    /// Calls that were made though they were not to.
+    pub(super) fn made_again(&self) -> Vec<String> {
+        self.lock().made_again.clone()
+    }
+
+    /// Makes a call, unless it is on record.
+    async fn call(&self, ctx: &Ctx, name: &str, effect: Effect) -> NodeResult<()> {
+        let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
+        let (kind, name, input) = (CallKind::Tool, name.to_owned(), hash(&json!(name)));
+        let intent = Intent { kind, name, input, call_id: None, effect, attempts };
+        if let Opened::New { key } = ctx.calls().journal.open(intent).await? {
+            {
+                let mut seeing = self.lock();
+                if seeing.kept_calls.contains(&key) {
+                    seeing.made_again.push(ctx.node().to_owned());
+                }
+            }
+            ctx.calls().journal.settle(key, CallResult { value: json!("well") }).await?;
+        }
+        Ok(())
     }
 
     fn fails(&self, node: &str, step: i64, times: u32) -> bool {
@@ -253,6 +287,7 @@ impl Part {
 
     async fn act(&self, input: &Value, ctx: &Ctx, answers: &mut Vec<Value>) -> NodeResult<()> {
         let node = &self.spec.nodes[self.index];
+        self.scene.probe.call(ctx, "before", Effect::ReadOnly).await?;
         for act in &node.acts {
             match act {
                 Act::Pause => self.scene.world.pause().await,
@@ -264,6 +299,8 @@ impl Part {
                 }
             }
         }
+        let effect = [Effect::ReadOnly, Effect::StateChange][self.index % 2];
+        self.scene.probe.call(ctx, "after", effect).await?;
         let failed = || Err(NodeError::message(format!("`{}` fails", node.name)).retriable());
         match node.fate {
             Fate::FailsFirst(times) if self.scene.probe.fails(&node.name, ctx.step(), times) => {

@@ -26,6 +26,10 @@ pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Resul
         counted_once(spec, kept, &saved(&stage.saver, place))?;
         joins_run_once(spec, kept, &saved(&stage.saver, place))?;
     }
+    if let Some(node) = stage.probe.made_again().first() {
+        let what = format!("a call of `{node}`");
+        return Err(Broken::new("what is on record is not called again", what));
+    }
     match stage.probe.repeated().first() {
         Some(node) => Err(Broken::new(
             "what finished and was kept does not run again",

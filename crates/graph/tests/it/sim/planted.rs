@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weftwork_engine::planted::{Bug, plant};
 
 /// Each bug, and within how many seeds it is found.
-const BUGS: [(Bug, u64); 16] = [
+const BUGS: [(Bug, u64); 17] = [
     (Bug::CompletionOrder, 10),
     (Bug::JoinPerBranch, 10),
     (Bug::FanInPerBranch, 10),
@@ -15,6 +15,7 @@ const BUGS: [(Bug, u64); 16] = [
     (Bug::StopsRearm, 10),
     (Bug::NamesFinished, 10),
     (Bug::ForgetsFinished, 10),
+    (Bug::ForgetsCalls, 10),
     (Bug::KeepsNothing, 10),
     (Bug::StreamsKeepNothing, 10),
     (Bug::Aliased, 10),

@@ -126,8 +126,12 @@ impl Watching {
         self.kept().entry(at.clone()).or_default().push(kept);
     }
 
-    /// Tasks whose result is kept must not run again.
+    /// Calls whose result is kept must not be made again, and tasks not run.
     fn keep_finished(&self, at: &Place, of: CheckpointId, tasks: &[(TaskKey, TaskRecord)]) {
+        let calls = tasks.iter().filter_map(|(_, record)| record.calls.as_ref());
+        for call in calls.flat_map(|calls| &calls.0).filter(|call| call.result.is_some()) {
+            self.probe.keep_call(call.key);
+        }
         let step = {
             let kept = self.kept();
             let of = kept.get(at).and_then(|kept| kept.iter().find(|kept| kept.id == of));
