@@ -269,6 +269,24 @@ pub enum RuntimeError {
         /// How many workers had it since it last got further.
         attempts: u32,
     },
+    /// A person left open whether something was done, and it is not done again.
+    #[error(
+        "nobody knows whether `{name}` was done, and a person said to leave it; see on the other side what came of it"
+    )]
+    GivenUp {
+        /// What was to be done once.
+        name: String,
+    },
+    /// What is on record of something that was done is not what the node reads.
+    #[error(
+        "what is on record of `{name}` is not what the node expects of it: {problem}; give it another name or input when it has become something else"
+    )]
+    OtherResult {
+        /// What was done once.
+        name: String,
+        /// Why it cannot be read.
+        problem: String,
+    },
     /// This process is on its way out and takes no more runs.
     #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
     Stopping,
@@ -344,6 +362,8 @@ impl RuntimeError {
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
             Self::Stopping => ErrorCode("W0131"),
+            Self::GivenUp { .. } => ErrorCode("W0132"),
+            Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

@@ -261,8 +261,21 @@ impl TaskJournal {
             self.known().calls.insert(key, Arc::new(call));
             return Ok(Opened::New { key });
         }
+        let made = call.made;
         self.record(call).await?;
-        Ok(Opened::Unknown { key })
+        Ok(Opened::Unknown { key, made })
+    }
+
+    async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
+        let call = {
+            let mut known = self.known();
+            let missing = || rule::missing("call", key.0).fault();
+            let known = known.calls.get_mut(&key).ok_or_else(missing)?;
+            let call = Arc::make_mut(known);
+            call.made = call.made.saturating_add(1);
+            Arc::clone(known)
+        };
+        self.book.record(call).await
     }
 
     async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
@@ -296,6 +309,13 @@ impl Journal for TaskJournal {
             // Most calls do not get here, and are spared the room for it.
             let opened = Box::pin(self.announce(Call { key, intent, occurrence })).await;
             opened.map_err(|source| JournalError { name, source })
+        })
+    }
+
+    fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            let begun = self.make_again(key).await;
+            begun.map_err(|source| JournalError { name: key.0.to_string(), source })
         })
     }
 

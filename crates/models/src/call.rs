@@ -85,7 +85,7 @@ impl ModelCaller {
         match ctx.journal.open(intent).await? {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
             // A model call of unknown outcome is made again: it changes nothing but the bill.
-            Opened::New { key } | Opened::Unknown { key } => {
+            Opened::New { key } | Opened::Unknown { key, .. } => {
                 self.make(model, Arc::new(request), key, ctx).await
             }
         }

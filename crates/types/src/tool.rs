@@ -2,7 +2,7 @@
 
 use crate::ErrorCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a tool changes in the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,6 +27,42 @@ pub enum UnknownOutcome {
     Reconcile,
     /// Stop and ask a person.
     Ask,
+}
+
+/// What a person says about a call of unknown outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
+pub enum UnknownAnswer {
+    /// It took effect, and this is its result.
+    Happened {
+        /// The result, as the call would have given it.
+        value: Value,
+    },
+    /// It did not take effect: make it again, with the same idempotency key.
+    CallAgain,
+    /// Leave it: nobody knows.
+    GiveUp,
+}
+
+impl UnknownAnswer {
+    /// JSON Schema of an answer, when results are of this schema.
+    #[must_use]
+    pub fn schema(result: Value) -> Value {
+        json!({"oneOf": [
+            {
+                "type": "object",
+                "properties": {"answer": {"const": "happened"}, "value": result},
+                "required": ["answer", "value"],
+                "additionalProperties": false,
+            },
+            {
+                "type": "object",
+                "properties": {"answer": {"enum": ["call_again", "give_up"]}},
+                "required": ["answer"],
+                "additionalProperties": false,
+            },
+        ]})
+    }
 }
 
 /// A tool as models and policies see it.

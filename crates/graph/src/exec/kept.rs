@@ -3,7 +3,7 @@
 use super::Host;
 use super::api::Durability;
 use super::look::At;
-use super::saver::{Records, TaskKey, TaskRecord};
+use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Scope, Scratch, TaskAt, lock};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -146,7 +146,11 @@ impl Keeper {
         let exit = scope.shared.durability == Durability::Exit;
         let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else { return Ok(()) };
         let calls = self.scratch.calls.take_fresh();
-        let record = TaskRecord { calls: calls.clone(), ..TaskRecord::default() };
+        // The answers that led here are as durable as what is done because of them.
+        let resume = self.scratch.answers();
+        let rest = resume.map(|resume| Rest { resume: Some(resume), ..Rest::default() });
+        let mut record = rest.map_or_else(TaskRecord::default, TaskRecord::from);
+        record.calls.clone_from(&calls);
         let tasks = Records::from_iter([(self.key.clone(), record)]);
         let put = async {
             scope.stored().await?;

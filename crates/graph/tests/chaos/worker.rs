@@ -115,7 +115,7 @@ async fn step(state: State<Work>, ctx: Ctx, outside: Deps<Outside>) -> NodeResul
     match ctx.calls().journal.open(intent).await? {
         Opened::Settled { .. } => {}
         // The outside takes a call again whose outcome nobody knows.
-        Opened::New { key } | Opened::Unknown { key } => {
+        Opened::New { key } | Opened::Unknown { key, .. } => {
             // The key tells the outside that it is the same call.
             outside.note(&format!("made {name} {}", key.0));
             ctx.calls().journal.settle(key, CallResult { value: json!(n) }).await?;

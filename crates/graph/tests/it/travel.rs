@@ -35,7 +35,7 @@ async fn pay(ctx: Ctx, paid: Deps<Count>) -> NodeResult<LogUpdate> {
     let journal = &ctx.calls().journal;
     let times = match journal.open(intent).await? {
         Opened::Settled { result, .. } => result.value,
-        Opened::New { key } | Opened::Unknown { key } => {
+        Opened::New { key } | Opened::Unknown { key, .. } => {
             let value = json!(paid.fetch_add(1, Ordering::SeqCst) + 1);
             journal.settle(key, CallResult { value: value.clone() }).await?;
             value

@@ -115,6 +115,10 @@ impl Journal for Desk {
         })
     }
 
+    fn begin_again(&self, _key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         self.note("settle");
         let refused = takes_one(&self.settle_refuses);

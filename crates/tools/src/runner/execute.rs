@@ -4,7 +4,7 @@ use super::ToolRunner;
 use super::announce::Announced;
 use super::attempt::{Cut, attempt, time_left};
 use super::prepare::{Head, Plan, ReadyCall};
-use super::unknown::{Looked, UnknownCall};
+use super::unknown::{Begun, Looked, UnknownCall};
 use crate::check::bytes_over;
 use crate::error::{RunToolError, code, cut};
 use crate::schema::{WHOLE, drop_undeclared};
@@ -77,10 +77,10 @@ impl ToolRunner {
         match call.head.context.journal.open(call.intent()).await? {
             Opened::New { key } => {
                 self.admit_new(&call, key).await?;
-                self.make(call, key).await
+                self.make(call, Begun { key, made: 1 }).await
             }
             Opened::Settled { result, .. } => call.reuse(result),
-            Opened::Unknown { key } => self.unknown(call, key).await,
+            Opened::Unknown { key, made } => self.unknown(call, Begun { key, made }).await,
         }
     }
 
@@ -96,7 +96,8 @@ impl ToolRunner {
     }
 
     /// Makes the call.
-    pub(super) async fn make(&self, call: RunCall, key: CallKey) -> Result<Executed, RunToolError> {
+    pub(super) async fn make(&self, call: RunCall, begun: Begun) -> Result<Executed, RunToolError> {
+        let key = begun.key;
         let announced = call.announce();
         let limit = time_left(call.tool.as_ref(), &call.head.context);
         let context = self.tool_context(&call.head, key, limit);
@@ -110,7 +111,7 @@ impl ToolRunner {
                 };
                 self.settled(call, key, announced, outcome).await
             }
-            Err(how) => self.cut_short(call, key, announced, how).await,
+            Err(how) => self.cut_short(call, begun, announced, how).await,
         }
     }
 
@@ -119,10 +120,11 @@ impl ToolRunner {
     async fn cut_short(
         &self,
         call: RunCall,
-        key: CallKey,
+        begun: Begun,
         announced: Announced,
         how: Cut,
     ) -> Result<Executed, RunToolError> {
+        let key = begun.key;
         let spec = &call.entry.spec;
         let effect = spec.effect != Effect::ReadOnly;
         let failure = how.failure(&spec.name, effect);
@@ -145,7 +147,7 @@ impl ToolRunner {
             Looked::CannotTell => {
                 announced.finish(&ToolOutcome::Failed(failure.clone()), &[]);
                 let reason = failure.safe_message;
-                Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), key, reason }))
+                Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), begun, reason }))
             }
         }
     }

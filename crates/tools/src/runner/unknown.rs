@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use weftwork_types::ToolCallId;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::port::CallKey;
+pub use weftwork_types::tool::UnknownAnswer;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
 
 /// A call that was begun and left no result, whose tool declares that a person decides.
@@ -16,8 +17,16 @@ use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, Unkn
 #[must_use = "put `ask()` to a person, then `ToolRunner::resolve`"]
 pub struct UnknownCall {
     pub(super) call: Box<RunCall>,
-    pub(super) key: CallKey,
+    pub(super) begun: Begun,
     pub(super) reason: String,
+}
+
+/// A call that was begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) key: CallKey,
+    /// How often.
+    pub(super) made: u32,
 }
 
 /// What a person is asked about a call of unknown outcome: the value of
@@ -39,21 +48,6 @@ pub struct UnknownQuestion {
     pub reason: String,
 }
 
-/// What a person says about a call of unknown outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
-pub enum UnknownAnswer {
-    /// It took effect, and this is its result.
-    Happened {
-        /// The result, as the tool would have given it.
-        value: Value,
-    },
-    /// It did not take effect: make it again, with the same idempotency key.
-    CallAgain,
-    /// Leave it: the model is told that nobody knows.
-    GiveUp,
-}
-
 /// What a tool's look-up said.
 #[derive(Debug)]
 pub(super) enum Looked {
@@ -71,9 +65,16 @@ impl UnknownCall {
             tool: self.call.name().to_owned(),
             args: self.call.head.args.clone(),
             effect: self.call.entry.spec.effect,
-            idempotency_key: self.key.0.to_string(),
+            idempotency_key: self.begun.key.0.to_string(),
             reason: self.reason.clone(),
         }
+    }
+
+    /// How often it was begun. A person is asked once for each time: an answer speaks of what came
+    /// before it, and not of what was begun because of it.
+    #[must_use]
+    pub fn made(&self) -> u32 {
+        self.begun.made
     }
 
     /// The question to interrupt with.
@@ -86,20 +87,7 @@ impl UnknownCall {
     #[must_use]
     pub fn answer_schema(&self) -> Value {
         let value = self.call.entry.spec.output.clone().unwrap_or(json!(true));
-        json!({"oneOf": [
-            {
-                "type": "object",
-                "properties": {"answer": {"const": "happened"}, "value": value},
-                "required": ["answer", "value"],
-                "additionalProperties": false,
-            },
-            {
-                "type": "object",
-                "properties": {"answer": {"enum": ["call_again", "give_up"]}},
-                "required": ["answer"],
-                "additionalProperties": false,
-            },
-        ]})
+        UnknownAnswer::schema(value)
     }
 }
 
@@ -116,11 +104,14 @@ impl ToolRunner {
         unknown: UnknownCall,
         answer: UnknownAnswer,
     ) -> Result<Executed, RunToolError> {
-        let UnknownCall { call, key, reason } = unknown;
+        let UnknownCall { call, begun, reason } = unknown;
+        let Begun { key, made } = begun;
         let outcome = match answer {
             UnknownAnswer::CallAgain => {
                 call.head.context.budget.admit_tool_call()?;
-                return self.make(*call, key).await;
+                call.head.context.journal.begin_again(key).await?;
+                let made = made.saturating_add(1);
+                return self.make(*call, Begun { key, made }).await;
             }
             UnknownAnswer::Happened { value } => self.check_result(&call.entry, value),
             UnknownAnswer::GiveUp => ToolOutcome::Failed(ToolFailure::new(
@@ -139,8 +130,9 @@ impl ToolRunner {
     pub(super) async fn unknown(
         &self,
         call: RunCall,
-        key: CallKey,
+        begun: Begun,
     ) -> Result<Executed, RunToolError> {
+        let key = begun.key;
         let looked = match call.entry.spec.on_unknown {
             UnknownOutcome::Idempotent => Looked::NotFound,
             UnknownOutcome::Reconcile => self.look_up(&call, key).await,
@@ -154,14 +146,14 @@ impl ToolRunner {
             }
             Looked::NotFound => {
                 call.head.context.budget.admit_tool_call()?;
-                self.make(call, key).await
+                self.make(call, begun).await
             }
             Looked::CannotTell => {
                 let reason = format!(
                     "tool `{}` was called and left no result: the process ended inside the call",
                     call.name()
                 );
-                Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), key, reason }))
+                Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), begun, reason }))
             }
         }
     }

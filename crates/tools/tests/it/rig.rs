@@ -173,6 +173,7 @@ impl Emit for Events {
 pub(crate) struct MemoryJournal {
     calls: Mutex<BTreeMap<CallKey, Option<CallResult>>>,
     pub(crate) intents: Mutex<Vec<Intent>>,
+    begun_again: Mutex<Vec<CallKey>>,
     pub(crate) refuse_open: Mutex<bool>,
     pub(crate) refuse_settle: Mutex<bool>,
 }
@@ -216,10 +217,19 @@ impl Journal for MemoryJournal {
                     calls.insert(key, None);
                     Opened::New { key }
                 }
-                Some(None) => Opened::Unknown { key },
+                Some(None) => {
+                    let begun_again = self.begun_again.lock().expect("not poisoned");
+                    let again = begun_again.iter().filter(|known| **known == key).count();
+                    Opened::Unknown { key, made: 1 + again as u32 }
+                }
                 Some(Some(result)) => Opened::Settled { key, result: result.clone() },
             })
         })
+    }
+
+    fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.begun_again.lock().expect("not poisoned").push(key);
+        Box::pin(async { Ok(()) })
     }
 
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {

@@ -20,6 +20,13 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// [`JournalError`] when the store refused; the call must not be made then.
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
 
+    /// Announces that a call of unknown outcome is made once more, because a person said so. That
+    /// is on disk when this returns: whoever finds the call without a result then asks anew.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the store refused; the call must not be made then.
+    fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>>;
+
     /// Records how a call ended. For effects other than [`Effect::ReadOnly`] that is on disk when
     /// this returns; otherwise with the next commit of the run, at the latest that of the
     /// superstep.
@@ -93,6 +100,8 @@ pub enum Opened {
     Unknown {
         /// Its key, also the idempotency key that was sent along.
         key: CallKey,
+        /// How often it was begun.
+        made: u32,
     },
 }
 
@@ -133,7 +142,8 @@ pub struct CallRecord {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
-    /// How often it was begun, as far as is known.
+    /// How often it was begun, as far as is known; of a call that changes something, not how often
+    /// it was begun again with the same key because the other side knows that.
     pub made: u32,
     /// How often it may have been made besides and paid, without leaving a result. For a call that
     /// changes something: how often it was found without one. For one that reads an upper bound:

@@ -6,6 +6,7 @@ mod ends;
 mod errors;
 mod fields;
 mod gated;
+mod once;
 mod peers;
 mod questions;
 mod resuming;

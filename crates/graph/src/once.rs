@@ -1,0 +1,204 @@
+//! What a node does once, whatever becomes of its run.
+
+use crate::context::Ctx;
+use crate::error::{NodeError, RuntimeError, Stop};
+use crate::node::NodeResult;
+use crate::question::Question;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use std::sync::atomic::Ordering;
+use weftwork_types::canonical::hash;
+use weftwork_types::port::{Attempts, CallKey, CallKind, CallResult, Intent, Opened};
+use weftwork_types::tool::{Effect, UnknownAnswer};
+
+/// Something that [`Ctx::once`] does. It changes something outside, and when nobody knows whether
+/// it did, a person is asked; unless this says otherwise.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Once {
+    name: String,
+    input: Json,
+    id: Option<String>,
+    effect: Effect,
+    idempotent: bool,
+}
+
+impl Once {
+    /// By a name, such as `charge`.
+    pub fn new(name: impl Into<String>) -> Self {
+        let (input, effect) = (Json::Null, Effect::ExternalSideEffect);
+        Self { name: name.into(), input, id: None, effect, idempotent: false }
+    }
+
+    /// With what it is done: with another input it is something else, and done again.
+    pub fn with(mut self, input: Json) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// By what it is known: the number of an order. Without one, things of the same name and input
+    /// are told apart by their order within the task.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// It only looks: nothing waits for the disk, and without a result on record it is done again.
+    pub fn reads(mut self) -> Self {
+        self.effect = Effect::ReadOnly;
+        self
+    }
+
+    /// The other side knows the key again, so that it may be told twice: when nobody knows whether
+    /// it was done, it is done again with the same key.
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    fn intent(&self) -> Intent {
+        Intent {
+            kind: CallKind::Once,
+            name: self.name.clone(),
+            input: hash(&self.input),
+            call_id: self.id.clone(),
+            effect: self.effect,
+            attempts: match self.effect {
+                Effect::ReadOnly => Attempts::Each,
+                Effect::StateChange | Effect::ExternalSideEffect => Attempts::Shared,
+            },
+        }
+    }
+}
+
+impl From<&str> for Once {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// What is on record of something that was done.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recorded {
+    value: Json,
+    /// How many questions of the task it took; those after it count on from there.
+    #[serde(default, skip_serializing_if = "is_none")]
+    asked: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_none(asked: &u32) -> bool {
+    *asked == 0
+}
+
+impl Ctx {
+    /// Does something once: what came of it is on record, and when the node runs again, after a
+    /// question, a failure or a crash, it gets that and does nothing.
+    ///
+    /// Before the work begins, its intent is on disk, and when this returns, its result; the work
+    /// gets a key to send along, the same ones whenever it is done again. When the process died in
+    /// the work, or the work failed, nobody knows what came of it. Then a person is asked, as
+    /// [`UnknownAnswer`]; or it is done again, when it is [`idempotent`](Once::idempotent). So a
+    /// failure that is an answer of the other side is better returned as a value.
+    ///
+    /// What only [`reads`](Once::reads) waits for nothing; its result is on record with the
+    /// superstep, or when the node waits for something after it.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use weftwork_graph::{Ctx, Dynamic, DynUpdate, Graph, Host, MemorySaver, NodeResult, Once, START};
+    ///
+    /// async fn pay(ctx: Ctx) -> NodeResult<DynUpdate> {
+    ///     let charge = Once::new("charge").with(json!({"cents": 4200})).idempotent();
+    ///     let receipt: String = ctx
+    ///         .once(charge, async |key| Ok(format!("charged with {}", &key.0.to_string()[..4])))
+    ///         .await?;
+    ///     ctx.interrupt(json!({"may this be shipped?": receipt}))?;
+    ///     Ok(DynUpdate::new())
+    /// }
+    /// # let graph = Graph::<Dynamic>::dynamic("pay", Vec::new()).node("pay", pay);
+    /// # assert!(graph.edge(START, "pay").build().is_ok());
+    /// ```
+    ///
+    /// In a run of this process without a saver nothing is on record.
+    ///
+    /// # Errors
+    /// Those of the work; W0132 when a person gave it up; W0133 when what is on record is no `T`;
+    /// a [`NodeError`] that stops the node while there is no answer. Return it with `?`.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped within the work, nobody knows what came of it, as after a crash.
+    pub async fn once<T: Serialize + DeserializeOwned>(
+        &self,
+        what: impl Into<Once>,
+        work: impl AsyncFnOnce(CallKey) -> NodeResult<T>,
+    ) -> NodeResult<T> {
+        let what = what.into();
+        let journal = &self.calls().journal;
+        let (key, asked) = match journal.open(what.intent()).await? {
+            Opened::New { key } => (key, 0),
+            Opened::Settled { result, .. } => return self.recorded(&what, result),
+            Opened::Unknown { key, .. } if what.idempotent => (key, 0),
+            Opened::Unknown { key, made } => match self.ask_about(&what, key, made)? {
+                UnknownAnswer::CallAgain => {
+                    journal.begin_again(key).await?;
+                    (key, made)
+                }
+                UnknownAnswer::Happened { value } => {
+                    let happened = read(&what, value.clone())?;
+                    journal.settle(key, result(value, made)?).await?;
+                    return Ok(happened);
+                }
+                UnknownAnswer::GiveUp => {
+                    return Err(failed(RuntimeError::GivenUp { name: what.name }));
+                }
+            },
+        };
+        let done = work(key).await?;
+        journal.settle(key, result(serde_json::to_value(&done)?, asked)?).await?;
+        Ok(done)
+    }
+
+    fn recorded<T: DeserializeOwned>(&self, what: &Once, result: CallResult) -> NodeResult<T> {
+        let Recorded { value, asked } = read(what, result.value)?;
+        self.at().scratch.asked.fetch_add(asked, Ordering::Relaxed);
+        read(what, value)
+    }
+
+    /// Asks once for each time that it was begun: an answer speaks of what came before it, and not
+    /// of what was begun because of it.
+    fn ask_about(&self, what: &Once, key: CallKey, made: u32) -> NodeResult<UnknownAnswer> {
+        let name = &what.name;
+        let reason = format!("`{name}` was begun and left no result");
+        let question = Question::value(json!({
+            "kind": "once_outcome_unknown",
+            "name": name,
+            "input": what.input,
+            "idempotency_key": key.0.to_string(),
+            "reason": reason,
+        }));
+        let question = question.answer_schema(UnknownAnswer::schema(json!(true)));
+        let mut answer = None;
+        for _ in 0..made.max(1) {
+            answer = Some(self.ask_question(question.clone())?);
+        }
+        read(what, answer.map(|answer| answer.value).unwrap_or_default())
+    }
+}
+
+fn result(value: Json, asked: u32) -> NodeResult<CallResult> {
+    Ok(CallResult { value: serde_json::to_value(Recorded { value, asked })? })
+}
+
+fn read<T: DeserializeOwned>(what: &Once, value: Json) -> NodeResult<T> {
+    serde_json::from_value(value).map_err(|problem| {
+        let (name, problem) = (what.name.clone(), problem.to_string());
+        failed(RuntimeError::OtherResult { name, problem })
+    })
+}
+
+fn failed(error: RuntimeError) -> NodeError {
+    NodeError(Stop::Failed(error.fault()))
+}
