@@ -1,14 +1,17 @@
 //! When calls come on record, and what is known of those that did not.
 
 use crate::faulty::{Faulty, Moment, name};
-use crate::support::{Bench, check_stream, completed, on_each_store, store, thread, writes_behind};
+use crate::support::{
+    Bench, check_stream, completed, interrupted, on_each_store, store, thread, writes_behind,
+};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeError, NodeResult, Retry, Runtime, START,
-    State,
+    CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeError, NodeResult, Once, Retry, Runtime,
+    START, State,
 };
 use weftwork_store::{Store, StoreLedger};
 use weftwork_types::canonical::hash;
@@ -200,6 +203,18 @@ async fn dies_in_a_call(
     graph: &CompiledGraph,
     (outside, calls): (&Outside, u32),
 ) -> RunRef {
+    let begun = store.runs(&Principal::local(), &thread()).await.is_ok();
+    let input = (!begun).then(|| RunInput::Start { input: json!({}) });
+    dies_with(input, store, graph, (outside, calls)).await
+}
+
+/// The same with an input, or with the run that another process left.
+async fn dies_with(
+    input: Option<RunInput>,
+    store: &Arc<dyn Store>,
+    graph: &CompiledGraph,
+    (outside, calls): (&Outside, u32),
+) -> RunRef {
     let before = outside.made();
     let mut process = tokio::runtime::Builder::new_multi_thread();
     let process = process.worker_threads(1).enable_all().build().expect("a runtime");
@@ -207,11 +222,11 @@ async fn dies_in_a_call(
     let began = process.spawn(async move {
         let builder = Runtime::builder(Arc::clone(&ours)).graph("test:graph", graph);
         let runtime = builder.open().await.expect("opens");
-        let handle = match ours.runs(&who, &thread()).await {
-            Ok(runs) => runtime.take_over(&who, &runs[0].new.at).await.expect("nobody has it"),
-            Err(_) => {
-                let request = Bench::request(RunInput::Start { input: json!({}) });
-                runtime.execute(request).await.expect("accepted")
+        let handle = match input {
+            Some(input) => runtime.execute(Bench::request(input)).await.expect("accepted"),
+            None => {
+                let runs = ours.runs(&who, &thread()).await.expect("reads");
+                runtime.take_over(&who, &runs[0].new.at).await.expect("nobody has it")
             }
         };
         (handle.run, runtime.worker().clone())
@@ -271,6 +286,48 @@ async fn what_processes_died_in_is_possibly_paid() {
     assert_eq!(outside.made(), 7, "two of them by processes that died in them");
     let reads: Vec<_> = found.iter().filter(|call| call.name == "read").cloned().collect();
     assert_eq!(counts(&reads), [(1, 0, 0); 2], "other steps have nothing to do with it");
+}
+
+#[tokio::test]
+async fn a_person_is_asked_anew_about_what_was_begun_because_of_an_answer() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("once")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            let charge = Once::new("charge").with(json!({"cents": 42}));
+            let charged: u32 = ctx
+                .once(charge, async |_| {
+                    let nth = outside.make();
+                    outside.pass().await;
+                    Ok(nth)
+                })
+                .await?;
+            let after = ctx.interrupt(json!("ship?"))?;
+            Ok(LogUpdate::new().log([format!("{charged} {after}")]))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph.clone()).await;
+    let asked = async |at: &RunRef| {
+        let handle = bench.runtime.take_over(&Principal::local(), at).await.expect("nobody has it");
+        let open = interrupted(handle.outcome.await);
+        assert_eq!(open.len(), 1);
+        open[0]
+    };
+    let again = |open| BTreeMap::from([(open, json!({"answer": "call_again"}))]);
+    let first = asked(&dies_in_a_call(&bench.store, &graph, (&outside, 1)).await).await;
+    let resume = RunInput::Resume { answers: again(first) };
+    let at = dies_with(Some(resume), &bench.store, &graph, (&outside, 1)).await;
+    let second = asked(&at).await;
+    assert_ne!(first, second, "the answer was about the first time");
+    assert_eq!(outside.made(), 2, "nothing is done before somebody said so");
+    outside.gate.add_permits(1);
+    let shipping = interrupted(bench.resume(again(second)).await);
+    let ended = bench.resume(BTreeMap::from([(shipping[0], json!("yes"))])).await;
+    assert_eq!(completed(ended)["log"], json!(["3 \"yes\""]));
+    let found = records(&*bench.store).await;
+    assert_eq!((found.len(), found[0].made), (1, 3));
 }
 
 #[tokio::test]
@@ -416,6 +473,7 @@ async fn bills_come_with_the_answers_they_are_for() {
 on_each_store![
     a_result_is_on_disk_while_its_node_waits_for_something_else,
     what_processes_died_in_is_possibly_paid,
+    a_person_is_asked_anew_about_what_was_begun_because_of_an_answer,
     calls_that_were_cut_off_in_order_are_on_record_as_begun,
     another_attempt_finds_effects_and_makes_reads_again,
     calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again;

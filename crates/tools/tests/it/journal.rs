@@ -82,6 +82,22 @@ fn unknown(executed: Executed) -> UnknownCall {
 }
 
 #[test]
+fn a_person_is_asked_about_each_time_that_a_call_was_begun() {
+    let (rig, world) = (Rig::new(), World::new(false, Ok(None)));
+    let runner = world.pay(Effect::ExternalSideEffect, UnknownOutcome::Ask);
+    die_inside(&rig, &runner);
+    let first = unknown(rig.run(&runner, &pay(5)));
+    assert_eq!(first.made(), 1);
+    *rig.journal.refuse_settle.lock().expect("not poisoned") = true;
+    rig.drive(runner.resolve(first, UnknownAnswer::CallAgain)).expect_err("not recorded");
+    *rig.journal.refuse_settle.lock().expect("not poisoned") = false;
+    let second = unknown(rig.run(&runner, &pay(5)));
+    assert_eq!((second.made(), world.count.get()), (2, 2), "begun again, and asked about anew");
+    let third = rig.drive(runner.resolve(second, UnknownAnswer::CallAgain)).expect("recorded");
+    assert_eq!((value(third), world.count.get()), (json!(5), 3));
+}
+
+#[test]
 fn an_intent_says_what_the_journal_must_know() {
     for (effect, attempts) in [
         (Effect::ReadOnly, Attempts::Each),
