@@ -20,11 +20,16 @@ use weftwork_store::StoreError;
 /// The most jobs of one transaction; bounds how long the first of them waits.
 const BATCH_MAX: usize = 256;
 
-/// A commit that took longer than this is one of a slow disk, or met another process.
+/// A commit that took longer than this is slow: the disk is, or another process was in the way.
 const QUICK: Duration = Duration::from_millis(2);
 
-/// How many commits go to the thread after a slow one.
-const SLOW_COMMITS: u32 = 64;
+/// A slow commit weighs as much as so many quick ones: one among them is none of a slow disk, as when
+/// the log is written back.
+const SLOW_WEIGHS: u32 = 8;
+
+/// The most that slow commits weigh together. The disk is slow as long as they weigh more than one
+/// of them, so that this is how many quick commits it takes after that.
+const SLOW_MAX: u32 = 64 + SLOW_WEIGHS;
 
 /// Where writes go.
 #[derive(Debug)]
@@ -134,7 +139,7 @@ struct Desk {
     quick: Duration,
     /// The jobs that were sent to the thread and are not done.
     queued: AtomicUsize,
-    /// How many commits are still for the thread, after a slow one.
+    /// What slow commits weigh, less the quick ones since.
     slow: AtomicU32,
 }
 
@@ -149,7 +154,8 @@ impl Desk {
         single: impl Fn(&Connection) -> Done<Option<T>>,
         work: impl Fn(&Connection) -> Done<T>,
     ) -> Option<Result<T, StoreError>> {
-        if self.queued.load(Ordering::Acquire) > 0 || self.slow.load(Ordering::Relaxed) > 0 {
+        let slow = self.slow.load(Ordering::Relaxed) > SLOW_WEIGHS;
+        if slow || self.queued.load(Ordering::Acquire) > 0 {
             return None;
         }
         // Not after a panic either: the thread says what became of it.
@@ -166,13 +172,13 @@ impl Desk {
     }
 
     fn note(&self, began: Instant) {
-        if began.elapsed() > self.quick {
-            self.slow.store(SLOW_COMMITS, Ordering::Relaxed);
-        } else {
-            // Those who count at the same time may count one too few.
-            let slow = self.slow.load(Ordering::Relaxed);
-            self.slow.store(slow.saturating_sub(1), Ordering::Relaxed);
-        }
+        // Those who count at the same time may count one too few.
+        let slow = self.slow.load(Ordering::Relaxed);
+        let slow = match began.elapsed() > self.quick {
+            true => slow.saturating_add(SLOW_WEIGHS).min(SLOW_MAX),
+            false => slow.saturating_sub(1),
+        };
+        self.slow.store(slow, Ordering::Relaxed);
     }
 
     fn serve(&self, waiting: &Receiver<Box<dyn Job>>) {

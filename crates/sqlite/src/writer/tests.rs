@@ -55,18 +55,38 @@ fn who_finds_others_writing_leaves_it_to_the_thread() {
 }
 
 #[test]
-fn a_slow_commit_sends_those_after_it_to_the_thread() {
+fn a_slow_commit_among_quick_ones_sends_nobody_to_the_thread() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut desk = desk(&folder, Duration::MAX);
+    for _ in 0..5 {
+        desk.quick = Duration::ZERO;
+        assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
+        desk.quick = Duration::MAX;
+        for _ in 0..SLOW_WEIGHS {
+            assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
+        }
+    }
+}
+
+#[test]
+fn a_slow_disk_leaves_commits_to_the_thread_until_it_was_quick_for_a_while() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut desk = desk(&folder, Duration::ZERO);
-    assert_eq!(desk.at_once(no_single, add), Some(Ok(1)), "nobody knows yet");
+    for _ in 0..2 {
+        assert_eq!(desk.at_once(no_single, add), Some(Ok(1)), "one of them says nothing");
+    }
+    assert_eq!(desk.at_once(no_single, add), None);
+    // What slow and quick commits of the thread say.
+    for _ in 0..100 {
+        desk.note(now());
+    }
     desk.quick = Duration::MAX;
-    for _ in 0..SLOW_COMMITS {
+    for _ in 0..64 {
         assert_eq!(desk.at_once(no_single, add), None);
-        // What a quick commit of the thread says.
         desk.note(now());
     }
     assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));
-    assert_eq!(count(&desk), 2);
+    assert_eq!(count(&desk), 3);
 }
 
 #[test]
