@@ -86,8 +86,9 @@ impl Ctx {
         &self.calls().thread
     }
 
-    /// What model and tool calls need from the run. In a run of this process they are on no
-    /// journal, budget or ledger: a node that runs again makes them again.
+    /// What model and tool calls need from the run. In a run of this process nobody is billed and
+    /// nothing is limited, and calls are journaled when its checkpoints are kept: without a saver a
+    /// node that runs again makes them again.
     #[must_use]
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;

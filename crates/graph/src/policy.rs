@@ -7,8 +7,8 @@ use weftwork_types::code::Fault;
 
 /// Whether and when a failed node is tried again.
 ///
-/// Without one a node is tried once. What a failed attempt wrote is dropped. In a hosted run
-/// recorded effects are used again, models and reads are called anew; a run of this process records
+/// Without one a node is tried once. What a failed attempt wrote is dropped. Recorded effects are
+/// used again, models and reads are called anew; a run of this process without a saver records
 /// nothing.
 #[derive(Debug, Clone)]
 #[must_use]

@@ -58,7 +58,7 @@ impl Ctx {
     ///
     /// The run then ends with the outcome `interrupted`; an answer starts a run that executes this
     /// node from its first line. Questions are matched with answers by their order within the
-    /// task. Calls that a hosted run recorded are not made again.
+    /// task. Calls that are on record are not made again.
     ///
     /// In a run of this process ([`CompiledGraph::run`](crate::CompiledGraph::run)) an answer that
     /// does not satisfy the schema is refused before anything runs.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_graph::exec::HistoryFilter;
 use weftwork_graph::exec::Snapshot;
-use weftwork_graph::{Runtime, check_names, check_rows};
+use weftwork_graph::{At, Host, Runtime, StoreSaver, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};
 use weftwork_types::event::{AiEvent, Position};
@@ -181,12 +181,16 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
 async fn all(store: Arc<dyn Store>) -> Value {
     let (query, who) = (ItemQuery::default(), Principal::local());
     let items = store.search_items(&who, &Prefix::all(), &query, Timestamp(0)).await;
-    let bench = Bench::on(store, story::graph()).await;
+    let bench = Bench::on(Arc::clone(&store), story::graph()).await;
     let mut all = serde_json::Map::new();
     all.insert("items".to_owned(), told(&items.expect("searches")).into());
     for thread in story::THREADS {
         all.insert(thread.to_owned(), contents(&bench.runtime, thread).await);
     }
+    let saver = StoreSaver::new(store as _, Principal::local());
+    let (graph, host) = (story::graph(), Host::new().with_saver(saver));
+    let calls = graph.calls(&host, &At::thread(story::IN_PROCESS)).await.expect("reads");
+    all.insert(story::IN_PROCESS.to_owned(), told(&calls).into());
     Value::Object(all)
 }
 

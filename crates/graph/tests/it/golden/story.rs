@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic, Untracked};
 use weftwork_graph::{
-    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, START, Send,
+    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Host, Input, Keep,
+    NodeError, NodeResult, Outcome, START, Send, Start, StoreSaver,
 };
 use weftwork_store::{
     Commit, Indexing, ItemRef, Namespace, NewRun, PutOptions, Store, UsageRow, WorkerRow,
@@ -137,6 +137,7 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let writes = json!({"any": {"from": "outside"}});
     run("updated", RunInput::Update { writes, as_node: Some("work".to_owned()) }, None).await;
     completed(run("large", start(&"x".repeat(LARGE)), None).await);
+    in_process(&store, Arc::clone(&clock)).await;
     let at = RunRef {
         thread: super::id("open"),
         run: RunId::from_uuid(uuid::Uuid::from_u128(clock.unique())),
@@ -174,6 +175,18 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let options = PutOptions { ttl: Some(Duration::from_hours(1)), indexing };
     let value = json!({"likes": ["tea", 1.5, null]});
     store.put_item(&who, &at, value, options, clock.now()).await.expect("puts");
+}
+
+/// The thread of a run in this process, whose calls are kept with its tasks.
+pub(super) const IN_PROCESS: &str = "in-process";
+
+/// One that calls something, and stops at a question.
+async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
+    let saver = StoreSaver::new(Arc::clone(store) as _, Principal::local());
+    let host = Host::new().with_saver(saver).with_clock(clock);
+    let input = json!({"log": ["in"], "text": "ask"});
+    let asked = graph().run(&host, Start::Input(input)).thread(IN_PROCESS).outcome().await;
+    assert!(matches!(asked, Ok(Outcome::Interrupted { .. })), "{asked:?}");
 }
 
 fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {
