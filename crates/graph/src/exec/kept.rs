@@ -7,6 +7,8 @@ use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Scope, Scratch, TaskAt, lock};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork_types::CheckpointId;
 use weftwork_types::port::{CallKey, CallRecord, CallState, Clock};
@@ -29,11 +31,16 @@ impl CallList {
 
     /// Adds what is known of calls beside this; of each, the one that got further stays.
     pub(super) fn merge(&mut self, newer: Self) {
+        let keys = self.0.iter().enumerate().map(|(at, call)| (call.key, at));
+        let mut places: BTreeMap<CallKey, usize> = keys.collect();
         for call in newer.0 {
-            match self.0.iter_mut().find(|known| known.key == call.key) {
+            match places.get(&call.key).and_then(|at| self.0.get_mut(*at)) {
                 Some(known) if further(known) > further(&call) => {}
                 Some(known) => *known = call,
-                None => self.0.push(call),
+                None => {
+                    places.insert(call.key, self.0.len());
+                    self.0.push(call);
+                }
             }
         }
     }
@@ -47,53 +54,99 @@ fn further(call: &CallRecord) -> (bool, u64) {
 
 /// The calls of a task over its attempts, and which of them are not kept yet.
 #[derive(Debug, Default)]
-pub(crate) struct TaskCalls(Mutex<Vec<(Arc<CallRecord>, Is)>>);
+pub(crate) struct TaskCalls(Mutex<Noted>);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Is {
-    Kept,
-    Fresh,
+#[derive(Debug, Default)]
+struct Noted {
+    /// In the order in which they came.
+    all: Vec<Arc<CallRecord>>,
+    /// Where each is, once there are more than a few.
+    places: BTreeMap<CallKey, usize>,
+    /// Those to be kept, by their places.
+    fresh: SmallVec<[usize; 2]>,
+}
+
+/// As many calls are looked for one after the other.
+const FEW: usize = 8;
+
+impl Noted {
+    fn place(&self, key: CallKey) -> Option<usize> {
+        if self.all.len() > FEW {
+            return self.places.get(&key).copied();
+        }
+        self.all.iter().position(|call| call.key == key)
+    }
+
+    /// Whoever keeps calls next is to take the one there along.
+    fn freshen(&mut self, at: usize) {
+        if !self.fresh.contains(&at) {
+            self.fresh.push(at);
+        }
+    }
+
+    fn push(&mut self, call: Arc<CallRecord>) {
+        self.all.push(call);
+        let from = if self.all.len() == FEW + 1 { 0 } else { self.all.len() - 1 };
+        if self.all.len() > FEW {
+            let new = self.all.iter().enumerate().skip(from).map(|(at, call)| (call.key, at));
+            self.places.extend(new);
+        }
+    }
 }
 
 impl TaskCalls {
     /// Those that are on record already.
     pub(super) fn known(calls: &Calls) -> Self {
+        let mut noted = Noted::default();
         let known = calls.iter().flat_map(|calls| &calls.0);
-        Self(Mutex::new(known.map(|call| (Arc::clone(call), Is::Kept)).collect()))
+        known.for_each(|call| noted.push(Arc::clone(call)));
+        Self(Mutex::new(noted))
     }
 
     fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
-        let calls = lock(&self.0);
-        calls.iter().find(|(call, _)| call.key == key).map(|(call, _)| Arc::clone(call))
+        let noted = lock(&self.0);
+        noted.place(key).and_then(|at| noted.all.get(at)).map(Arc::clone)
     }
 
     fn put(&self, call: Arc<CallRecord>) {
-        let mut calls = lock(&self.0);
-        match calls.iter_mut().find(|(known, _)| known.key == call.key) {
-            Some(known) => *known = (call, Is::Fresh),
-            None => {
-                // Most tasks make one.
-                calls.reserve_exact(1);
-                calls.push((call, Is::Fresh));
-            }
+        let mut noted = lock(&self.0);
+        let place = noted.place(call.key);
+        match place.and_then(|at| noted.all.get_mut(at)) {
+            Some(known) => *known = call,
+            None => noted.push(call),
         }
+        let at = place.unwrap_or(noted.all.len() - 1);
+        noted.freshen(at);
     }
 
     /// Those that are to be kept, which from now on are.
     pub(super) fn take_fresh(&self) -> Calls {
-        let mut calls = lock(&self.0);
-        let fresh = calls.iter_mut().filter(|(_, is)| *is == Is::Fresh).map(|(call, is)| {
-            *is = Is::Kept;
-            Arc::clone(call)
-        });
-        CallList::of(fresh.collect())
+        let mut noted = lock(&self.0);
+        let fresh = std::mem::take(&mut noted.fresh);
+        let calls = fresh.into_iter().filter_map(|at| noted.all.get(at).map(Arc::clone));
+        CallList::of(calls.collect())
     }
 
     /// These were not kept after all.
     fn give_back(&self, calls: &Calls) {
-        let lost = |key| calls.iter().flat_map(|calls| &calls.0).any(|call| call.key == key);
-        let mut calls = lock(&self.0);
-        calls.iter_mut().filter(|(call, _)| lost(call.key)).for_each(|(_, is)| *is = Is::Fresh);
+        let mut noted = lock(&self.0);
+        for call in calls.iter().flat_map(|calls| &calls.0) {
+            if let Some(at) = noted.place(call.key) {
+                noted.freshen(at);
+            }
+        }
+    }
+}
+
+/// Calls that are being kept. Whoever is cut off meanwhile has not kept them.
+struct Taken<'a> {
+    of: &'a TaskCalls,
+    calls: Calls,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.of.give_back(&self.calls);
     }
 }
 
@@ -145,18 +198,20 @@ impl Keeper {
         let scope = &self.scope;
         let exit = scope.shared.durability == Durability::Exit;
         let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else { return Ok(()) };
-        let calls = self.scratch.calls.take_fresh();
+        let of = &self.scratch.calls;
+        let mut taken = Taken { of, calls: of.take_fresh() };
         // The answers that led here are as durable as what is done because of them.
         let resume = self.scratch.answers();
         let rest = resume.map(|resume| Rest { resume: Some(resume), ..Rest::default() });
         let mut record = rest.map_or_else(TaskRecord::default, TaskRecord::from);
-        record.calls.clone_from(&calls);
+        record.calls.clone_from(&taken.calls);
         let tasks = Records::from_iter([(self.key.clone(), record)]);
         let put = async {
             scope.stored().await?;
             saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await
         };
-        put.await.inspect_err(|_| self.scratch.calls.give_back(&calls))?;
+        put.await?;
+        taken.calls = None;
         Ok(())
     }
 }
@@ -190,3 +245,6 @@ impl CompiledGraph {
         Ok(found.into_iter().rev().map(Arc::unwrap_or_clone).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

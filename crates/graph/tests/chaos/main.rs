@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 #![expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
 
+mod alone;
 mod cancel;
 mod check;
 mod clocks;
