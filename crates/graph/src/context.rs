@@ -126,6 +126,16 @@ impl Ctx {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
     }
 
+    /// How often something was asked that is open.
+    pub(crate) fn open_questions(&self) -> usize {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Takes back what was asked after the first so many times.
+    pub(crate) fn forget_questions(&self, first: usize) {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).truncate(first);
+    }
+
     pub(crate) fn deps(&self) -> &DepMap {
         &self.0.deps
     }

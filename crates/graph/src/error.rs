@@ -277,6 +277,14 @@ pub enum RuntimeError {
         /// What was to be done once.
         name: String,
     },
+    /// Something that is done once asked a question within its work.
+    #[error(
+        "`{name}` is done once, and its work asked a question: whoever answers it would begin the work a second time; ask before it, and give the answer to the work"
+    )]
+    AskedWithin {
+        /// What was to be done once.
+        name: String,
+    },
     /// What is on record of something that was done is not what the node reads.
     #[error(
         "what is on record of `{name}` is not what the node expects of it: {problem}; give it another name or input when it has become something else"
@@ -364,6 +372,7 @@ impl RuntimeError {
             Self::Stopping => ErrorCode("W0131"),
             Self::GivenUp { .. } => ErrorCode("W0132"),
             Self::OtherResult { .. } => ErrorCode("W0133"),
+            Self::AskedWithin { .. } => ErrorCode("W0134"),
             Self::Store(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),

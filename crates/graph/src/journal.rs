@@ -271,6 +271,9 @@ impl TaskJournal {
             let mut known = self.known();
             let missing = || rule::missing("call", key.0).fault();
             let known = known.calls.get_mut(&key).ok_or_else(missing)?;
+            if known.state == CallState::Settled {
+                return Ok(());
+            }
             let call = Arc::make_mut(known);
             call.made = call.made.saturating_add(1);
             Arc::clone(known)

@@ -98,10 +98,11 @@ impl Ctx {
     /// question, a failure or a crash, it gets that and does nothing.
     ///
     /// Before the work begins, its intent is on disk, and when this returns, its result; the work
-    /// gets a key to send along, the same ones whenever it is done again. When the process died in
+    /// gets a key to send along, the same one whenever it is done again. When the process died in
     /// the work, or the work failed, nobody knows what came of it. Then a person is asked, as
     /// [`UnknownAnswer`]; or it is done again, when it is [`idempotent`](Once::idempotent). So a
-    /// failure that is an answer of the other side is better returned as a value.
+    /// failure that is an answer of the other side is better returned as a value. A node asks its
+    /// questions, these among them, in the same order whenever it runs, and the work asks none.
     ///
     /// What only [`reads`](Once::reads) waits for nothing; its result is on record with the
     /// superstep, or when the node waits for something after it.
@@ -122,11 +123,13 @@ impl Ctx {
     /// # assert!(graph.edge(START, "pay").build().is_ok());
     /// ```
     ///
-    /// In a run of this process without a saver nothing is on record.
+    /// On another branch of the thread it is done anew, with another key. In a run of this process
+    /// without a saver nothing is on record, and with durability
+    /// [`Exit`](crate::Durability::Exit) nothing before the run ends.
     ///
     /// # Errors
     /// Those of the work; W0132 when a person gave it up; W0133 when what is on record is no `T`;
-    /// a [`NodeError`] that stops the node while there is no answer. Return it with `?`.
+    /// W0134 when the work asked something; a [`NodeError`] that stops the node while there is no answer. Return it with `?`.
     ///
     /// # Cancel safety
     /// When the future is dropped within the work, nobody knows what came of it, as after a crash.
@@ -141,22 +144,29 @@ impl Ctx {
             Opened::New { key } => (key, 0),
             Opened::Settled { result, .. } => return self.recorded(&what, result),
             Opened::Unknown { key, .. } if what.idempotent => (key, 0),
-            Opened::Unknown { key, made } => match self.ask_about(&what, key, made)? {
-                UnknownAnswer::CallAgain => {
+            Opened::Unknown { key, made } => match self.ask_about::<T>(&what, key, made)? {
+                (UnknownAnswer::CallAgain, asked) => {
                     journal.begin_again(key).await?;
-                    (key, made)
+                    (key, asked)
                 }
-                UnknownAnswer::Happened { value } => {
+                (UnknownAnswer::Happened { value }, asked) => {
                     let happened = read(&what, value.clone())?;
-                    journal.settle(key, result(value, made)?).await?;
+                    journal.settle(key, result(value, asked)?).await?;
                     return Ok(happened);
                 }
-                UnknownAnswer::GiveUp => {
+                (UnknownAnswer::GiveUp, _) => {
                     return Err(failed(RuntimeError::GivenUp { name: what.name }));
                 }
             },
         };
-        let done = work(key).await?;
+        let open = self.open_questions();
+        let done = match work(key).await {
+            Err(NodeError(Stop::Interrupted)) => {
+                self.forget_questions(open);
+                return Err(failed(RuntimeError::AskedWithin { name: what.name }));
+            }
+            done => done?,
+        };
         journal.settle(key, result(serde_json::to_value(&done)?, asked)?).await?;
         Ok(done)
     }
@@ -168,8 +178,14 @@ impl Ctx {
     }
 
     /// Asks once for each time that it was begun: an answer speaks of what came before it, and not
-    /// of what was begun because of it.
-    fn ask_about(&self, what: &Once, key: CallKey, made: u32) -> NodeResult<UnknownAnswer> {
+    /// of what was begun because of it. What cannot be a result is asked again. Says besides how
+    /// many questions that took.
+    fn ask_about<T: DeserializeOwned>(
+        &self,
+        what: &Once,
+        key: CallKey,
+        made: u32,
+    ) -> NodeResult<(UnknownAnswer, u32)> {
         let name = &what.name;
         let reason = format!("`{name}` was begun and left no result");
         let question = Question::value(json!({
@@ -180,11 +196,21 @@ impl Ctx {
             "reason": reason,
         }));
         let question = question.answer_schema(UnknownAnswer::schema(json!(true)));
-        let mut answer = None;
-        for _ in 0..made.max(1) {
-            answer = Some(self.ask_question(question.clone())?);
+        let (mut asked, mut answered) = (0, 0);
+        loop {
+            let answer = self.ask_question(question.clone())?.value;
+            asked += 1;
+            let Ok(answer) = serde_json::from_value(answer) else { continue };
+            if let UnknownAnswer::Happened { value } = &answer
+                && serde_json::from_value::<T>(value.clone()).is_err()
+            {
+                continue;
+            }
+            answered += 1;
+            if answered >= made {
+                return Ok((answer, asked));
+            }
         }
-        read(what, answer.map(|answer| answer.value).unwrap_or_default())
     }
 }
 

@@ -186,7 +186,7 @@ impl TaskAt {
         let within = scope.within(Within {
             graph,
             ns: ns.into(),
-            keeper: self.keeper().filter(|_| saver.is_none()).map(Arc::new),
+            keeper: self.keeper().map(Arc::new),
             keep: Keeping { saver, lent, own: keep == Keep::Own },
             resuming: self.resuming,
             around,

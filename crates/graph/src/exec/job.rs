@@ -1,6 +1,6 @@
 //! One task: its attempts, and what comes of them.
 
-use super::api::{Fail, Unanswered};
+use super::api::{Fail, Resuming, Unanswered};
 use super::caught::{choose, millis, node_panicked};
 use super::scope::{Earlier, TaskAt};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
@@ -146,6 +146,10 @@ impl Job {
             self.at.resuming = Some(true);
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
             self.at.scratch.asked.store(0, Ordering::Relaxed);
+            if self.graph().semantics().resuming == Resuming::Exact {
+                // In the reference what an attempt calls is never what the one before it called.
+                self.at.scratch.called.store(0, Ordering::Relaxed);
+            }
             self.at.scratch.resumed.store(false, Ordering::Relaxed);
         }
     }

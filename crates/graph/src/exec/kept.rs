@@ -77,6 +77,21 @@ impl Noted {
         self.all.iter().position(|call| call.key == key)
     }
 
+    fn put(&mut self, call: Arc<CallRecord>) {
+        let place = self.place(call.key);
+        match place.and_then(|at| self.all.get_mut(at)) {
+            Some(known) => *known = call,
+            None => self.push(call),
+        }
+        self.freshen(place.unwrap_or(self.all.len() - 1));
+    }
+
+    fn take_fresh(&mut self) -> Calls {
+        let fresh = std::mem::take(&mut self.fresh);
+        let calls = fresh.into_iter().filter_map(|at| self.all.get(at).map(Arc::clone));
+        CallList::of(calls.collect())
+    }
+
     /// Whoever keeps calls next is to take the one there along.
     fn freshen(&mut self, at: usize) {
         if !self.fresh.contains(&at) {
@@ -109,22 +124,19 @@ impl TaskCalls {
     }
 
     fn put(&self, call: Arc<CallRecord>) {
+        lock(&self.0).put(call);
+    }
+
+    /// Adds one and takes all that are to be kept, so that nobody else takes it meanwhile.
+    fn put_and_take(&self, call: Arc<CallRecord>) -> Calls {
         let mut noted = lock(&self.0);
-        let place = noted.place(call.key);
-        match place.and_then(|at| noted.all.get_mut(at)) {
-            Some(known) => *known = call,
-            None => noted.push(call),
-        }
-        let at = place.unwrap_or(noted.all.len() - 1);
-        noted.freshen(at);
+        noted.put(call);
+        noted.take_fresh()
     }
 
     /// Those that are to be kept, which from now on are.
     pub(super) fn take_fresh(&self) -> Calls {
-        let mut noted = lock(&self.0);
-        let fresh = std::mem::take(&mut noted.fresh);
-        let calls = fresh.into_iter().filter_map(|at| noted.all.get(at).map(Arc::clone));
-        CallList::of(calls.collect())
+        lock(&self.0).take_fresh()
     }
 
     /// These were not kept after all.
@@ -150,8 +162,9 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The task in whose record calls are kept: that which makes them, or the one around it, when they
-/// are made by a task that its code called or by a graph within that keeps nothing.
+/// The task in whose record calls are kept: one of the outermost graph, whatever graph or task within
+/// it makes them. So they are found by whoever makes them again, in another attempt or after the
+/// graph within was left, wherever that keeps its checkpoints this time.
 #[derive(Debug, Clone)]
 pub(crate) struct Keeper {
     scope: Arc<Scope>,
@@ -193,36 +206,39 @@ impl Keeper {
         self.scope.noted.notify_one();
     }
 
-    /// Keeps what the task called, at once. A run that keeps everything at its end does not.
-    pub(crate) async fn keep(&self) -> Result<(), RuntimeError> {
-        let scope = &self.scope;
+    /// Keeps a call, and what else the task called, at once. A run that keeps everything at its end
+    /// does so with this.
+    pub(crate) async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
+        let (scope, of) = (&self.scope, &self.scratch.calls);
         let exit = scope.shared.durability == Durability::Exit;
-        let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else { return Ok(()) };
-        let of = &self.scratch.calls;
-        let mut taken = Taken { of, calls: of.take_fresh() };
-        // The answers that led here are as durable as what is done because of them.
+        let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else {
+            of.put(call);
+            return Ok(());
+        };
+        let mut taken = Taken { of, calls: of.put_and_take(call) };
+        // The answers that led here are as durable as what is done because of them, and the
+        // questions are over.
         let resume = self.scratch.answers();
-        let rest = resume.map(|resume| Rest { resume: Some(resume), ..Rest::default() });
+        let rest = resume.map(|resume| {
+            let resume = Some(resume);
+            Rest { resume, went_on: true, ..Rest::default() }
+        });
         let mut record = rest.map_or_else(TaskRecord::default, TaskRecord::from);
         record.calls.clone_from(&taken.calls);
         let tasks = Records::from_iter([(self.key.clone(), record)]);
-        let put = async {
-            scope.stored().await?;
-            saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await
-        };
-        put.await?;
+        scope.stored().await?;
+        saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
         taken.calls = None;
         Ok(())
     }
 }
 
 impl CompiledGraph {
-    /// The calls of models and tools that runs of this process left on record on a thread, the
-    /// oldest first: those of the tasks of this graph, and of the graphs within it that keep
-    /// nothing. A graph within that keeps checkpoints has its own, at its namespace.
+    /// The calls that runs of this process left on record on a thread, and those of graphs within:
+    /// superstep by superstep, the oldest first, of all branches, whichever checkpoint `at` names.
     ///
-    /// They are kept with the checkpoints and go with them. Calls of hosted runs are in the store
-    /// ([`JournalRead`](weftwork_store::JournalRead)).
+    /// They are kept with the checkpoints of the outermost graph and go with them. Calls of hosted
+    /// runs are in the store ([`JournalRead`](weftwork_store::JournalRead)).
     ///
     /// # Errors
     /// [`RuntimeError::NoSaver`], and what the saver says: a checkpoint that cannot be read is an

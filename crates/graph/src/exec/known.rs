@@ -10,12 +10,13 @@ use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Task;
 
 impl Cycle {
-    /// Gives tasks the answers they had got, though they run again.
+    /// Gives tasks the answers they had got and their calls, though they run again. On another
+    /// branch those calls are others.
     pub(super) fn take_answers(&mut self) {
         let graph = &self.scope.graph;
         for (key, record) in &self.known {
             if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.is(key, graph)) {
-                slot.record.resume.clone_from(&record.resume);
+                slot.take_along(record);
             }
         }
     }
@@ -64,19 +65,31 @@ impl Cycle {
 
     /// Starts the error handler of a failed task.
     pub(super) fn add_handler(&mut self, failed: &Task) {
-        let task = handler_of(failed);
-        self.tasks.push(Slot::new(task, (self.id, self.step)));
+        let mut slot = Slot::new(handler_of(failed), (self.id, self.step));
+        let graph = &self.scope.graph;
+        // It may have run before though nobody knows any more why: its task fails again.
+        let exact = graph.semantics().resuming == Resuming::Exact;
+        let known = self.known.iter().find(|(key, _)| slot.is(key, graph));
+        if let Some((_, record)) = known.filter(|_| exact) {
+            slot.take_along(record);
+        }
+        self.tasks.push(slot);
     }
 }
 
 impl Slot {
-    fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
+    /// What a task keeps when it runs again: the answers it got, and its calls.
+    fn take_along(&mut self, record: &TaskRecord) {
         if record.resume.is_some() {
             self.record.resume.clone_from(&record.resume);
         }
         if !planted::has(Bug::ForgetsCalls) {
-            self.before.clone_from(&record.calls);
+            self.known_calls.clone_from(&record.calls);
         }
+    }
+
+    fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
+        self.take_along(record);
         if record.output.is_some() && !planted::has(Bug::ForgetsFinished) {
             self.record.output.clone_from(&record.output);
             self.record.edges = record.edges;

@@ -254,7 +254,7 @@ impl TaskRecord {
         if !newer.interrupts.is_empty() {
             rest.interrupts = newer.interrupts;
             rest.went_on = false;
-        } else if failed || newer.stopped {
+        } else if failed || newer.stopped || newer.went_on {
             rest.went_on = true;
         }
         rest.resume = newer.resume.or_else(|| rest.resume.take());

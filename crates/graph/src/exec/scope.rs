@@ -172,7 +172,7 @@ pub(crate) struct Scope {
     pub(crate) calls: Mutex<Vec<Called>>,
     /// Whether there are any.
     pub(crate) called: AtomicBool,
-    /// Who keeps the calls of its tasks, when it does not.
+    /// Who keeps the calls of its tasks: the task of the outermost graph around it.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// Tells the loop, when it waits, that a task has calls to keep.
     pub(crate) noted: Notify,
@@ -404,7 +404,7 @@ pub(crate) struct TaskAt {
     pub(crate) step: i64,
     pub(crate) resuming: Option<bool>,
     pub(crate) earlier: Earlier,
-    /// Who keeps its calls, when it is another task.
+    /// Who keeps its calls, when it is another task: that of the outermost graph around it.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,

@@ -18,7 +18,7 @@ pub(crate) struct Slot {
     at: (CheckpointId, i64),
     pub(super) record: TaskRecord,
     /// The calls it made before this loop.
-    pub(super) before: Calls,
+    pub(super) known_calls: Calls,
     /// What it keeps over its attempts, once it needs something.
     pub(super) scratch: OnceLock<Arc<Scratch>>,
     /// The state with what the task wrote.
@@ -46,7 +46,7 @@ impl Slot {
             id: OnceLock::new(),
             at,
             record: TaskRecord::default(),
-            before: None,
+            known_calls: None,
             scratch: OnceLock::new(),
             ahead: None,
             state: SlotState::Open,

@@ -160,7 +160,7 @@ impl Cycle {
         let mut resume = slot.record.resume.clone().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
-        let new = || Arc::new(Scratch::new(Arc::clone(&self.scope), resume, &slot.before));
+        let new = || Arc::new(Scratch::new(Arc::clone(&self.scope), resume, &slot.known_calls));
         let scratch = slot.scratch.get_or_init(new);
         let at = TaskAt {
             scope: Arc::clone(&self.scope),

@@ -68,27 +68,25 @@ impl Book {
     }
 
     /// Lets the next commit take a call along.
-    pub(super) fn note(&self, call: Arc<CallRecord>) -> Option<Ticket> {
+    pub(super) fn note(&self, call: Arc<CallRecord>) {
         match self {
-            Self::Run(run, _) => Some(run.log.put(call)),
-            Self::Task(keeper) => {
-                keeper.put(call);
-                None
-            }
+            Self::Run(run, _) => drop(run.log.put(call)),
+            Self::Task(keeper) => keeper.put(call),
         }
     }
 
     /// Lets the next commit take a call along; waits for it when the call changes something.
     pub(super) async fn record(&self, call: Arc<CallRecord>) -> Result<(), Fault> {
-        let waits = call.effect != Effect::ReadOnly;
-        let ticket = self.note(call);
-        if !waits {
+        if call.effect == Effect::ReadOnly {
+            self.note(call);
             return Ok(());
         }
-        match (self, ticket) {
-            (Self::Task(keeper), _) => keeper.keep().await.map_err(|error| error.fault()),
-            (Self::Run(run, _), Some(ticket)) => run.on_disk(ticket).await.map_err(|e| e.fault()),
-            (Self::Run(..), None) => Ok(()),
+        match self {
+            Self::Task(keeper) => keeper.keep(call).await.map_err(|error| error.fault()),
+            Self::Run(run, _) => {
+                let ticket = run.log.put(call);
+                run.on_disk(ticket).await.map_err(|error| error.fault())
+            }
         }
     }
 }

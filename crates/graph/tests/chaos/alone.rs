@@ -107,7 +107,9 @@ async fn program() {
     };
     let ended = graph.run(&host, start).thread(THREAD).outcome().await.expect("runs");
     let output = ended.output().expect("it ends");
-    std::fs::write(folder.join("ended"), output.to_string()).expect("writes");
+    // At once: it may be killed here as well.
+    std::fs::write(folder.join("ends"), output.to_string()).expect("writes");
+    std::fs::rename(folder.join("ends"), folder.join("ended")).expect("moves");
 }
 
 /// What is on record: the keys of calls that have a result.

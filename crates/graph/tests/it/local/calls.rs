@@ -18,7 +18,12 @@ use weftwork_types::port::{Attempts, CallKind, CallRecord, CallResult, CallState
 use weftwork_types::tool::Effect;
 
 /// Makes a call, unless it is on record; says whether it was made.
-async fn call(ctx: &Ctx, name: &str, effect: Effect, made: &Count) -> NodeResult<String> {
+pub(super) async fn call(
+    ctx: &Ctx,
+    name: &str,
+    effect: Effect,
+    made: &Count,
+) -> NodeResult<String> {
     let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
     let (kind, input) = (CallKind::Model, hash(&json!(name)));
     let intent = Intent { kind, name: name.to_owned(), input, call_id: None, effect, attempts };
@@ -34,9 +39,9 @@ async fn call(ctx: &Ctx, name: &str, effect: Effect, made: &Count) -> NodeResult
 }
 
 /// A host, and one of another process that goes on with what the first left.
-type Hosts = (&'static str, Host, Host);
+pub(super) type Hosts = (&'static str, Host, Host);
 
-fn hosts(dir: &tempfile::TempDir) -> Vec<Hosts> {
+pub(super) fn hosts(dir: &tempfile::TempDir) -> Vec<Hosts> {
     let memory = Host::new().with_saver(MemorySaver::new());
     let of = |store: Arc<dyn weftwork_store::CheckpointStore>| {
         Host::new().with_saver(StoreSaver::new(store, Principal::local()))
@@ -51,17 +56,22 @@ fn hosts(dir: &tempfile::TempDir) -> Vec<Hosts> {
     ]
 }
 
-async fn outcome(graph: &CompiledGraph, host: &Host, start: Start, how: Durability) -> Outcome {
+pub(super) async fn outcome(
+    graph: &CompiledGraph,
+    host: &Host,
+    start: Start,
+    how: Durability,
+) -> Outcome {
     let run = graph.run(host, start).thread("t").durability(how);
     run.outcome().await.expect("runs")
 }
 
-async fn on_record(graph: &CompiledGraph, host: &Host) -> Vec<CallRecord> {
+pub(super) async fn on_record(graph: &CompiledGraph, host: &Host) -> Vec<CallRecord> {
     graph.calls(host, &At::thread("t")).await.expect("reads")
 }
 
 /// A graph of one node.
-fn only<F: Future<Output = NodeResult<DynUpdate>> + Send + 'static>(
+pub(super) fn only<F: Future<Output = NodeResult<DynUpdate>> + Send + 'static>(
     node: impl Fn(Ctx) -> F + Send + Sync + 'static,
 ) -> CompiledGraph {
     let node = move |_: Input, ctx: Ctx| node(ctx);
@@ -163,7 +173,7 @@ async fn another_attempt_reads_again_and_has_no_effect_twice() {
 }
 
 /// Polls a run as often as it may want, without letting it end.
-async fn cut_off<F: Future>(mut run: Pin<Box<F>>, until: impl AsyncFn() -> bool) {
+pub(super) async fn cut_off<F: Future>(mut run: Pin<Box<F>>, until: impl AsyncFn() -> bool) {
     for _ in 0..1_000 {
         let polled = std::future::poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await;
         assert!(polled.is_pending(), "it waits");

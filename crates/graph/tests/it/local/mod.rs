@@ -1,5 +1,6 @@
 //! Runs in this process.
 
+mod again;
 mod behind;
 mod calls;
 mod ends;

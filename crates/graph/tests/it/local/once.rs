@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, MemorySaver, NodeError, NodeResult,
+    At, CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, MemorySaver, NodeError, NodeResult,
     Once, Outcome, RuntimeError, START, Start,
 };
+use weftwork_types::InterruptId;
 
 fn host() -> Host {
     Host::new().with_saver(MemorySaver::new())
@@ -33,6 +34,11 @@ async fn dies(graph: &CompiledGraph, host: &Host, start: Start) {
         assert!(polled.is_pending(), "it waits: {polled:?}");
         tokio::task::yield_now().await;
     }
+}
+
+fn id(outcome: &Result<Outcome, RuntimeError>) -> InterruptId {
+    let Ok(Outcome::Interrupted { interrupts }) = outcome else { panic!("{outcome:?}") };
+    interrupts[0].id
 }
 
 fn question(outcome: Result<Outcome, RuntimeError>) -> Value {
@@ -93,7 +99,9 @@ async fn when_nobody_knows_a_person_is_asked_once_for_each_time_it_was_begun() {
     let graph = charges(&done, &gate, Once::new("charge").with(json!({"cents": 42})));
     let host = host();
     dies(&graph, &host, empty()).await;
-    let asked = question(run(&graph, &host, Start::Continue).await);
+    let open = run(&graph, &host, Start::Continue).await;
+    let first = id(&open);
+    let asked = question(open);
     assert_eq!(asked["kind"], "once_outcome_unknown");
     assert_eq!((&asked["name"], &asked["input"]), (&json!("charge"), &json!({"cents": 42})));
     let wrong = run(&graph, &host, answer(json!("yes"))).await.expect_err("no such answer");
@@ -102,7 +110,9 @@ async fn when_nobody_knows_a_person_is_asked_once_for_each_time_it_was_begun() {
     // It is begun again and dies there again: the answer was about the first time.
     dies(&graph, &host, answer(json!({"answer": "call_again"}))).await;
     assert_eq!(done.get(), 2);
-    let again = question(run(&graph, &host, Start::Continue).await);
+    let open = run(&graph, &host, Start::Continue).await;
+    assert_ne!(id(&open), first, "it is another question");
+    let again = question(open);
     assert_eq!(again["idempotency_key"], asked["idempotency_key"]);
     assert_eq!(done.get(), 2, "nothing is done before somebody said so");
     gate.add_permits(1);
@@ -119,27 +129,69 @@ async fn when_nobody_knows_a_person_is_asked_once_for_each_time_it_was_begun() {
 
 #[tokio::test]
 async fn a_person_may_say_what_came_of_it_or_give_it_up() {
-    for (said, expected) in [
-        (json!({"answer": "happened", "value": "by phone"}), Ok(["by phone, 1"])),
-        (json!({"answer": "happened", "value": 7}), Err("W0133")),
-        (json!({"answer": "give_up"}), Err("W0132")),
-    ] {
+    for gives_up in [false, true] {
         let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
         let graph = charges(&done, &gate, "charge".into());
         let host = host();
         dies(&graph, &host, empty()).await;
         question(run(&graph, &host, Start::Continue).await);
-        let after = run(&graph, &host, answer(said)).await;
-        match expected {
-            Ok(log) => {
-                assert_eq!(question(after), json!("ship?"));
-                let ended = run(&graph, &host, answer(json!(1))).await;
-                assert_eq!(logged(ended.expect("runs")), log);
-            }
-            Err(code) => assert_eq!(after.expect_err("fails").fault().code, code),
+        // What cannot be a result is no answer.
+        let wrong = answer(json!({"answer": "happened", "value": 7}));
+        let asked = question(run(&graph, &host, wrong).await);
+        assert_eq!(asked["kind"], "once_outcome_unknown");
+        if gives_up {
+            let ended = run(&graph, &host, answer(json!({"answer": "give_up"}))).await;
+            assert_eq!(ended.expect_err("fails").fault().code, "W0132");
+        } else {
+            let said = answer(json!({"answer": "happened", "value": "by phone"}));
+            assert_eq!(question(run(&graph, &host, said).await), json!("ship?"));
+            let ended = run(&graph, &host, answer(json!(1))).await;
+            assert_eq!(logged(ended.expect("runs")), ["by phone, 1"]);
         }
         assert_eq!(done.get(), 1);
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_led_to_what_a_process_died_in_is_no_answer_to_something_else() {
+    let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+    let (counted, waits) = (done.clone(), Arc::clone(&gate));
+    let graph = only(move |ctx| {
+        let (done, gate) = (counted.clone(), Arc::clone(&waits));
+        async move {
+            let first = ctx.interrupt(json!("may I?"))?;
+            let charge = Once::new("charge").idempotent();
+            let charged: u32 = ctx
+                .once(charge, async |_| {
+                    let nth = done.up();
+                    gate.acquire().await.expect("never closed").forget();
+                    Ok(nth)
+                })
+                .await?;
+            let amount = ctx.interrupt(json!("how much?"))?;
+            Ok(log(&format!("{first} {charged} {amount}")))
+        }
+    });
+    let host = host();
+    assert_eq!(question(run(&graph, &host, empty()).await), json!("may I?"));
+    dies(&graph, &host, answer(json!("yes"))).await;
+    gate.add_permits(1);
+    // The first question is over, and nobody is asked it again.
+    let state = graph.state(&host, &At::thread("t"), false).await.expect("reads");
+    assert_eq!(state.interrupts.len(), 0);
+    assert_eq!(question(run(&graph, &host, Start::Continue).await), json!("how much?"));
+    let ended = run(&graph, &host, answer(json!(7))).await.expect("runs");
+    assert_eq!(logged(ended), ["\"yes\" 2 7"]);
+}
+
+#[tokio::test]
+async fn a_question_within_the_work_is_refused() {
+    let graph = only(async |ctx| {
+        let work = async |_| Ok(ctx.interrupt(json!("?"))?.to_string());
+        Ok(log(&ctx.once(Once::new("charge").idempotent(), work).await?))
+    });
+    let error = run(&graph, &host(), empty()).await.expect_err("it asks");
+    assert_eq!(error.fault().code, "W0134");
 }
 
 #[tokio::test]
@@ -173,4 +225,32 @@ async fn work_that_failed_leaves_open_what_came_of_it() {
     assert_eq!(asked["name"], "charge");
     let ended = run(&graph, &host, answer(json!({"answer": "call_again"}))).await;
     assert_eq!(logged(ended.expect("runs")), ["charge 2"]);
+}
+
+#[tokio::test]
+async fn what_another_build_did_is_not_done_again_when_it_has_another_form() {
+    let done = Count::default();
+    let (first, second) = (done.clone(), done.clone());
+    let before = only(move |ctx| {
+        let done = first.clone();
+        async move {
+            let nth: u32 = ctx.once("charge", async |_| Ok(done.up())).await?;
+            ctx.interrupt(json!("?"))?;
+            Ok(log(&nth.to_string()))
+        }
+    });
+    let after = only(move |ctx| {
+        let done = second.clone();
+        async move {
+            let text: String = ctx.once("charge", async |_| Ok(done.up().to_string())).await?;
+            ctx.interrupt(json!("?"))?;
+            Ok(log(&text))
+        }
+    });
+    let host = host();
+    question(run(&before, &host, empty()).await);
+    let error = run(&after, &host, answer(json!(1))).await.expect_err("it has another form");
+    assert_eq!(error.fault().code, "W0133");
+    assert!(error.to_string().contains("`charge`"), "{error}");
+    assert_eq!(done.get(), 1);
 }
