@@ -126,14 +126,15 @@ impl Ctx {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
     }
 
-    /// How often something was asked that is open.
-    pub(crate) fn open_questions(&self) -> usize {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Takes back what was asked after the first so many times.
-    pub(crate) fn forget_questions(&self, first: usize) {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).truncate(first);
+    /// Takes back questions, by their numbers, or else what was asked last: by a graph within.
+    pub(crate) fn forget_questions(&self, numbers: std::ops::Range<u32>) {
+        let ids: Vec<_> = numbers.map(|number| interrupt_id(self.task_id(), number)).collect();
+        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = open.len();
+        open.retain(|together| !together.iter().any(|question| ids.contains(&question.id)));
+        if open.len() == asked {
+            open.pop();
+        }
     }
 
     pub(crate) fn deps(&self) -> &DepMap {

@@ -83,14 +83,9 @@ impl From<&str> for Once {
 #[serde(deny_unknown_fields)]
 struct Recorded {
     value: Json,
-    /// How many questions of the task it took; those after it count on from there.
-    #[serde(default, skip_serializing_if = "is_none")]
-    asked: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_none(asked: &u32) -> bool {
-    *asked == 0
+    /// The numbers of the task's questions that it took, which are not asked again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asked: Vec<u32>,
 }
 
 impl Ctx {
@@ -140,10 +135,10 @@ impl Ctx {
     ) -> NodeResult<T> {
         let what = what.into();
         let journal = &self.calls().journal;
-        let (key, asked) = match journal.open(what.intent()).await? {
-            Opened::New { key } => (key, 0),
+        let (key, mut asked) = match journal.open(what.intent()).await? {
+            Opened::New { key } => (key, Vec::new()),
             Opened::Settled { result, .. } => return self.recorded(&what, result),
-            Opened::Unknown { key, .. } if what.idempotent => (key, 0),
+            Opened::Unknown { key, .. } if what.idempotent => (key, Vec::new()),
             Opened::Unknown { key, made } => match self.ask_about::<T>(&what, key, made)? {
                 (UnknownAnswer::CallAgain, asked) => {
                     journal.begin_again(key).await?;
@@ -159,33 +154,36 @@ impl Ctx {
                 }
             },
         };
-        let open = self.open_questions();
-        let done = match work(key).await {
-            Err(NodeError(Stop::Interrupted)) => {
-                self.forget_questions(open);
-                return Err(failed(RuntimeError::AskedWithin { name: what.name }));
-            }
-            done => done?,
-        };
+        let scratch = &self.at().scratch;
+        let before = scratch.asked.load(Ordering::Relaxed);
+        let done = work(key).await;
+        let within = before..scratch.asked.load(Ordering::Relaxed);
+        if let Err(NodeError(Stop::Interrupted)) = &done {
+            self.forget_questions(within);
+            return Err(failed(RuntimeError::AskedWithin { name: what.name }));
+        }
+        let done = done?;
+        // A time that has passed, for one, is a question that nobody is asked.
+        asked.extend(within);
         journal.settle(key, result(serde_json::to_value(&done)?, asked)?).await?;
         Ok(done)
     }
 
     fn recorded<T: DeserializeOwned>(&self, what: &Once, result: CallResult) -> NodeResult<T> {
         let Recorded { value, asked } = read(what, result.value)?;
-        self.at().scratch.asked.fetch_add(asked, Ordering::Relaxed);
+        self.at().scratch.take_questions(&asked);
         read(what, value)
     }
 
     /// Asks once for each time that it was begun: an answer speaks of what came before it, and not
-    /// of what was begun because of it. What cannot be a result is asked again. Says besides how
-    /// many questions that took.
+    /// of what was begun because of it. What cannot be a result is asked again. Says besides
+    /// which questions that took.
     fn ask_about<T: DeserializeOwned>(
         &self,
         what: &Once,
         key: CallKey,
         made: u32,
-    ) -> NodeResult<(UnknownAnswer, u32)> {
+    ) -> NodeResult<(UnknownAnswer, Vec<u32>)> {
         let name = &what.name;
         let reason = format!("`{name}` was begun and left no result");
         let question = Question::value(json!({
@@ -196,10 +194,10 @@ impl Ctx {
             "reason": reason,
         }));
         let question = question.answer_schema(UnknownAnswer::schema(json!(true)));
-        let (mut asked, mut answered) = (0, 0);
+        let (mut asked, mut answered) = (Vec::new(), 0);
         loop {
             let answer = self.ask_question(question.clone())?.value;
-            asked += 1;
+            asked.push(self.at().scratch.asked.load(Ordering::Relaxed).saturating_sub(1));
             let Ok(answer) = serde_json::from_value(answer) else { continue };
             if let UnknownAnswer::Happened { value } = &answer
                 && serde_json::from_value::<T>(value.clone()).is_err()
@@ -214,7 +212,7 @@ impl Ctx {
     }
 }
 
-fn result(value: Json, asked: u32) -> NodeResult<CallResult> {
+fn result(value: Json, asked: Vec<u32>) -> NodeResult<CallResult> {
     Ok(CallResult { value: serde_json::to_value(Recorded { value, asked })? })
 }
 

@@ -346,11 +346,19 @@ impl Call<'_> {
     async fn record(&self, rest: Rest) -> NodeResult<()> {
         let record = TaskRecord::from(rest);
         let scope = &self.at.scope;
-        let fresh = Called { key: self.key.clone(), record: record.clone(), fresh: true };
         {
             let mut calls = lock(&scope.calls);
-            calls.retain(|called| called.key != self.key);
-            calls.push(fresh);
+            match calls.iter_mut().find(|called| called.key == self.key) {
+                Some(known) => {
+                    known.record.merge(record.clone());
+                    known.fresh = true;
+                }
+                None => calls.push(Called {
+                    key: self.key.clone(),
+                    record: record.clone(),
+                    fresh: true,
+                }),
+            }
             scope.called.store(true, Ordering::Relaxed);
         }
         let exit = scope.shared.durability == super::api::Durability::Exit;

@@ -149,6 +149,7 @@ impl Job {
             if self.graph().semantics().resuming == Resuming::Exact {
                 // In the reference what an attempt calls is never what the one before it called.
                 self.at.scratch.called.store(0, Ordering::Relaxed);
+                self.at.scratch.graphs.store(0, Ordering::Relaxed);
             }
             self.at.scratch.resumed.store(false, Ordering::Relaxed);
         }

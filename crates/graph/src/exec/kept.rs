@@ -171,22 +171,27 @@ pub(crate) struct Keeper {
     scratch: Arc<Scratch>,
     key: TaskKey,
     of: CheckpointId,
+    /// The task that makes the calls, when it is another.
+    own: Option<Arc<Keeper>>,
 }
 
 impl TaskAt {
     /// Who keeps the calls of the task; nobody without a saver.
     pub(crate) fn keeper(&self) -> Option<Keeper> {
-        if let Some(keeper) = &self.keeper {
-            return Some(Keeper::clone(keeper));
-        }
-        let hosted = self.scope.shared.host.hosting().is_some();
-        self.scope.keep.saver.as_ref().filter(|_| !hosted)?;
-        Some(Keeper {
+        let own = || Keeper {
             scope: Arc::clone(&self.scope),
             scratch: Arc::clone(&self.scratch),
             key: self.key.clone(),
             of: self.checkpoint,
-        })
+            own: None,
+        };
+        if let Some(keeper) = &self.keeper {
+            let own = Some(Arc::new(own()));
+            return Some(Keeper { own, ..Keeper::clone(keeper) });
+        }
+        let hosted = self.scope.shared.host.hosting().is_some();
+        self.scope.keep.saver.as_ref().filter(|_| !hosted)?;
+        Some(own())
     }
 }
 
@@ -216,19 +221,33 @@ impl Keeper {
             return Ok(());
         };
         let mut taken = Taken { of, calls: of.put_and_take(call) };
-        // The answers that led here are as durable as what is done because of them, and the
-        // questions are over.
-        let resume = self.scratch.answers();
-        let rest = resume.map(|resume| {
-            let resume = Some(resume);
-            Rest { resume, went_on: true, ..Rest::default() }
-        });
-        let mut record = rest.map_or_else(TaskRecord::default, TaskRecord::from);
+        // The answers that led here are as durable as what is done because of them, and so are the
+        // checkpoints that it is done upon.
+        if let Some(own) = &self.own {
+            own.scope.stored().await?;
+            own.keep_answers().await?;
+        }
+        scope.stored().await?;
+        let mut record = self.answers().unwrap_or_default();
         record.calls.clone_from(&taken.calls);
         let tasks = Records::from_iter([(self.key.clone(), record)]);
-        scope.stored().await?;
         saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
         taken.calls = None;
+        Ok(())
+    }
+
+    /// The answers that the task took, when it took any.
+    fn answers(&self) -> Option<TaskRecord> {
+        let resume = Some(self.scratch.answers()?);
+        Some(Rest { resume, ..Rest::default() }.into())
+    }
+
+    async fn keep_answers(&self) -> Result<(), RuntimeError> {
+        let scope = &self.scope;
+        if let (Some(saver), Some(answers)) = (&scope.keep.saver, self.answers()) {
+            let tasks = Records::from_iter([(self.key.clone(), answers)]);
+            saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        }
         Ok(())
     }
 }

@@ -100,9 +100,9 @@ impl Slot {
         if !open.is_empty()
             && scope.graph.semantics().unanswered == Unanswered::Wait
             && scope.resuming() == Some(true)
-            && !scope.may_answer(open)
+            && !scope.may_answer(&open)
         {
-            self.record.interrupts = open.to_vec();
+            self.record.interrupts = open;
             self.state = SlotState::Ended;
             self.kept = true;
         }

@@ -338,8 +338,10 @@ impl Look<'_> {
         let finished = record.is_some_and(TaskRecord::is_finished);
         let waits = self.graph.semantics().unanswered == Unanswered::Wait;
         let asked = |record: &TaskRecord| {
-            let over = waits && live && record.went_on;
-            if over { Vec::new() } else { record.interrupts.clone() }
+            if waits && live && !record.is_finished() {
+                return record.open_questions();
+            }
+            record.interrupts.clone()
         };
         let asked = record.map(asked).unwrap_or_default();
         TaskSnapshot {

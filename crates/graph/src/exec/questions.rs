@@ -2,7 +2,6 @@
 
 use super::api::{Going, Resume, Unanswered};
 use super::cycle::Cycle;
-use super::saver::TaskRecord;
 use super::schema::Checker;
 use super::scope::{Scope, Shared, TaskAt, lock};
 use crate::error::RuntimeError;
@@ -72,7 +71,7 @@ impl Cycle {
         for (_, record) in self.known.iter().filter(|(_, record)| !record.is_finished()) {
             for question in &record.interrupts {
                 // What failed after its question was answered has it on record still.
-                let answered = waits && (record.went_on || is_answered(question, record));
+                let answered = waits && (record.went_on || record.has_answered(question));
                 if !answered && ids.insert(question.id) {
                     open.push(question);
                 }
@@ -102,13 +101,6 @@ fn by_key(
         by_id.extend(ids.iter().map(|id| (*id, answer.clone())));
     }
     Ok(by_id)
-}
-
-/// Whether an answer that a task took is the one to this question of it.
-fn is_answered(question: &Interrupt, record: &TaskRecord) -> bool {
-    let taken = record.resume.as_ref().map_or(0, Vec::len);
-    let mut taken = 0..u32::try_from(taken).unwrap_or(u32::MAX);
-    taken.any(|index| interrupt_id(question.task, index) == question.id)
 }
 
 fn lapsed(question: &Interrupt, now: Timestamp) -> bool {
@@ -179,16 +171,22 @@ impl TaskAt {
         &self,
         question: &Question,
     ) -> Result<(u32, Option<Answer>), RuntimeError> {
-        let index = self.scratch.asked.fetch_add(1, Ordering::Relaxed);
+        let index = self.scratch.next_question();
         let mut resume = lock(&self.scratch.resume);
         if resume.len() <= index as usize {
-            let Some(answer) = self.scratch.take_answer() else { return Ok((index, None)) };
+            let id = || interrupt_id(self.id(), index);
+            let given = || self.scope.shared.answers.get().and_then(|all| all.get(&id()).cloned());
+            let Some(answer) = given().or_else(|| self.scratch.take_answer()) else {
+                return Ok((index, None));
+            };
             if let Some(schema) = &question.answer_schema {
                 // It came before the question was known, so that it could not be refused then.
                 let checked = Checker::new(schema)?.check(&answer);
                 let id = interrupt_id(self.id(), index);
                 checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
             }
+            // Questions before it were taken by what is on record, and are not asked again.
+            resume.resize(index as usize, Json::Null);
             resume.push(answer);
         }
         self.scratch.resumed.store(true, Ordering::Relaxed);
@@ -203,9 +201,11 @@ impl TaskAt {
     /// task asked before it is open.
     pub(crate) fn take_default(&self, index: u32, default: &Json) -> Option<Answer> {
         let mut resume = lock(&self.scratch.resume);
-        if resume.len() != index as usize {
+        let open = (resume.len()..index as usize).any(|before| !self.scratch.is_taken(before));
+        if open || resume.len() > index as usize {
             return None;
         }
+        resume.resize(index as usize, Json::Null);
         resume.push(default.clone());
         self.scratch.resumed.store(true, Ordering::Relaxed);
         Some(self.answered(interrupt_id(self.id(), index), default.clone()))

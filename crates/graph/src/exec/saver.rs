@@ -5,6 +5,7 @@ use super::kept::Calls;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use weftwork_engine::ids::interrupt_id;
 use weftwork_engine::packed::Mark;
 use weftwork_engine::pregel::{Machine, Path};
 use weftwork_engine::{EngineError, NodeIdx, Plan, TaskOutput};
@@ -217,8 +218,18 @@ impl TaskRecord {
     }
 
     /// The questions that wait for an answer.
-    pub(super) fn open_questions(&self) -> &[Interrupt] {
-        if self.is_finished() || self.went_on { &[] } else { &self.interrupts }
+    pub(super) fn open_questions(&self) -> Vec<Interrupt> {
+        if self.is_finished() || self.went_on {
+            return Vec::new();
+        }
+        self.interrupts.iter().filter(|question| !self.has_answered(question)).cloned().collect()
+    }
+
+    /// Whether an answer that the task took is the one to this question of it.
+    pub(super) fn has_answered(&self, question: &Interrupt) -> bool {
+        let taken = self.resume.as_ref().map_or(0, Vec::len);
+        let mut taken = 0..u32::try_from(taken).unwrap_or(u32::MAX);
+        taken.any(|index| interrupt_id(question.task, index) == question.id)
     }
 
     /// Leaves out what is not stored. A task that left nothing else behind has not finished then.
@@ -254,7 +265,7 @@ impl TaskRecord {
         if !newer.interrupts.is_empty() {
             rest.interrupts = newer.interrupts;
             rest.went_on = false;
-        } else if failed || newer.stopped || newer.went_on {
+        } else if failed || newer.stopped {
             rest.went_on = true;
         }
         rest.resume = newer.resume.or_else(|| rest.resume.take());

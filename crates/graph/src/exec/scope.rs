@@ -346,6 +346,8 @@ pub(crate) struct Scratch {
     /// Whether a question took one of them.
     pub(crate) resumed: AtomicBool,
     pub(crate) asked: AtomicU32,
+    /// The questions that something on record took, which are not asked again.
+    taken: Mutex<BTreeSet<u32>>,
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,
     pub(crate) calls: TaskCalls,
@@ -363,6 +365,7 @@ impl Scratch {
             resume: Mutex::new(resume),
             resumed: false.into(),
             asked: AtomicU32::new(0),
+            taken: Mutex::default(),
             graphs: AtomicU32::new(0),
             called: AtomicU32::new(0),
             calls: TaskCalls::known(calls),
@@ -370,6 +373,25 @@ impl Scratch {
             id: OnceLock::new(),
             scope,
         }
+    }
+
+    /// The number of the next question.
+    pub(crate) fn next_question(&self) -> u32 {
+        loop {
+            let index = self.asked.fetch_add(1, Ordering::Relaxed);
+            if !lock(&self.taken).contains(&index) {
+                return index;
+            }
+        }
+    }
+
+    /// Leaves out questions that something on record took.
+    pub(crate) fn take_questions(&self, taken: &[u32]) {
+        lock(&self.taken).extend(taken);
+    }
+
+    pub(super) fn is_taken(&self, index: usize) -> bool {
+        u32::try_from(index).is_ok_and(|index| lock(&self.taken).contains(&index))
     }
 
     /// The loop of the task.

@@ -1,7 +1,7 @@
 //! Calls of what runs again in other ways than after a question: in another attempt, as an error
 //! handler, in a graph within, on its own thread.
 
-use super::calls::{call, cut_off, hosts, on_record, only, outcome};
+use super::calls::{EACH, call, cut_off, hosts, on_record, one_call, only, outcome};
 use super::{Count, answer, empty, graph, log, logged};
 use serde_json::json;
 use std::sync::Arc;
@@ -11,29 +11,21 @@ use weftwork_graph::{
     At, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult,
     Once, Outcome, Retry, START, Start, TaskDef,
 };
+use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::tool::Effect;
 
 fn retry() -> Retry {
     Retry::new(3).backoff(std::time::Duration::ZERO, 1.0)
 }
 
-/// A graph that pays.
-fn pays(made: &Count) -> CompiledGraph {
-    let counted = made.clone();
-    only(move |ctx| {
-        let made = counted.clone();
-        async move { Ok(log(&call(&ctx, "pay", Effect::ExternalSideEffect, &made).await?)) }
-    })
-}
-
 #[tokio::test]
 async fn another_attempt_has_no_effect_of_a_graph_within_twice() {
     for keep in [Keep::Never, Keep::Inherit, Keep::Own] {
-        for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        for durability in EACH {
             let dir = tempfile::tempdir().expect("a folder");
             for (name, host, _) in hosts(&dir) {
                 let made = Count::default();
-                let inner = pays(&made);
+                let inner = one_call("pay", Effect::ExternalSideEffect, &made);
                 let node = move |_: Input, ctx: Ctx| {
                     let inner = inner.clone();
                     async move {
@@ -92,11 +84,11 @@ async fn what_a_graph_within_that_ended_did_is_not_done_again_after_a_question()
         (Some(Keep::Never), Keep::Inherit),
         (Some(Keep::Inherit), Keep::Never),
     ] {
-        for durability in [Durability::Sync, Durability::Async, Durability::Exit] {
+        for durability in EACH {
             let dir = tempfile::tempdir().expect("a folder");
             for (name, host, other) in hosts(&dir) {
                 let made = Count::default();
-                let innermost = pays(&made);
+                let innermost = one_call("pay", Effect::ExternalSideEffect, &made);
                 let (within, keep) = match outer {
                     None => (innermost, inner),
                     Some(keep) => {
@@ -147,7 +139,8 @@ async fn an_error_handler_that_a_process_died_in_finds_what_it_did() {
         let graph = graph("handles").node("a", fails).on_error("a", handles);
         let graph = graph.edge(START, "a").build().expect("sound");
         let run = graph.run(&host, empty()).thread("t").outcome();
-        cut_off(Box::pin(run), async || made.get() == 1).await;
+        let settled = |call: &CallRecord| call.state == CallState::Settled;
+        cut_off(Box::pin(run), async || on_record(&graph, &other).await.iter().any(settled)).await;
         gate.add_permits(1);
         let ended = outcome(&graph, &other, Start::Continue, Durability::Sync).await;
         assert_eq!(logged(ended), ["known \"answer 1\""], "{name}");
@@ -212,5 +205,31 @@ async fn an_effect_on_a_thread_of_its_own_is_made_when_its_intent_is_kept() {
         let ended = outcome(graph, &host, empty(), Durability::Sync).await;
         assert_eq!(logged(ended), ["paid"], "{name}");
         assert_eq!(on_record(graph, &other).await.len(), 40, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn another_attempt_finds_what_a_graph_did_that_keeps_its_state_from_run_to_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, host, _) in hosts(&dir) {
+        let (made, runs) = (Count::default(), Count::default());
+        let inner = one_call("pay", Effect::ExternalSideEffect, &made);
+        let node = move |_: Input, ctx: Ctx| {
+            let (inner, nth) = (inner.clone(), runs.up());
+            async move {
+                ctx.call(&inner, Keep::Own, json!({"log": []})).await?;
+                // Not in the first run of the thread, so that the graph has a history then.
+                if nth == 2 {
+                    return Err(NodeError::message("boom").retriable());
+                }
+                NodeResult::Ok(log("paid"))
+            }
+        };
+        let graph = graph("retries").node("a", node).retry("a", retry());
+        let graph = graph.edge(START, "a").build().expect("sound");
+        for paid in 1..=2 {
+            outcome(&graph, &host, empty(), Durability::Sync).await;
+            assert_eq!(made.get(), paid, "{name}");
+        }
     }
 }

@@ -78,7 +78,16 @@ pub(super) fn only<F: Future<Output = NodeResult<DynUpdate>> + Send + 'static>(
     graph("only").node("a", node).edge(START, "a").build().expect("sound")
 }
 
-const EACH: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
+/// A graph of one node that makes one call.
+pub(super) fn one_call(name: &'static str, effect: Effect, made: &Count) -> CompiledGraph {
+    let counted = made.clone();
+    only(move |ctx| {
+        let made = counted.clone();
+        async move { Ok(log(&call(&ctx, name, effect, &made).await?)) }
+    })
+}
+
+pub(super) const EACH: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Exit];
 
 #[tokio::test]
 async fn what_was_called_before_a_question_is_not_called_again_after_it() {
@@ -284,11 +293,7 @@ async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again(
         let dir = tempfile::tempdir().expect("a folder");
         for (name, host, other) in hosts(&dir) {
             let made = Count::default();
-            let counted = made.clone();
-            let inner = only(move |ctx| {
-                let made = counted.clone();
-                async move { Ok(log(&call(&ctx, "model", Effect::ReadOnly, &made).await?)) }
-            });
+            let inner = one_call("model", Effect::ReadOnly, &made);
             let counted = made.clone();
             let double = TaskDef::new("double", move |Input(n): Input, ctx: Ctx| {
                 let made = counted.clone();
@@ -334,11 +339,7 @@ async fn a_replay_makes_its_calls_again() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, _) in hosts(&dir) {
         let made = Count::default();
-        let counted = made.clone();
-        let graph = only(move |ctx| {
-            let made = counted.clone();
-            async move { Ok(log(&call(&ctx, "model", Effect::ReadOnly, &made).await?)) }
-        });
+        let graph = one_call("model", Effect::ReadOnly, &made);
         outcome(&graph, &host, empty(), Durability::Sync).await;
         let history = graph.history(&host, &At::thread("t")).await.expect("reads");
         let before = history[1].config.as_ref().and_then(|config| config.id).expect("kept");
@@ -354,11 +355,7 @@ async fn equal_calls_of_the_next_input_are_made_again() {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, host, _) in hosts(&dir) {
         let made = Count::default();
-        let counted = made.clone();
-        let graph = only(move |ctx| {
-            let made = counted.clone();
-            async move { Ok(log(&call(&ctx, "model", Effect::ReadOnly, &made).await?)) }
-        });
+        let graph = one_call("model", Effect::ReadOnly, &made);
         for run in 1..=3 {
             outcome(&graph, &host, empty(), Durability::Sync).await;
             assert_eq!(made.get(), run, "{name}");
@@ -370,11 +367,7 @@ async fn equal_calls_of_the_next_input_are_made_again() {
 #[tokio::test]
 async fn without_a_saver_there_is_no_record() {
     let made = Count::default();
-    let counted = made.clone();
-    let graph = only(move |ctx| {
-        let made = counted.clone();
-        async move { Ok(log(&call(&ctx, "model", Effect::ReadOnly, &made).await?)) }
-    });
+    let graph = one_call("model", Effect::ReadOnly, &made);
     let ended = graph.run(&Host::new(), empty()).outcome().await.expect("runs");
     assert_eq!(logged(ended), ["made"]);
     let error = graph.calls(&Host::new(), &At::thread("t")).await.expect_err("no saver");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::{
-    At, CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, MemorySaver, NodeError, NodeResult,
-    Once, Outcome, RuntimeError, START, Start,
+    At, CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, Keep, MemorySaver, NodeError,
+    NodeResult, Once, Outcome, RuntimeError, START, Start,
 };
-use weftwork_types::InterruptId;
+use weftwork_types::{InterruptId, Timestamp};
 
 fn host() -> Host {
     Host::new().with_saver(MemorySaver::new())
@@ -253,4 +253,63 @@ async fn what_another_build_did_is_not_done_again_when_it_has_another_form() {
     assert_eq!(error.fault().code, "W0133");
     assert!(error.to_string().contains("`charge`"), "{error}");
     assert_eq!(done.get(), 1);
+}
+
+#[tokio::test]
+async fn a_question_in_a_graph_within_whose_process_died_is_asked_again_and_then_the_next() {
+    for keep in [Keep::Inherit, Keep::Own] {
+        let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+        let inner = charges(&done, &gate, "charge".into());
+        let graph = only(move |ctx| {
+            let inner = inner.clone();
+            async move {
+                let said = ctx.call(&inner, keep, json!({"log": []})).await?;
+                Ok(DynUpdate::new().write("log", said["log"].clone()))
+            }
+        });
+        let host = host();
+        dies(&graph, &host, empty()).await;
+        let again = || answer(json!({"answer": "call_again"}));
+        question(run(&graph, &host, Start::Continue).await);
+        dies(&graph, &host, again()).await;
+        // The graph around knows the question, and not that it was answered when its process died.
+        let mut asked = question(run(&graph, &host, Start::Continue).await);
+        gate.add_permits(1);
+        let mut asked_again = 0;
+        while asked["kind"] == "once_outcome_unknown" {
+            asked_again += 1;
+            asked = question(run(&graph, &host, again()).await);
+        }
+        assert_eq!(asked_again, 2, "{keep:?}");
+        assert_eq!(asked, json!("ship?"), "{keep:?}");
+        let ended = run(&graph, &host, answer(json!("yes"))).await.expect("runs");
+        let log = logged(ended).pop().expect("one");
+        assert!(log.starts_with("charge 3 by ") && log.ends_with(", \"yes\""), "{keep:?}: {log}");
+        assert_eq!(done.get(), 3, "{keep:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_has_passed_within_the_work_moves_no_later_question() {
+    let done = Count::default();
+    let counted = done.clone();
+    let graph = only(move |ctx| {
+        let done = counted.clone();
+        async move {
+            let nth: u32 = ctx
+                .once("charge", async |_| {
+                    ctx.sleep_until(Timestamp(1)).await?;
+                    Ok(done.up())
+                })
+                .await?;
+            let first = ctx.interrupt(json!("first?"))?;
+            let second = ctx.interrupt(json!("second?"))?;
+            Ok(log(&format!("{nth} {first} {second}")))
+        }
+    });
+    let host = host();
+    assert_eq!(question(run(&graph, &host, empty()).await), json!("first?"));
+    assert_eq!(question(run(&graph, &host, answer(json!(1))).await), json!("second?"));
+    let ended = run(&graph, &host, answer(json!(2))).await.expect("runs");
+    assert_eq!(logged(ended), ["1 1 2"]);
 }
