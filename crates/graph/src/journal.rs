@@ -266,38 +266,41 @@ impl TaskJournal {
         Ok(Opened::Unknown { key, made })
     }
 
+    /// Changes a call that has not ended; nothing when it has.
+    fn change(
+        &self,
+        key: CallKey,
+        change: impl FnOnce(&mut CallRecord),
+    ) -> Result<Option<Arc<CallRecord>>, Fault> {
+        let mut known = self.known();
+        let missing = || rule::missing("call", key.0).fault();
+        let call = known.calls.get_mut(&key).ok_or_else(missing)?;
+        if call.state == CallState::Settled {
+            return Ok(None);
+        }
+        // Nobody else has it, as a rule, so that nothing is copied.
+        change(Arc::make_mut(call));
+        Ok(Some(Arc::clone(call)))
+    }
+
     async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
-        let call = {
-            let mut known = self.known();
-            let missing = || rule::missing("call", key.0).fault();
-            let known = known.calls.get_mut(&key).ok_or_else(missing)?;
-            if known.state == CallState::Settled {
-                return Ok(());
-            }
-            let call = Arc::make_mut(known);
-            call.made = call.made.saturating_add(1);
-            Arc::clone(known)
-        };
-        self.book.record(call).await
+        match self.change(key, |call| call.made = call.made.saturating_add(1))? {
+            Some(call) => self.book.record(call).await,
+            None => Ok(()),
+        }
     }
 
     async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
         let settled_at = self.book.clock().now();
-        let call = {
-            let mut known = self.known();
-            let missing = || rule::missing("call", key.0).fault();
-            let known = known.calls.get_mut(&key).ok_or_else(missing)?;
-            if known.state == CallState::Settled {
-                return Ok(());
-            }
-            // Nobody else has it, as a rule, so that nothing is copied.
-            let call = Arc::make_mut(known);
+        let ended = self.change(key, |call| {
             call.state = CallState::Settled;
             call.result = Some(result);
             call.settled_at = Some(settled_at);
-            Arc::clone(known)
-        };
-        self.book.record(call).await
+        })?;
+        match ended {
+            Some(call) => self.book.record(call).await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::tool::Effect;
 
 fn retry() -> Retry {
-    Retry::new(3).backoff(std::time::Duration::ZERO, 1.0)
+    Retry::new(3).backoff(std::time::Duration::ZERO, 1.0).without_jitter()
 }
 
 #[tokio::test]

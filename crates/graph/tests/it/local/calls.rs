@@ -172,7 +172,7 @@ async fn another_attempt_reads_again_and_has_no_effect_twice() {
                 Ok(DynUpdate::new().write("log", json!([read, pays])))
             }
         };
-        let tries = Retry::new(2).backoff(std::time::Duration::ZERO, 1.0);
+        let tries = Retry::new(2).backoff(std::time::Duration::ZERO, 1.0).without_jitter();
         let graph = graph("retries").node("a", node).retry("a", tries).edge(START, "a");
         let graph = graph.build().expect("sound");
         let ended = outcome(&graph, &host, empty(), Durability::Sync).await;
