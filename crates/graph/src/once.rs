@@ -124,7 +124,8 @@ impl Ctx {
     ///
     /// # Errors
     /// Those of the work; W0132 when a person gave it up; W0133 when what is on record is no `T`;
-    /// W0134 when the work asked something; a [`NodeError`] that stops the node while there is no answer. Return it with `?`.
+    /// W0134 when the work asked something; a [`NodeError`] that stops the node while there is no
+    /// answer. Return it with `?`.
     ///
     /// # Cancel safety
     /// When the future is dropped within the work, nobody knows what came of it, as after a crash.

@@ -27,6 +27,31 @@ impl LayoutId {
     }
 }
 
+/// The layout that a row names, and the bytes after it.
+///
+/// # Errors
+/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
+pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    open_row_upto(super::VERSION, bytes)
+}
+
+/// The same of rows that have formats up to this one.
+///
+/// # Errors
+/// As [`open_row`].
+pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    let mut read = In::new(bytes);
+    let found = read.byte()?;
+    if found > known {
+        return Err(EngineError::NewerRecord { found, known });
+    }
+    if found == 0 {
+        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
+    }
+    let layout = LayoutId::read(&mut read)?;
+    Ok((layout, read))
+}
+
 /// The names of a build of a graph, in the order of their numbers.
 #[derive(Debug, Clone)]
 pub struct Layout {

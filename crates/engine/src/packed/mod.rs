@@ -25,7 +25,7 @@ mod tests;
 
 pub use bytes::{INLINE_MAX, In, Out, Stored};
 pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
-pub use layout::{Layout, LayoutId, Mapped};
+pub use layout::{Layout, LayoutId, Mapped, open_row, open_row_upto};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};
 
@@ -467,31 +467,6 @@ impl<'a> One<'a> {
     fn bad(&self, reason: String) -> EngineError {
         EngineError::BadValue { channel: self.channel.name.clone(), reason }
     }
-}
-
-/// The layout that a row names, and the bytes after it.
-///
-/// # Errors
-/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
-pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    open_row_upto(VERSION, bytes)
-}
-
-/// The same of rows that have formats up to this one.
-///
-/// # Errors
-/// As [`open_row`].
-pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    let mut read = In::new(bytes);
-    let found = read.byte()?;
-    if found > known {
-        return Err(EngineError::NewerRecord { found, known });
-    }
-    if found == 0 {
-        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
-    }
-    let layout = LayoutId::read(&mut read)?;
-    Ok((layout, read))
 }
 
 impl Plan {

@@ -179,14 +179,14 @@ impl TaskAt {
         }
         let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
         let lent = saver.clone().or_else(|| scope.keep.lent.clone());
-        let host = &scope.shared.host;
-        let journals = host.hosting().is_some() || host.saver().is_some();
+        let keeper = self.keeper().map(Arc::new);
+        let journals = keeper.is_some() || scope.shared.host.hosting().is_some();
         let mut around = scope.around.clone();
         around.insert(scope.place.ns.to_string(), self.checkpoint);
         let within = scope.within(Within {
             graph,
             ns: ns.into(),
-            keeper: self.keeper().map(Arc::new),
+            keeper,
             keep: Keeping { saver, lent, own: keep == Keep::Own },
             resuming: self.resuming,
             around,
