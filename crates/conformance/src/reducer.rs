@@ -300,7 +300,7 @@ mod tests {
     fn writes_that_python_refuses_are_found() {
         let refused = |check: Check, current: Json, write: Json| {
             let current = Value::new(current);
-            check(Some(&current), &[Write::Json(write)]).err().map(|(_, raised)| raised.class)
+            check(Some(&current), &[Write::json(write)]).err().map(|(_, raised)| raised.class)
         };
         let refusal = Some("TypeError".to_owned());
         assert_eq!(refused(folds::<Sum>, json!(1), json!("a")), refusal);

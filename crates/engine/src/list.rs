@@ -380,7 +380,23 @@ impl<T: Clone> FromIterator<T> for List<T> {
 
 impl<T: Clone> Extend<T> for List<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        items.into_iter().for_each(|item| self.push(item));
+        let mut items = items.into_iter();
+        loop {
+            // Whoever else holds the last leaf is looked for once, not for each of its items.
+            let mut seen = self.len - self.in_tree();
+            if let (1.., Some(tail)) = (WIDTH - seen, Arc::get_mut(&mut self.tail)) {
+                for item in items.by_ref().take(WIDTH - seen) {
+                    tail.push(seen, item);
+                    seen += 1;
+                    self.len += 1;
+                }
+                if seen < WIDTH {
+                    return;
+                }
+            }
+            let Some(item) = items.next() else { return };
+            self.push(item);
+        }
     }
 }
 

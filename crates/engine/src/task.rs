@@ -3,6 +3,7 @@
 use crate::plan::ChannelIdx;
 use crate::value::{Value, Write};
 use smallvec::SmallVec;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 /// What a send carries: the value as it was given, and its JSON, which is what a store keeps and
@@ -19,11 +20,11 @@ pub struct Arg {
 #[derive(Debug, Clone)]
 pub enum Goto {
     /// To a node, by name.
-    Node(String),
+    Node(SmolStr),
     /// To a task of its own for a node, with an argument.
     Send {
         /// The node.
-        node: String,
+        node: SmolStr,
         /// What it gets.
         arg: Arc<Arg>,
     },

@@ -45,10 +45,10 @@ pub enum Write {
     /// A value of the type the channel's reducer takes.
     Typed(Value),
     /// The same as JSON: from outside, or read back from a store.
-    Json(serde_json::Value),
+    Json(Box<serde_json::Value>),
     /// Replaces the channel's value whatever its reducer; the other writes of the step are
     /// dropped. The inner value has the channel's own type.
-    Overwrite(serde_json::Value),
+    Overwrite(Box<serde_json::Value>),
 }
 
 impl Write {
@@ -56,6 +56,18 @@ impl Write {
     #[must_use]
     pub fn typed<T: Send + Sync + 'static>(value: T) -> Self {
         Self::Typed(Value::new(value))
+    }
+
+    /// Wraps JSON.
+    #[must_use]
+    pub fn json(json: serde_json::Value) -> Self {
+        Self::Json(Box::new(json))
+    }
+
+    /// Wraps JSON that replaces the channel's value.
+    #[must_use]
+    pub fn overwrite(json: serde_json::Value) -> Self {
+        Self::Overwrite(Box::new(json))
     }
 }
 

@@ -119,14 +119,14 @@ impl DynUpdate {
 
     /// Writes to a channel. A name the graph does not have fails the task.
     pub fn write(mut self, channel: impl Into<String>, value: Value) -> Self {
-        self.0.named.push((channel.into(), Write::Json(value)));
+        self.0.named.push((channel.into(), Write::json(value)));
         self
     }
 
     /// Replaces a channel's value, whatever its reducer. The other writes of the superstep to that
     /// channel are dropped; two replacements in one superstep are an error.
     pub fn overwrite(mut self, channel: impl Into<String>, value: Value) -> Self {
-        self.0.named.push((channel.into(), Write::Overwrite(value)));
+        self.0.named.push((channel.into(), Write::overwrite(value)));
         self
     }
 }

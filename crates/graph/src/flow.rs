@@ -87,10 +87,10 @@ impl Finish {
 impl IntoOutput for Finish {
     fn into_output(self) -> NodeResult<TaskOutput> {
         let writes = vec![
-            (ChannelIdx(0), Write::Json(self.value.clone())),
-            (ChannelIdx(1), Write::Json(self.saved)),
+            (ChannelIdx(0), Write::json(self.value.clone())),
+            (ChannelIdx(1), Write::json(self.saved)),
         ];
-        let named = vec![("__return__".to_owned(), Write::Json(self.value))];
+        let named = vec![("__return__".to_owned(), Write::json(self.value))];
         Ok(TaskOutput { writes: writes.into(), named, goto: Vec::new() })
     }
 }

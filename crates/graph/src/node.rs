@@ -70,8 +70,8 @@ impl<S: StateSpec> Command<S> {
     }
 
     /// Goes on at a node too.
-    pub fn goto(mut self, node: impl Into<String>) -> Self {
-        self.goto.push(Ok(Goto::Node(node.into())));
+    pub fn goto(mut self, node: impl AsRef<str>) -> Self {
+        self.goto.push(Ok(Goto::Node(node.as_ref().into())));
         self
     }
 
@@ -101,18 +101,18 @@ pub struct Send(pub(crate) NodeResult<Goto>);
 
 impl Send {
     /// Sends a value to a node. A value that cannot be written as JSON fails the task.
-    pub fn to<T>(node: impl Into<String>, value: T) -> Self
+    pub fn to<T>(node: impl AsRef<str>, value: T) -> Self
     where
         T: Serialize + std::marker::Send + Sync + 'static,
     {
-        let node = node.into();
+        let node = node.as_ref();
         let json = serde_json::to_value(&value).map_err(|e| {
             NodeError::message(format!("the value sent to `{node}` cannot be written as JSON: {e}"))
         });
         Self(json.map(|json| {
             // A number is as quickly read from its JSON.
             let typed = (!json.is_number()).then(|| Value::new(value));
-            Goto::Send { node, arg: Arc::new(Arg { typed, json }) }
+            Goto::Send { node: node.into(), arg: Arc::new(Arg { typed, json }) }
         }))
     }
 }

@@ -26,12 +26,16 @@ impl Next {
 
     pub(crate) fn into_goto(self) -> NodeResult<Goto> {
         match self {
-            Self::Node(name) if name == END => Ok(Goto::End),
-            Self::Node(name) => Ok(Goto::Node(name)),
+            Self::Node(name) => Ok(named(&name)),
             Self::Send(send) => send.0,
             Self::End => Ok(Goto::End),
         }
     }
+}
+
+/// To a node by its name, or nowhere.
+fn named(name: &str) -> Goto {
+    if name == END { Goto::End } else { Goto::Node(name.into()) }
 }
 
 impl From<Send> for Next {
@@ -76,7 +80,8 @@ impl<R: Routes> IntoRoute for R {
     }
 
     fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
-        Next::node(self.target()).lead(to)
+        to.push(named(self.target()));
+        Ok(())
     }
 }
 

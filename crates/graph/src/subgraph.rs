@@ -58,7 +58,7 @@ impl IntoOutput for Output {
         let shared =
             |name: &str| strict.as_ref().is_none_or(|plan| plan.channel_idx(name).is_some());
         let shared = members.into_iter().filter(|(name, _)| shared(name));
-        let named = shared.map(|(name, json)| (name, Write::Json(json))).collect();
+        let named = shared.map(|(name, json)| (name, Write::json(json))).collect();
         Ok(TaskOutput { named, ..TaskOutput::default() })
     }
 }

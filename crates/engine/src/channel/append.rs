@@ -107,13 +107,21 @@ pub(super) fn push_all<T>(list: &mut List<T>, writes: &[Write]) -> Result<(), Re
 where
     T: DeserializeOwned + Clone + 'static,
 {
+    let typed_items = |write| match write {
+        &Write::Typed(ref items) => items.get::<Items<T>>(),
+        _ => None,
+    };
+    if writes.iter().all(|write| typed_items(write).is_some()) {
+        list.extend(writes.iter().filter_map(typed_items).flat_map(|items| items.iter().cloned()));
+        return Ok(());
+    }
     for (index, write) in writes.iter().enumerate() {
         let bad = |reason| Refused::Bad { index, reason };
         match write {
             Write::Typed(items) => {
                 list.extend(typed::<Items<T>>(items).map_err(bad)?.iter().cloned());
             }
-            Write::Json(json @ serde_json::Value::Array(_)) => {
+            Write::Json(json) if json.is_array() => {
                 list.extend(from_json::<Vec<T>>(json).map_err(bad)?);
             }
             Write::Json(json) | Write::Overwrite(json) => {

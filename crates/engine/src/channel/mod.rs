@@ -223,7 +223,7 @@ fn split_overwrite(writes: &[Write]) -> Result<Option<&serde_json::Value>, Refus
                         .to_owned();
                 return Err(Refused::Bad { index, reason });
             }
-            found = Some(json);
+            found = Some(&**json);
         }
     }
     Ok(found)

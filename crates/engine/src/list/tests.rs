@@ -6,6 +6,7 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 enum Op {
     Push(u32),
+    Extend(Vec<u32>),
     Set(usize, u32),
     Remove(usize),
     Keep,
@@ -14,6 +15,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => any::<u32>().prop_map(Op::Push),
+        2 => prop::collection::vec(any::<u32>(), 0..80).prop_map(Op::Extend),
         2 => (any::<usize>(), any::<u32>()).prop_map(|(i, v)| Op::Set(i, v)),
         1 => any::<usize>().prop_map(Op::Remove),
         1 => Just(Op::Keep),
@@ -32,6 +34,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Push(v) => { vec.push(v); list.push(v); }
+                Op::Extend(more) => { vec.extend(more.clone()); list.extend(more); }
                 Op::Set(i, v) if !vec.is_empty() => {
                     let i = i % vec.len();
                     vec[i] = v;

@@ -8,6 +8,7 @@ use crate::plan::{ChannelIdx, Plan};
 use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::Write;
 use serde_json::Value as Json;
+use smol_str::SmolStr;
 use std::sync::Arc;
 
 mod tag {
@@ -149,15 +150,15 @@ pub(super) fn writes<'r>(read: &mut In<'r>) -> Result<Vec<(usize, Stored<'r>)>, 
 
 impl OutputReader<'_> {
     /// The name of a node that an output leads to.
-    fn target(&self, read: &mut In<'_>) -> Result<String, EngineError> {
+    fn target(&self, read: &mut In<'_>) -> Result<SmolStr, EngineError> {
         let found = self.mapped.target(self.plan, read)?;
-        Ok(found.map_or_else(str::to_owned, |index| self.plan.node_name(index).to_owned()))
+        Ok(found.map_or_else(SmolStr::new, |index| self.plan.node_name(index).into()))
     }
 
     fn write(&self, read: &mut In<'_>, name: &str) -> Result<Write, EngineError> {
         match read.byte()? {
-            tag::WRITE => self.json(read, name).map(Write::Json),
-            tag::OVERWRITE => self.json(read, name).map(Write::Overwrite),
+            tag::WRITE => self.json(read, name).map(Write::json),
+            tag::OVERWRITE => self.json(read, name).map(Write::overwrite),
             _ => Err(read.damaged("a write or an overwrite")),
         }
     }

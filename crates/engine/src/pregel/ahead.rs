@@ -82,7 +82,7 @@ mod tests {
 
     fn wrote(items: serde_json::Value) -> TaskOutput {
         let mut output = TaskOutput::default();
-        output.write(ChannelIdx(0), Write::Json(items));
+        output.write(ChannelIdx(0), Write::json(items));
         output
     }
 

@@ -207,6 +207,9 @@ impl Control {
                         Some(index) => Arc::clone(plan.shared_name(index)),
                         None => node.as_str().into(),
                     };
+                    if sends.is_empty() {
+                        sends.reserve_exact(gotos.len());
+                    }
                     sends.push(Sent { node: found, name, arg: Arc::clone(arg) });
                 }
             }

@@ -312,8 +312,8 @@ impl Plan {
     ) -> Result<(serde_json::Value, bool), EngineError> {
         let channel = self.channels.get(index.0);
         Ok(match write {
-            Write::Json(json) => (json.clone(), false),
-            Write::Overwrite(json) => (json.clone(), true),
+            Write::Json(json) => ((**json).clone(), false),
+            Write::Overwrite(json) => ((**json).clone(), true),
             Write::Typed(value) => {
                 let json = channel.map(|c| c.channel.encode_write(value)).transpose();
                 let json = json.map_err(|reason| EngineError::BadWrite {
@@ -357,7 +357,7 @@ impl Plan {
         let mut writes = Writes::with_capacity(members.len());
         for (name, json) in members {
             if let Some(index) = self.known(name, by)? {
-                writes.push((index, Write::Json(json.clone())));
+                writes.push((index, Write::json(json.clone())));
             }
         }
         Ok(writes)

@@ -60,7 +60,7 @@ fn output(plan: &Plan, step: u128) -> TaskOutput {
         ("topic", json!([step % 9])),
     ];
     writes.truncate(4 - usize::try_from(step % 3).unwrap_or_default());
-    let write = |(name, json)| Some((plan.channel_idx(name)?, Write::Json(json)));
+    let write = |(name, json)| Some((plan.channel_idx(name)?, Write::json(json)));
     let mut output = TaskOutput {
         writes: writes.into_iter().filter_map(write).collect(),
         ..TaskOutput::default()
@@ -68,7 +68,7 @@ fn output(plan: &Plan, step: u128) -> TaskOutput {
     if step.is_multiple_of(5) {
         let large = "x".repeat(INLINE_MAX);
         let index = plan.channel_idx("s").expect("a channel");
-        output.writes.push((index, Write::Overwrite(json!({"large": large, "step": step as u64}))));
+        output.writes.push((index, Write::overwrite(json!({"large": large, "step": step as u64}))));
     }
     if step.is_multiple_of(4) {
         let arg = Arg { typed: None, json: json!(LONG) };

@@ -36,7 +36,7 @@ fn kinds() -> Vec<(Box<dyn Channel>, Make)> {
 /// Applies one write per superstep.
 fn run(channel: &dyn Channel, writes: &[Json]) -> Option<Value> {
     writes.iter().fold(channel.initial(), |current, write| {
-        channel.apply(current, &[Write::Json(write.clone())]).expect("the write fits")
+        channel.apply(current, &[Write::json(write.clone())]).expect("the write fits")
     })
 }
 
@@ -104,8 +104,8 @@ proptest! {
                 "messages" => make(n),
                 _ => json!(n),
             };
-            let over = || Write::Overwrite(whole.clone());
-            let mixed = channel.apply(channel.initial(), &[Write::Json(make(3)), over()]);
+            let over = || Write::overwrite(whole.clone());
+            let mixed = channel.apply(channel.initial(), &[Write::json(make(3)), over()]);
             let value = mixed.expect("one overwrite is fine");
             prop_assert_eq!(shown(channel.as_ref(), value.as_ref()), Some(whole.clone()));
             prop_assert!(channel.apply(channel.initial(), &[over(), over()]).is_err());
@@ -116,7 +116,7 @@ proptest! {
 #[test]
 fn a_write_of_another_type_is_refused_with_what_was_found() {
     for (channel, _) in kinds() {
-        let wrong = channel.apply(channel.initial(), &[Write::Json(json!({"x": 1}))]);
+        let wrong = channel.apply(channel.initial(), &[Write::json(json!({"x": 1}))]);
         let refused = format!("{:?}", wrong.expect_err("refused"));
         assert!(refused.contains("found"), "{channel:?}: {refused}");
         let other = channel.apply(channel.initial(), &[Write::typed("text")]);

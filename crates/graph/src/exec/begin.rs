@@ -125,7 +125,7 @@ impl Cycle {
         for next in goto {
             output.goto.push(next.into_goto().map_err(node_fail)?);
         }
-        output.named = update.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
+        output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
         let plan = self.scope.graph.plan();
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
         if forks {

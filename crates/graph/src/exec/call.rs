@@ -379,7 +379,7 @@ impl Call<'_> {
 /// What the task of a flow returned.
 fn returned_of(output: &TaskOutput) -> Option<Json> {
     output.named.iter().find_map(|(_, write)| match write {
-        Write::Json(json) => Some(json.clone()),
+        Write::Json(json) => Some((**json).clone()),
         _ => None,
     })
 }

@@ -322,6 +322,7 @@ pub(super) fn routed_after(
             Err(error) => Err(error.fault()),
         };
         match chosen {
+            Ok(goto) if output.goto.is_empty() => output.goto = goto,
             Ok(goto) => output.goto.extend(goto),
             Err(fault) => {
                 let partial = wrote.then_some(output);
@@ -342,7 +343,7 @@ fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Mem
     let mut members = Members::new();
     for (name, write) in &output.named {
         let Write::Json(json) = write else { return None };
-        if members.insert(name.clone(), json.clone()).is_some() {
+        if members.insert(name.clone(), (**json).clone()).is_some() {
             return None;
         }
     }

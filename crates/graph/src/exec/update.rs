@@ -306,7 +306,7 @@ impl Change<'_> {
         }
         let lenient = self.graph.semantics().unknown == weftwork_engine::Unknown::Ignore;
         let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
-        let named = values.into_iter().map(|(name, json)| (name, Write::Json(json))).collect();
+        let named = values.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
         let mut output = TaskOutput { named, ..TaskOutput::default() };
         plan.find_named(node, &mut output)?;
         if node == NodeIdx::START {

@@ -372,7 +372,7 @@ struct Odd;
 
 impl weftwork_graph::IntoOutput for Odd {
     fn into_output(self) -> NodeResult<weftwork_engine::TaskOutput> {
-        let write = weftwork_engine::Write::Json(json!({"odd": true}));
+        let write = weftwork_engine::Write::json(json!({"odd": true}));
         let mut output = weftwork_engine::TaskOutput::default();
         output.write(weftwork_engine::ChannelIdx(0), write);
         Ok(output)

@@ -64,7 +64,9 @@ pub(crate) fn keep_one(
 /// Adds a row to its block; says whether there is such a block, and none of its rows in the place.
 fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<bool> {
     let (Spot { prefix, low }, of) = (Spot::of(new.id), Other::new(new.id, new.of));
-    let sql = "INSERT INTO checkpoint_rows (place, of, tasks, body)
+    // Fails instead of aborting, which is the same for one row: to be able to take back what a
+    // statement did alone, SQLite would copy the pages into 64 KiB of memory.
+    let sql = "INSERT OR FAIL INTO checkpoint_rows (place, of, tasks, body)
                SELECT (number << 24) | ?5, ?6, ?7, ?8 FROM blocks
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4
                ON CONFLICT (place) DO NOTHING";
@@ -110,7 +112,7 @@ fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPendi
 
 fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
     // The number after the last one, and never that of what came from outside.
-    let sql = "INSERT INTO pending (org, thread, ns, of, part, body)
+    let sql = "INSERT OR FAIL INTO pending (org, thread, ns, of, part, body)
                SELECT ?1, ?2, ?3, ?4, coalesce(max(part), 0) + 1, ?5 FROM pending
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4
                RETURNING part";

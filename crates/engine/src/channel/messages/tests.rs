@@ -122,7 +122,7 @@ fn a_removal_of_all_voids_what_came_before_it() {
     assert_eq!(shown(&next), ["m4 4", "m2 5"]);
     let after = apply(Some(start.clone()), vec![vec![MessageWrite::remove_all(), remove(1)]]);
     assert!(after.is_err(), "nothing is left to remove");
-    let json = Write::Json(json!([{"remove": "__remove_all__"}]));
+    let json = Write::json(json!([{"remove": "__remove_all__"}]));
     let empty = Messages.apply(Some(start), &[json]).expect("fits").expect("has a value");
     assert!(shown(&empty).is_empty());
 }
@@ -132,9 +132,9 @@ fn a_removal_takes_every_message_with_its_id() {
     let twice =
         |n: &str| json!({"id": "a", "role": "user", "parts": [{"type": "text", "text": n}]});
     let whole = Json::Array(vec![twice("1"), twice("2")]);
-    let value = Messages.apply(None, &[Write::Overwrite(whole)]).expect("fits");
-    let put = Messages.apply(value.clone(), &[Write::Json(twice("3"))]).expect("fits");
+    let value = Messages.apply(None, &[Write::overwrite(whole)]).expect("fits");
+    let put = Messages.apply(value.clone(), &[Write::json(twice("3"))]).expect("fits");
     assert_eq!(shown(&put.expect("has a value")), ["a 1", "a 3"]);
-    let gone = Messages.apply(value, &[Write::Json(json!({"remove": "a"}))]).expect("fits");
+    let gone = Messages.apply(value, &[Write::json(json!({"remove": "a"}))]).expect("fits");
     assert!(shown(&gone.expect("has a value")).is_empty());
 }

@@ -33,11 +33,11 @@ fn plan() -> Plan {
 fn output() -> TaskOutput {
     TaskOutput {
         writes: vec![
-            (ChannelIdx(0), Write::Json(json!(["line"]))),
-            (ChannelIdx(1), Write::Overwrite(json!({"large": "x".repeat(INLINE_MAX)}))),
+            (ChannelIdx(0), Write::json(json!(["line"]))),
+            (ChannelIdx(1), Write::overwrite(json!({"large": "x".repeat(INLINE_MAX)}))),
         ]
         .into(),
-        named: vec![("s".to_owned(), Write::Json(json!(1)))],
+        named: vec![("s".to_owned(), Write::json(json!(1)))],
         goto: vec![
             Goto::Node("b".into()),
             Goto::Send {
