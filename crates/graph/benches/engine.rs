@@ -416,6 +416,9 @@ fn main() {
         if named.iter().any(|name| name == "growth") {
             growth(&mut rows).await;
         }
+        if named.iter().any(|name| name == "apart") {
+            cases::apart::measure(&Case::new(Work::Fan100), &mut rows).await;
+        }
         if named.iter().any(|name| name == "history") {
             cases::history::measure(&mut rows).await;
         }
@@ -433,6 +436,7 @@ fn main() {
         long_list(&mut rows).await;
         waits(&mut rows).await;
         growth(&mut rows).await;
+        cases::apart::measure(&Case::new(Work::Fan100), &mut rows).await;
         cases::history::measure(&mut rows).await;
         cases::resumed::measure(&mut rows).await;
         cases::threads::measure(100_000, &mut rows).await;

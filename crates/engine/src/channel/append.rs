@@ -102,17 +102,20 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Channel fo
     }
 }
 
+fn typed_items<T: 'static>(write: &Write) -> Option<&Items<T>> {
+    match write {
+        Write::Typed(items) => items.get(),
+        Write::Json(_) | Write::Overwrite(_) => None,
+    }
+}
+
 /// Adds the items of list writes to a list.
 pub(super) fn push_all<T>(list: &mut List<T>, writes: &[Write]) -> Result<(), Refused>
 where
     T: DeserializeOwned + Clone + 'static,
 {
-    let typed_items = |write| match write {
-        &Write::Typed(ref items) => items.get::<Items<T>>(),
-        _ => None,
-    };
-    if writes.iter().all(|write| typed_items(write).is_some()) {
-        list.extend(writes.iter().filter_map(typed_items).flat_map(|items| items.iter().cloned()));
+    if writes.iter().all(|write| typed_items::<T>(write).is_some()) {
+        list.extend(writes.iter().filter_map(typed_items).flatten().cloned());
         return Ok(());
     }
     for (index, write) in writes.iter().enumerate() {

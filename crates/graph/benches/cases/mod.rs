@@ -1,5 +1,6 @@
 //! The work as graphs.
 
+pub(crate) mod apart;
 pub(crate) mod filed;
 pub(crate) mod growth;
 pub(crate) mod history;
