@@ -54,7 +54,7 @@ pub(crate) struct RunJournal {
 /// Where a task stands in its thread's history.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The branch of the thread: the checkpoint it began with; none on the first.
+    /// The branch of the thread, as [`Metadata`](crate::Metadata) has it.
     pub(crate) branch: Option<CheckpointId>,
     /// The tasks from the outermost graph on: nodes, how they came to run, and supersteps.
     pub(crate) path: Vec<(String, String, i64)>,

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::sync::atomic::Ordering;
 use weftwork_types::canonical::hash;
-use weftwork_types::port::{Attempts, CallKey, CallKind, CallResult, Intent, Opened};
+use weftwork_types::port::{
+    Attempts, CallKey, CallKind, CallResult, IdempotencyKey, Intent, Opened,
+};
 use weftwork_types::tool::{Effect, UnknownAnswer};
 
 /// Something that [`Ctx::once`] does. It changes something outside, and when nobody knows whether
@@ -109,7 +111,7 @@ impl Ctx {
     /// async fn pay(ctx: Ctx) -> NodeResult<DynUpdate> {
     ///     let charge = Once::new("charge").with(json!({"cents": 4200})).idempotent();
     ///     let receipt: String = ctx
-    ///         .once(charge, async |key| Ok(format!("charged with {}", &key.0.to_string()[..4])))
+    ///         .once(charge, async |key| Ok(format!("charged with {}", &key.to_string()[..4])))
     ///         .await?;
     ///     ctx.interrupt(json!({"may this be shipped?": receipt}))?;
     ///     Ok(DynUpdate::new())
@@ -132,7 +134,7 @@ impl Ctx {
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         what: impl Into<Once>,
-        work: impl AsyncFnOnce(CallKey) -> NodeResult<T>,
+        work: impl AsyncFnOnce(IdempotencyKey) -> NodeResult<T>,
     ) -> NodeResult<T> {
         let what = what.into();
         let journal = &self.calls().journal;
@@ -157,7 +159,7 @@ impl Ctx {
         };
         let scratch = &self.at().scratch;
         let before = scratch.asked.load(Ordering::Relaxed);
-        let done = work(key).await;
+        let done = work(IdempotencyKey::of(&self.calls().thread, key)).await;
         let within = before..scratch.asked.load(Ordering::Relaxed);
         if let Err(NodeError(Stop::Interrupted)) = &done {
             self.forget_questions(within);
@@ -191,7 +193,7 @@ impl Ctx {
             "kind": "once_outcome_unknown",
             "name": name,
             "input": what.input,
-            "idempotency_key": key.0.to_string(),
+            "idempotency_key": IdempotencyKey::of(&self.calls().thread, key),
             "reason": reason,
         }));
         let question = question.answer_schema(UnknownAnswer::schema(json!(true)));

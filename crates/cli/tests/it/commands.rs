@@ -121,6 +121,24 @@ fn a_thread_goes_on_with_the_model_it_had() {
 }
 
 #[test]
+fn the_same_refund_on_other_threads_is_another_refund() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let refund = |thread: &str| {
+        let said = ["run", "desk", "--thread", thread, "--input", "Refund order A1001, amount 1."];
+        assert_eq!(home.weft(&said).status, Some(3));
+        let came = home.weft(&["threads", "resume", thread, "--approve"]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+    };
+    refund("a");
+    refund("b");
+    // Under the same name as before.
+    assert_eq!(home.weft(&["threads", "delete", "a", "--yes"]).status, Some(0));
+    refund("a");
+    let came = home.weft(&["run", "desk", "--thread", "q", "--input", "Where is order A1001?"]);
+    assert!(came.out.contains("refunded 3"), "{came:?}");
+}
+
+#[test]
 fn specs_from_standard_input_are_played() {
     let spec = r#"{"state": {"log": "append"}, "nodes": {"a": {"do": [["set", "log", ["a"]]]}},
         "edges": [["START", "a"]], "checkpointer": false, "script": [{"input": {}}]}"#;

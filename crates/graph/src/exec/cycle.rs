@@ -127,8 +127,11 @@ impl Cycle {
         Ok(Self::over(scope, saved, options).addressed(addressed, superseded))
     }
 
-    fn addressed(self, addressed: bool, superseded: bool) -> Self {
+    fn addressed(mut self, addressed: bool, superseded: bool) -> Self {
         if !self.scope.is_nested() {
+            if self.saved.is_none() {
+                self.meta.branch = Some(self.scope.shared.root());
+            }
             self.scope.shared.begins(self.saved, self.meta.branch);
         }
         Self { addressed, superseded, branches: superseded, ..self }

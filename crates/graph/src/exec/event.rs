@@ -210,7 +210,8 @@ pub struct Metadata {
     pub step: i64,
     /// The checkpoints of the graphs around this one, by their ways.
     pub parents: BTreeMap<String, CheckpointId>,
-    /// The checkpoint with which its branch of the thread begins; none on the first.
+    /// Its branch of the thread: the checkpoint with which that begins, or what the first one is
+    /// known by; none on threads from before that had something.
     pub branch: Option<CheckpointId>,
     /// Updates and supersteps of counted channels since their counts started over.
     pub delta: BTreeMap<String, (u64, u64)>,

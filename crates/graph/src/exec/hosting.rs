@@ -60,6 +60,10 @@ pub(crate) trait Hosting: Send + Sync + std::fmt::Debug {
 
     /// The answer to a question, as it was given.
     fn answer(&self, id: InterruptId) -> Option<Answer>;
+
+    /// What the first branch of a thread is known by that begins with this run: the same in each
+    /// process that executes the run.
+    fn root(&self) -> CheckpointId;
 }
 
 /// An attempt of a task.
@@ -137,7 +141,15 @@ impl super::scope::Shared {
         self.set_branch(branch);
     }
 
-    /// The branch of the thread the run is on: the checkpoint it began with.
+    /// What the first branch of a thread is known by that begins with this run. No other thread
+    /// has it, nor one of the same name in another store or after this one was deleted: the keys of
+    /// calls are made with it, and are sent to others as idempotency keys.
+    pub(super) fn root(&self) -> CheckpointId {
+        let own = || CheckpointId(self.host.clock().unique());
+        self.host.hosting().map_or_else(own, |hosting| hosting.root())
+    }
+
+    /// The branch of the thread the run is on.
     pub(crate) fn set_branch(&self, branch: Option<CheckpointId>) {
         *lock(&self.branch) = branch;
     }

@@ -338,7 +338,7 @@ impl Change<'_> {
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
         let id = self.next_id(from.id).await?;
-        let branch = if from.superseded { Some(id) } else { from.metadata.branch };
+        let branch = if fresh || from.superseded { Some(id) } else { from.metadata.branch };
         let metadata = Metadata { source, step, parents, branch, delta };
         let mut machine = from.machine;
         machine.forget_updated();

@@ -8,16 +8,18 @@ use crate::exec::scope::TaskAt;
 use crate::exec::{Attempt, Hosting};
 use crate::hub::{Hub, Speaker};
 use crate::journal::{Book, RunJournal, TaskJournal};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
+use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
 use weftwork_types::usage::UsageFact;
-use weftwork_types::{BoxFuture, InterruptId, Principal};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal};
 
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -98,6 +100,11 @@ impl Hosting for Calls {
 
     fn answer(&self, id: InterruptId) -> Option<Answer> {
         self.answers.get(&id).cloned()
+    }
+
+    fn root(&self) -> CheckpointId {
+        let Hash(bytes) = hash(&json!({"first run": self.journal.claim.at.run}));
+        CheckpointId(u128::from_be_bytes(std::array::from_fn(|at| bytes[at])))
     }
 }
 

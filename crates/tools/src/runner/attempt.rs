@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use weftwork_types::BoxFuture;
-use weftwork_types::port::{CallContext, CallKey};
+use weftwork_types::port::{CallContext, CallKey, IdempotencyKey};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
 /// How an attempt ended without a word from the tool.
@@ -34,7 +34,7 @@ impl ToolRunner {
             deadline: head.context.clock.now().plus(limit),
             call: head.context.clone(),
             tool_call_id: head.tool_call_id.clone(),
-            idempotency_key: key.0.to_string(),
+            idempotency_key: IdempotencyKey::of(&head.context.thread, key).to_string(),
             provided: self.provided.clone(),
         }
     }

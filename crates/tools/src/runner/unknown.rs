@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weftwork_types::ToolCallId;
 use weftwork_types::interrupt::Ask;
-use weftwork_types::port::CallKey;
+use weftwork_types::port::{CallKey, IdempotencyKey};
 pub use weftwork_types::tool::UnknownAnswer;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
 
@@ -65,7 +65,8 @@ impl UnknownCall {
             tool: self.call.name().to_owned(),
             args: self.call.head.args.clone(),
             effect: self.call.entry.spec.effect,
-            idempotency_key: self.begun.key.0.to_string(),
+            idempotency_key: IdempotencyKey::of(&self.call.head.context.thread, self.begun.key)
+                .to_string(),
             reason: self.reason.clone(),
         }
     }

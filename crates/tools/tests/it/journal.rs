@@ -1,6 +1,6 @@
 //! Calls that were made before, or begun and never ended.
 
-use crate::rig::{Count, MemoryJournal, Rig, call, done, failure, key_text, runner, value};
+use crate::rig::{Count, MemoryJournal, Rig, call, done, failure, runner, value};
 use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,10 @@ use weftwork_tools::{
     Executed, FnTool, Policy, Prepared, RunToolError, ToolBox, ToolContext, ToolError, ToolRunner,
     UnknownAnswer, UnknownCall,
 };
+use weftwork_types::ThreadId;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
-use weftwork_types::port::{Attempts, CallKind};
+use weftwork_types::port::{Attempts, CallKind, IdempotencyKey};
 use weftwork_types::tool::{Effect, ToolOutcome, UnknownOutcome};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -112,7 +113,9 @@ fn an_intent_says_what_the_journal_must_know() {
         assert_eq!((intent.effect, intent.attempts), (effect, attempts));
         assert_eq!(intent.call_id.as_deref(), Some("c-1"));
         let keys = world.keys.lock().expect("not poisoned").clone();
-        assert_eq!(keys, [key_text(MemoryJournal::key(intent).0)], "the key is sent along");
+        let thread = ThreadId::new(rig.thread).expect("a valid id");
+        let sent = IdempotencyKey::of(&thread, MemoryJournal::key(intent));
+        assert_eq!(keys, [sent.to_string()], "the key is sent along");
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use weftwork_testkit::ManualClock;
 use weftwork_tools::{Executed, Policy, Prepared, ToolBox, ToolRunner};
 use weftwork_types::caller::{Caller, GraphCaller};
-use weftwork_types::canonical::{Hash, hash_bytes};
+use weftwork_types::canonical::hash_bytes;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
@@ -277,11 +277,6 @@ impl Ledger for NoLedger {
         Box::pin(async { Ok(()) })
     }
 }
-
-pub(crate) fn key_text(hash: Hash) -> String {
-    hash.to_string()
-}
-
 /// Counts how often tools were really called.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);

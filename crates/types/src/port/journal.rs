@@ -1,9 +1,10 @@
-use crate::canonical::Hash;
+use crate::canonical::{Hash, hash_bytes};
 use crate::code::Fault;
 use crate::tool::Effect;
-use crate::{BoxFuture, Timestamp};
+use crate::{BoxFuture, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 
 /// The record of calls that cost money or change the world, so that none is made twice.
 ///
@@ -81,12 +82,33 @@ pub struct Intent {
 #[serde(transparent)]
 pub struct CallKey(pub Hash);
 
+/// What is sent along with a call, so that the other side knows it again: the same whenever the
+/// call is made again, and that of no other call, on this thread or any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdempotencyKey(pub Hash);
+
+impl IdempotencyKey {
+    /// Of a call of a thread. A thread and its copy have the same calls on record where one was
+    /// copied from the other, but each makes its own from there on.
+    #[must_use]
+    pub fn of(thread: &ThreadId, key: CallKey) -> Self {
+        Self(hash_bytes(&[thread.as_str().as_bytes(), &key.0.0].concat()))
+    }
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// What the journal knows of an announced call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
     /// It is new: make it, then settle it.
     New {
-        /// Its key, also the idempotency key to send along.
+        /// Its key, of which the [`IdempotencyKey`] to send along is made.
         key: CallKey,
     },
     /// It was made and this came of it: do not make it again.
@@ -98,7 +120,7 @@ pub enum Opened {
     },
     /// It was announced, and the process died before it ended. Nobody knows what came of it.
     Unknown {
-        /// Its key, also the idempotency key that was sent along.
+        /// Its key, of which the [`IdempotencyKey`] that was sent along is made.
         key: CallKey,
         /// How often it was begun.
         made: u32,

@@ -14,7 +14,7 @@ pub use context::{CallContext, Emit, NoJournal, Silent};
 pub use egress::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 pub use executor::{ExecuteError, GraphExecutor, RunHandle};
 pub use journal::{
-    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent, Journal, JournalError,
-    Opened,
+    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, IdempotencyKey, Intent,
+    Journal, JournalError, Opened,
 };
 pub use ledger::{Ledger, LedgerError, NoLedger};

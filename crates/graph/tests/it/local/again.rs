@@ -11,7 +11,8 @@ use weftwork_graph::{
     At, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult,
     Once, Outcome, Retry, START, Start, TaskDef,
 };
-use weftwork_types::port::{CallRecord, CallState};
+use weftwork_types::ThreadId;
+use weftwork_types::port::{CallRecord, CallState, IdempotencyKey};
 use weftwork_types::tool::Effect;
 
 fn retry() -> Retry {
@@ -192,7 +193,9 @@ async fn an_effect_on_a_thread_of_its_own_is_made_when_its_intent_is_kept() {
                         .once(pay, async |key| {
                             let graph = known.get().expect("it runs");
                             let calls = on_record(graph, &looks).await;
-                            Ok(calls.iter().filter(|call| call.key == key).count())
+                            let thread = ThreadId::new("t").expect("a name");
+                            let sent = |call: &CallRecord| IdempotencyKey::of(&thread, call.key);
+                            Ok(calls.iter().filter(|call| sent(call) == key).count())
                         })
                         .await?;
                     assert_eq!(kept, 1, "effect {n} is on record before it is made");

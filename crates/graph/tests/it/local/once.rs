@@ -84,7 +84,7 @@ fn charges(done: &Count, gate: &Arc<Semaphore>, what: Once) -> CompiledGraph {
                 .once(what, async |key| {
                     let nth = done.up();
                     gate.acquire().await.expect("never closed").forget();
-                    Ok(format!("charge {nth} by {}", &key.0.to_string()[..1]))
+                    Ok(format!("charge {nth} by {}", &key.to_string()[..1]))
                 })
                 .await?;
             let after = ctx.interrupt(json!("ship?"))?;
