@@ -58,6 +58,14 @@ fn a_run_that_is_only_put_back_waits_for_a_worker() {
     assert!(told(&home, None, &["threads", "list"]).out.contains("not begun"));
     let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
+    // An answer to nothing that was seen is no reason to go on.
+    for answer in [&["--reject"][..], &["--answer", "yes"], &["--answer-json", "x=1"]] {
+        let came = told(&home, None, &[&["threads", "resume", "t"][..], answer].concat());
+        assert_eq!(came.status, Some(2), "{came:?}");
+        assert!(came.errors.contains("error[W0709]"), "{came:?}");
+        assert!(came.errors.contains("was not finished"), "{came:?}");
+    }
+    assert!(told(&home, None, &["threads", "list"]).out.contains("not begun"));
     let came = told(&home, None, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
 }

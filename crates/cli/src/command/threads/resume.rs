@@ -20,6 +20,17 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let agent = house.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
     let finished = found.runs.iter().all(|run| run.status.is_final());
+    if let Some(run) = found.runs.iter().find(|run| !run.status.is_final())
+        && args.has_answer()
+        && !args.is_answer_of(&run.new.input)
+    {
+        return Err(CliError::BadAnswer {
+            thread: id.to_string(),
+            reason: format!(
+                "its last run was not finished, and what it may ask is not known; let it go on: weft threads resume {id}"
+            ),
+        });
+    }
     let answers = if finished { answers(args, &id, &open)? } else { BTreeMap::new() };
     let now = SystemClock::new().now();
     let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
@@ -42,7 +53,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     };
     let exit = to_end(handle, &app, house, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
-        // An answer is given to what was seen, and this question was not open yet.
+        // The run had the answer before, and this question was not open yet.
         house.screen.note("your answer was not used: the question is new; look at it first");
     }
     Ok(exit)
@@ -51,6 +62,24 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
 impl Resume {
     fn has_answer(&self) -> bool {
         self.answer.is_some() || self.approve || self.reject || !self.answer_json.is_empty()
+    }
+
+    /// Whether a run that was not finished took just this answer, so that it is the same command
+    /// once more.
+    fn is_answer_of(&self, input: &RunInput) -> bool {
+        let RunInput::Resume { answers } = input else { return false };
+        let was_given = |pair: &String| {
+            let (id, json) = pair.split_once('=')?;
+            let given = answers.iter().find(|(one, _)| one.to_string() == id.trim())?.1;
+            Some(serde_json::from_str::<Value>(json).ok()? == *given)
+        };
+        if !self.answer_json.is_empty() {
+            return self.answer_json.iter().all(|pair| was_given(pair) == Some(true));
+        }
+        answers.values().any(|value| match &self.answer {
+            Some(text) => value.as_str() == Some(text) || value.to_string() == *text,
+            None => value["approved"].as_bool() == Some(self.approve),
+        })
     }
 }
 
