@@ -77,7 +77,10 @@ impl Resume {
             return self.answer_json.iter().all(|pair| was_given(pair) == Some(true));
         }
         answers.values().any(|value| match &self.answer {
-            Some(text) => value.as_str() == Some(text) || value.to_string() == *text,
+            Some(text) => {
+                let json = || serde_json::from_str::<Value>(text).ok();
+                value.as_str() == Some(text) || json().as_ref() == Some(value)
+            }
             None => value["approved"].as_bool() == Some(self.approve),
         })
     }
