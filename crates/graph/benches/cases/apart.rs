@@ -14,8 +14,8 @@ const ROUNDS: usize = 9;
 /// Runs per round.
 const RUNS: u32 = 500;
 
-/// One case without any commit, and with commits by hand in the place of its own, which are
-/// measured alone in between and taken off.
+/// One case without any commit, and with commits by hand in the place of its own. What these cost
+/// one after the other is taken off, so that what they cost more between tasks is in the figure.
 pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
     let by_hand = Inline::new(case.work);
     for (level, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {

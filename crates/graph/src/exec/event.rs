@@ -210,8 +210,8 @@ pub struct Metadata {
     pub step: i64,
     /// The checkpoints of the graphs around this one, by their ways.
     pub parents: BTreeMap<String, CheckpointId>,
-    /// Its branch of the thread: the checkpoint with which that begins, or what the first one is
-    /// known by; none on threads from before that had something.
+    /// Its branch of the thread: the id of the checkpoint with which that begins, or 128 bits that
+    /// the first branch is known by. None on the first branch of threads that older programs began.
     pub branch: Option<CheckpointId>,
     /// Updates and supersteps of counted channels since their counts started over.
     pub delta: BTreeMap<String, (u64, u64)>,

@@ -111,7 +111,8 @@ fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPendi
 }
 
 fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
-    // The number after the last one, and never that of what came from outside.
+    // The number after the last one, and never that of what came from outside. It fails as in
+    // `insert`.
     let sql = "INSERT OR FAIL INTO pending (org, thread, ns, of, part, body)
                SELECT ?1, ?2, ?3, ?4, coalesce(max(part), 0) + 1, ?5 FROM pending
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4

@@ -277,6 +277,7 @@ impl Ledger for NoLedger {
         Box::pin(async { Ok(()) })
     }
 }
+
 /// Counts how often tools were really called.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);

@@ -6,7 +6,6 @@ use crate::{BoxFuture, Principal, ThreadId, Timestamp, canonical};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where events of a running task go. Never blocks and never fails: who listens may lag or leave.
 pub trait Emit: Send + Sync + std::fmt::Debug {
@@ -53,11 +52,10 @@ pub struct NoJournal;
 
 impl Journal for NoJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
-        // It cannot tell a call that is made again from another one.
-        static CALLS: AtomicU64 = AtomicU64::new(0);
-        let nth = CALLS.fetch_add(1, Ordering::Relaxed);
-        let other = RandomState::new().hash_one(nth);
-        let text = format!("{:?}/{}/{}/{nth}/{other}", intent.kind, intent.name, intent.input);
+        // It cannot tell a call that is made again from another one, so that each has a key of its
+        // own: each of these states hashes differently.
+        let drawn = [0, 1].map(|half| RandomState::new().hash_one(half));
+        let text = format!("{:?}/{}/{}/{drawn:?}", intent.kind, intent.name, intent.input);
         let key = CallKey(canonical::hash_bytes(text.as_bytes()));
         Box::pin(async move { Ok(Opened::New { key }) })
     }

@@ -89,8 +89,8 @@ pub struct CallKey(pub Hash);
 pub struct IdempotencyKey(pub Hash);
 
 impl IdempotencyKey {
-    /// Of a call of a thread. A thread and its copy have the same calls on record where one was
-    /// copied from the other, but each makes its own from there on.
+    /// That of a call of a thread. The thread takes part for the sake of its copies, whose calls
+    /// stand at the same places.
     #[must_use]
     pub fn of(thread: &ThreadId, key: CallKey) -> Self {
         Self(hash_bytes(&[thread.as_str().as_bytes(), &key.0.0].concat()))

@@ -19,8 +19,9 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let found = house.thread(store.as_ref(), &id).await?;
     let agent = house.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
-    let finished = found.runs.iter().all(|run| run.status.is_final());
-    if let Some(run) = found.runs.iter().find(|run| !run.status.is_final())
+    let unfinished = found.runs.iter().find(|run| !run.status.is_final());
+    let finished = unfinished.is_none();
+    if let Some(run) = unfinished
         && args.has_answer()
         && !args.is_answer_of(&run.new.input)
     {
@@ -143,4 +144,40 @@ fn by_id(pair: &str, open: &[Interrupt]) -> Result<(InterruptId, Value), String>
     let value = serde_json::from_str(json)
         .map_err(|error| format!("the answer to `{id}` is not JSON: {error}"))?;
     Ok((found.id, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::json;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        resume: Resume,
+    }
+
+    fn given(flags: &[&str], answer: &Value) -> bool {
+        let args = [&["resume", "t"], flags].concat();
+        let args = Alone::try_parse_from(args).expect("flags").resume;
+        let answers = BTreeMap::from([(InterruptId(1), answer.clone())]);
+        args.is_answer_of(&RunInput::Resume { answers })
+    }
+
+    #[test]
+    fn the_same_answer_once_more_is_known_from_another_one() {
+        let (yes, no) = (json!({"approved": true}), json!({"approved": false, "comment": "no"}));
+        assert!(given(&["--approve"], &yes) && given(&["--reject"], &no));
+        assert!(!given(&["--reject"], &yes) && !given(&["--approve"], &no));
+        assert!(!given(&["--reject"], &json!("Ada")), "it was no decision");
+        assert!(given(&["--answer", "Ada"], &json!("Ada")) && given(&["--answer", "5"], &json!(5)));
+        assert!(!given(&["--answer", "Ada"], &json!("Bob")) && !given(&["--answer", "Ada"], &yes));
+        let id = InterruptId(1);
+        assert!(given(&["--answer-json", &format!("{id}= 5")], &json!(5)));
+        assert!(!given(&["--answer-json", &format!("{id}=6")], &json!(5)));
+        assert!(!given(&["--answer-json", &format!("{}=5", InterruptId(2))], &json!(5)));
+        let args = Alone::try_parse_from(["resume", "t", "--approve"]).expect("flags").resume;
+        assert!(!args.is_answer_of(&RunInput::Continue));
+    }
 }
