@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 use weftwork::types::run::{Durability, Multitask};
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     /// List, show, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),
-    /// Put runs back that failed
+    /// Stop runs, and put runs back that failed
     #[command(subcommand)]
     Runs(Runs),
     /// Check, shrink and copy the store, and take threads to another one
@@ -161,8 +162,8 @@ pub(crate) enum Threads {
     /// List threads, the last changed first
     List {
         /// How many at most
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
+        #[arg(long, default_value = "20")]
+        limit: NonZeroUsize,
         /// Print each as a line of JSON
         #[arg(long)]
         json: bool,
@@ -201,7 +202,8 @@ pub(crate) enum Threads {
     Resume(Resume),
     /// Delete threads that nothing has changed for long, or only what is old of them
     Prune(Prune),
-    /// Delete a thread with everything it holds; what was paid for stays on record
+    /// Delete a thread with everything it holds; what was paid for stays on record. A run that was
+    /// not finished goes with it, unless a process is at it
     Delete {
         /// The thread
         id: String,
@@ -218,7 +220,7 @@ pub(crate) struct Prune {
     pub(crate) older_than: Duration,
     /// Leave the threads, those that wait too, and keep their newest checkpoints only
     #[arg(long, value_name = "N")]
-    pub(crate) keep: Option<usize>,
+    pub(crate) keep: Option<NonZeroUsize>,
     /// Leave the threads, and drop the events of their runs that ended that long ago; outcomes,
     /// messages and checkpoints stay
     #[arg(long, conflicts_with_all = ["keep", "waiting", "dry_run"])]
@@ -226,6 +228,9 @@ pub(crate) struct Prune {
     /// Threads that wait for an answer or a time, too
     #[arg(long)]
     pub(crate) waiting: bool,
+    /// Threads with a run that was not finished and whose process is gone, too
+    #[arg(long, conflicts_with_all = ["keep", "events"])]
+    pub(crate) unfinished: bool,
     /// Only list them
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -266,6 +271,12 @@ pub(crate) enum Runs {
         /// Print every event as a line of JSON, and the outcome as the last
         #[arg(long, conflicts_with = "leave")]
         json: bool,
+    },
+    /// Stop a run, and wait until it has; one whose process is gone ends here. What it has done
+    /// stays, and the thread goes on from there when it is resumed
+    Cancel {
+        /// The run
+        run: String,
     },
 }
 

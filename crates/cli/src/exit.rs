@@ -10,7 +10,8 @@ pub enum Exit {
     Done,
     /// A run failed or reached its limit.
     Failed,
-    /// The command line, the configuration or the input is wrong, or what they name does not exist.
+    /// The command line, the configuration or the input is wrong, what they name does not exist, or
+    /// what is there stands against it.
     Usage,
     /// A run waits for an answer.
     Waiting,
@@ -29,7 +30,7 @@ pub(crate) const TABLE: &str = "\
 Exit status:
   0    done
   1    a run failed or reached its limit, or a check found something
-  2    wrong command line, configuration or input, or no such agent, model or thread
+  2    wrong command line, configuration or input, no such agent, model or thread, or it is busy
   3    a run waits for an answer: weft threads resume ID
   4    a run was cancelled
   5    not configured: a key, a model or its weights are missing or refused
@@ -62,7 +63,7 @@ impl Exit {
     #[must_use]
     pub fn of_code(code: &str) -> Self {
         match code {
-            "W0201" | "W0204" | "W0205" | "W0217" | "W0218" => Self::Usage,
+            "W0201" | "W0202" | "W0204" | "W0205" | "W0212" | "W0217" | "W0218" => Self::Usage,
             _ if code.starts_with("W02") => Self::Store,
             "W0301" | "W0316" => Self::Usage,
             "W0302" | "W0303" => Self::NotConfigured,
@@ -106,6 +107,8 @@ mod tests {
             ("W0501", Exit::NotConfigured),
             ("W0508", Exit::Failed),
             ("W0201", Exit::Usage),
+            ("W0202", Exit::Usage),
+            ("W0212", Exit::Usage),
             ("W0206", Exit::Store),
             ("W0704", Exit::Usage),
             ("W0307", Exit::Failed),

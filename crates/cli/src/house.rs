@@ -37,6 +37,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// The first run that has not ended.
+    pub(crate) fn unfinished(&self) -> Option<&RunRow> {
+        self.runs.iter().find(|run| !run.status.is_final())
+    }
+
     /// The model of the last run that names one.
     pub(crate) fn model(&self) -> Option<&str> {
         self.runs.iter().rev().find_map(|run| run.new.options.model.as_deref())

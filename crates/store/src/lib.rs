@@ -16,6 +16,7 @@ pub mod error;
 pub mod items;
 pub mod ledger;
 pub mod memory;
+pub mod orphan;
 pub mod record;
 pub mod retention;
 pub mod rule;
@@ -34,6 +35,7 @@ pub use items::{
 };
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
+pub use orphan::cancel_orphan;
 pub use record::{
     Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,

@@ -140,7 +140,7 @@ impl Talk<'_> {
             return Ok(None);
         }
         let found = self.house.thread(self.app.store().as_ref(), &self.thread).await?;
-        if found.runs.iter().all(|run| run.status.is_final()) {
+        if found.unfinished().is_none() {
             return Ok(None);
         }
         self.screen.note("the last run was not finished; it goes on");

@@ -6,6 +6,7 @@ mod commands;
 mod database;
 mod documents;
 mod home;
+mod left_behind;
 mod prune;
 mod runs;
 mod stores;

@@ -77,7 +77,7 @@ fn a_run_on_a_busy_thread_is_refused_or_waits_for_its_turn() {
     told(&home, None, &["runs", "requeue", &run, "--leave"]);
     let again = ["run", "failing", "--thread", "t", "--input-json", "{}"];
     let came = told(&home, None, &again);
-    assert_eq!(came.status, Some(6), "{came:?}");
+    assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
     let came = told(&home, None, &[&again[..], &["--multitask", "enqueue", "--json"]].concat());
     assert_eq!(came.status, Some(0), "{came:?}");

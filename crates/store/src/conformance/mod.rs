@@ -30,6 +30,7 @@ mod interrupts;
 mod items;
 mod journal;
 mod multitask;
+mod orphans;
 mod pieces;
 mod retention;
 mod runs;
@@ -100,6 +101,9 @@ cases! { $
     claims::every_write_of_a_zombie_is_refused,
     claims::an_ended_run_takes_no_more_writes,
     claims::orphans_are_those_without_a_living_worker,
+    orphans::a_run_that_nobody_has_is_cancelled_without_its_graph,
+    orphans::a_run_that_somebody_has_is_not,
+    orphans::a_run_that_never_began_is_cancelled_and_takes_nothing_back,
     back::a_released_run_is_pending_again,
     back::only_the_newest_claim_releases,
     back::a_failed_run_is_requeued_and_goes_on_to_another_end,

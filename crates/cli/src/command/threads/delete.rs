@@ -1,3 +1,4 @@
+use super::super::runs::end_all;
 use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
@@ -7,7 +8,7 @@ use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
     let (store, screen) = (house.store()?, &house.screen);
-    house.thread(store.as_ref(), id).await?;
+    let found = house.thread(store.as_ref(), id).await?;
     if !yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
         if !screen.typed {
@@ -20,6 +21,7 @@ pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Ex
         }
     }
     let who = Principal::local();
+    end_all(store.as_ref(), &found.runs).await?;
     WriteThreads::delete_thread(store.as_ref(), &who, id).await?;
     // Long texts lie apart from their threads, since several may speak of one.
     WriteCheckpoints::collect_blobs(store.as_ref(), &who).await?;

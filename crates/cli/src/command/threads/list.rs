@@ -2,9 +2,15 @@ use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
 use crate::screen::{Table, moment};
-use weftwork::store::ReadThreads;
-use weftwork::types::Principal;
+use std::collections::BTreeSet;
+use weftwork::graph::SystemClock;
+use weftwork::store::{ReadThreads, Store};
+use weftwork::types::port::Clock;
 use weftwork::types::run::RunStatus;
+use weftwork::types::{Principal, ThreadId};
+
+/// A run that is running on record, and nobody works on it.
+const NOT_FINISHED: &str = "not finished";
 
 pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit, CliError> {
     let store = house.store()?;
@@ -20,17 +26,27 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
         house.screen.note(format_args!("no threads yet in {place}; begin one: weft chat"));
         return Ok(Exit::Done);
     }
+    let running = rows.iter().any(|row| row.status == RunStatus::Running);
+    let left = if running { left_behind(store.as_ref()).await? } else { BTreeSet::new() };
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
     for row in rows {
-        let status = word(row.status).to_owned();
+        let is_left = row.status == RunStatus::Running && left.contains(&row.id);
+        let status = if is_left { NOT_FINISHED } else { word(row.status) }.to_owned();
         table.row([row.id.to_string(), row.graph, status, moment(row.updated_at)]);
     }
     table.write(&house.screen)?;
     Ok(Exit::Done)
 }
 
+/// Threads of ours that have a run which nobody works on: its process is gone, or it was not begun.
+pub(super) async fn left_behind(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
+    let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
+    let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
+    Ok(ours.map(|(_, run)| run.new.at.thread).collect())
+}
+
 /// How a run stands, in words.
-pub(super) fn word(status: RunStatus) -> &'static str {
+pub(crate) fn word(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Queued => "waits for its turn",
         RunStatus::Pending => "not begun",

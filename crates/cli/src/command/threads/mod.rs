@@ -12,11 +12,12 @@ use crate::CliError;
 use crate::args::Threads;
 use crate::exit::Exit;
 use crate::house::House;
+pub(super) use list::word;
 use weftwork::types::ThreadId;
 
 pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, CliError> {
     match command {
-        Threads::List { limit, json } => list::list(limit, json, house).await,
+        Threads::List { limit, json } => list::list(limit.get(), json, house).await,
         Threads::Show { id } => show::show(&ThreadId::new(id)?, house).await,
         Threads::State { id } => show::state(&ThreadId::new(id)?, house).await,
         Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, house).await,

@@ -1,10 +1,11 @@
 //! `weft threads prune`: what is old goes.
 
-use super::list::word;
+use super::super::runs::end_all;
+use super::list::{left_behind, word};
 use crate::CliError;
 use crate::args::Prune;
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Found, House};
 use crate::input::one_line;
 use crate::screen::{Table, moment};
 use std::sync::Arc;
@@ -26,19 +27,51 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     let waiting = if included { Waiting::Included } else { Waiting::Spared };
     let which = Untouched { before, waiting, limit: usize::MAX };
     let old = store.untouched(&Principal::local(), which).await?;
-    if args.dry_run || old.is_empty() {
-        list(&old, house)?;
-        house.screen.note(format_args!("{} threads; nothing was changed", old.len()));
-        return Ok(Exit::Done);
+    let left = unfinished(store.as_ref(), before, house).await?;
+    let cut: &[Found] = if args.unfinished { &left } else { &[] };
+    if args.dry_run || old.is_empty() && cut.is_empty() {
+        list(old.iter().chain(cut.iter().map(|found| &found.row)), house)?;
+        let count = old.len() + cut.len();
+        house.screen.note(format_args!("{count} threads; nothing was changed"));
+    } else {
+        let exit = match args.keep {
+            Some(keep) => thin(&store, &old, keep.get(), house).await?,
+            None => forget(store.as_ref(), which, (old.len(), cut), args, house).await?,
+        };
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
     }
-    match args.keep {
-        Some(keep) => thin(&store, &old, keep.max(1), house).await,
-        None => forget(store.as_ref(), which, old.len(), args, house).await,
+    if !args.unfinished && !left.is_empty() {
+        let count = left.len();
+        house.screen.note(format_args!(
+            "{count} more have a run that was not finished; --unfinished deletes them too"
+        ));
     }
+    Ok(Exit::Done)
 }
 
-fn list(threads: &[ThreadRow], house: &House) -> Result<(), CliError> {
-    if threads.is_empty() {
+/// Threads that nothing has changed for long and of which a run was not finished and nobody has it.
+async fn unfinished(
+    store: &dyn Store,
+    before: Timestamp,
+    house: &House,
+) -> Result<Vec<Found>, CliError> {
+    let mut found = Vec::new();
+    for id in left_behind(store).await? {
+        match house.thread(store, &id).await {
+            Ok(thread) if thread.row.updated_at < before => found.push(thread),
+            // It went on, or was deleted meanwhile.
+            Ok(_) | Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn list<'a>(threads: impl Iterator<Item = &'a ThreadRow>, house: &House) -> Result<(), CliError> {
+    let mut threads = threads.peekable();
+    if threads.peek().is_none() {
         return Ok(());
     }
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
@@ -69,16 +102,28 @@ fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError
 async fn forget(
     store: &dyn Store,
     which: Untouched,
-    count: usize,
+    (old, cut): (usize, &[Found]),
     args: &Prune,
     house: &House,
 ) -> Result<Exit, CliError> {
+    let count = old + cut.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
     if !confirmed(what, args, house)? {
         return Ok(Exit::Cancelled);
     }
-    let forgotten = forget_all(store, &Principal::local(), which).await?;
-    house.screen.note(format_args!("deleted {} threads", forgotten.len()));
+    let who = Principal::local();
+    let mut forgotten = if old == 0 { 0 } else { forget_all(store, &who, which).await?.len() };
+    for found in cut {
+        match end_all(store, &found.runs).await {
+            Ok(()) => store.delete_thread(&who, &found.row.id).await?,
+            // Somebody went on with it meanwhile.
+            Err(CliError::App(weftwork::Error::Store(StoreError::Busy { .. }))) => continue,
+            Err(error) => return Err(error),
+        }
+        forgotten += 1;
+    }
+    store.collect_blobs(&who).await?;
+    house.screen.note(format_args!("deleted {forgotten} threads"));
     Ok(Exit::Done)
 }
 

@@ -19,7 +19,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let found = house.thread(store.as_ref(), &id).await?;
     let agent = house.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
-    let unfinished = found.runs.iter().find(|run| !run.status.is_final());
+    let unfinished = found.unfinished();
     let finished = unfinished.is_none();
     if let Some(run) = unfinished
         && args.has_answer()

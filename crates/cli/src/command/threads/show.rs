@@ -1,5 +1,5 @@
 use super::super::question;
-use super::list::word;
+use super::list::{left_behind, word};
 use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
@@ -37,8 +37,11 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
         question::lines(interrupt, screen).iter().try_for_each(|line| screen.line(line))?;
         screen.line(format_args!("  answer it: {}", question::how(interrupt, id)))?;
     }
-    if !row.status.is_final() {
-        screen.line(format_args!("  if its process is gone: weft threads resume {id}"))?;
+    if let Some(run) = found.unfinished() {
+        let is_left = left_behind(store.as_ref()).await?.contains(id);
+        let why = if is_left { "nobody works on it" } else { "if its process is gone" };
+        screen.line(format_args!("  {why}: weft threads resume {id}"))?;
+        screen.line(format_args!("  stop it: weft runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)
 }

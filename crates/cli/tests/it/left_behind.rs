@@ -1,0 +1,137 @@
+//! Runs whose process is gone, and those whose process is there: cancelled, deleted, found out.
+
+use crate::home::{Came, Home};
+use crate::trial::program;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+fn trial(home: &Home, args: &[&str]) -> Came {
+    home.program(&program(), args).output().expect("it starts").into()
+}
+
+/// A run of the thread `t` that waits in a tool.
+fn waiting(home: &Home) -> Child {
+    let args = ["run", "trial", "--thread", "t", "--model", "scripted", "--input"];
+    let args = [&args[..], &["Please wait long."]].concat();
+    let mut command = home.program(&program(), &args);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("→ wait_long") {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
+    }
+    child.stdout = Some(out.into_inner());
+    child
+}
+
+/// A home with such a run, whose process was killed.
+fn killed() -> Home {
+    let home = Home::new();
+    let mut child = waiting(&home);
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+    home
+}
+
+/// The run that the thread has, as it is told to be cancelled.
+fn run_of(home: &Home) -> String {
+    let shown = trial(home, &["threads", "show", "t"]);
+    let (_, rest) =
+        shown.out.split_once("weft runs cancel ").unwrap_or_else(|| panic!("{shown:?}"));
+    rest.lines().next().expect("its id").to_owned()
+}
+
+#[test]
+fn a_run_whose_process_is_gone_is_shown_as_that_and_cancelled() {
+    let home = killed();
+    let listed = trial(&home, &["threads", "list"]).out;
+    assert!(listed.contains("not finished") && !listed.contains("running"), "{listed}");
+    let shown = trial(&home, &["threads", "show", "t"]).out;
+    assert!(shown.contains("nobody works on it: weft threads resume t"), "{shown}");
+    // A build without its agent can do it.
+    let run = run_of(&home);
+    let came = home.weft(&["runs", "cancel", &run]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(came.errors, format!("run {run} of thread t is cancelled\n"));
+    let came = home.weft(&["runs", "cancel", &run]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(came.errors, format!("run {run} has ended before: cancelled\n"));
+    let came = home.weft(&["runs", "cancel", "nobody"]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("run `nobody` does not exist"), "{came:?}");
+    // What it said stays, and the thread goes on when it is told something else.
+    let went =
+        ["run", "trial", "--thread", "t", "--model", "scripted", "--input", "Please panic now."];
+    let came = trial(&home, &went);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let shown = trial(&home, &["threads", "show", "t"]).out;
+    assert!(shown.contains("you> Please wait long.") && shown.contains("completed"), "{shown}");
+    assert_eq!(home.weft(&["store", "verify"]).status, Some(0));
+}
+
+#[test]
+fn a_thread_whose_process_is_gone_is_deleted_without_its_agent() {
+    let home = killed();
+    let came = home.weft(&["threads", "delete", "t"]);
+    assert_eq!(came.status, Some(2), "it is to be confirmed: {came:?}");
+    let came = home.weft(&["threads", "delete", "t", "--yes"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let came = home.weft(&["threads", "show", "t"]);
+    assert!(came.errors.contains("thread `t` does not exist"), "{came:?}");
+    let bytes = std::fs::read(home.store_file()).expect("the store");
+    let said = b"Please wait long.";
+    assert!(!bytes.windows(said.len()).any(|some| some == said), "nothing is left in the file");
+}
+
+#[test]
+fn old_threads_that_were_not_finished_are_deleted_when_somebody_says_so() {
+    let home = killed();
+    let said = ["run", "trial", "--thread", "new", "--model", "scripted", "--input", "Hello"];
+    assert_eq!(trial(&home, &said).status, Some(0));
+    let conn = rusqlite::Connection::open(home.store_file()).expect("opens");
+    let year = 365 * 86_400_000_i64;
+    let sql = "UPDATE threads SET updated_at = updated_at - ?1 WHERE id = 't'";
+    conn.execute(sql, [year]).expect("done");
+    // Its last commit counts.
+    let sql = "UPDATE log SET at = at - ?1 WHERE place >> 32 =
+                   (SELECT number FROM runs WHERE thread = 't')";
+    conn.execute(sql, [year]).expect("done");
+    drop(conn);
+    let prune = |more: &[&str]| {
+        home.weft(&[&["threads", "prune", "--older-than", "30d"][..], more].concat())
+    };
+    let came = prune(&["--yes"]);
+    assert_eq!(
+        came.errors,
+        "0 threads; nothing was changed\n\
+         1 more have a run that was not finished; --unfinished deletes them too\n"
+    );
+    let came = prune(&["--unfinished", "--dry-run"]);
+    assert!(came.out.contains("t ") && came.errors.starts_with("1 threads;"), "{came:?}");
+    let came = prune(&["--unfinished"]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("deleting 1 threads with"), "{came:?}");
+    assert_eq!(prune(&["--unfinished", "--yes"]).errors, "deleted 1 threads\n");
+    let listed = home.weft(&["threads", "list", "--json"]).out;
+    assert!(listed.contains("\"new\"") && !listed.contains("\"t\""), "{listed}");
+}
+
+#[test]
+fn a_run_whose_process_is_there_is_stopped_there() {
+    let home = Home::new();
+    let child = waiting(&home);
+    let came = home.weft(&["threads", "delete", "t", "--yes"]);
+    assert_eq!(came.status, Some(2), "{came:?}");
+    assert!(came.errors.contains("error[W0202]: thread `t` is busy"), "{came:?}");
+    let shown = trial(&home, &["threads", "show", "t"]).out;
+    assert!(shown.contains("if its process is gone: weft threads resume t"), "{shown}");
+    let run = run_of(&home);
+    let came = home.weft(&["runs", "cancel", &run]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let asked = format!("asked the process that has run {run} to stop it\n");
+    assert_eq!(came.errors, format!("{asked}run {run}: cancelled\n"));
+    let ended: Came = child.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.status, Some(4), "{ended:?}");
+    assert_eq!(home.weft(&["threads", "delete", "t", "--yes"]).status, Some(0));
+}
