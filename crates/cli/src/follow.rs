@@ -8,6 +8,7 @@ use crate::screen::{Answer, Screen};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
+use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunFinal, RunRef};
@@ -109,9 +110,14 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
 }
 
 /// Says how a run ended, where that was not simply well, and what to do then.
-pub(crate) fn tell_end(run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exit {
+pub(crate) async fn tell_end(
+    app: &App,
+    run: &RunRef,
+    outcome: &RunFinal,
+    screen: &Screen,
+) -> Result<Exit, CliError> {
     let thread = &run.thread;
-    match outcome {
+    Ok(match outcome {
         RunFinal::Completed { .. } => Exit::Done,
         RunFinal::Interrupted { .. } => Exit::Waiting,
         RunFinal::LimitReached { step_limit } => {
@@ -126,10 +132,16 @@ pub(crate) fn tell_end(run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exi
         }
         RunFinal::Failed { fault } => {
             let exit = report(fault, screen);
-            screen.note(format_args!(
-                "what was committed is kept; go on: weft threads resume {thread}"
-            ));
+            let (store, who) = (app.store(), Principal::local());
+            let left_nothing =
+                store.run(&who, run).await?.left_nothing(&store.thread(&who, thread).await?);
+            screen.note(match left_nothing {
+                true => format!(
+                    "nothing of it is kept; run again with another input, or with the same: weft threads resume {thread}"
+                ),
+                false => format!("what was committed is kept; go on: weft threads resume {thread}"),
+            });
             exit
         }
-    }
+    })
 }

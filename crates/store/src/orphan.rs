@@ -34,8 +34,7 @@ pub async fn cancel_orphan(
         // With its first claim it would take back what the thread has.
         store.request_cancel(who, at).await?;
     }
-    let (claim, row) = store.claim(who, at, worker, now).await?;
-    let begins = (claim.fence == 1).then(|| AiEvent::RunStarted { graph: row.new.graph.clone() });
+    let (claim, _) = store.claim(who, at, worker, now).await?;
     let resets = speaking(store, who, &claim).await?.into_iter();
     let resets = resets.map(|node| AiEvent::AttemptReset { node });
     let done = AiEvent::Done { outcome: RunStatus::Cancelled };
@@ -43,7 +42,7 @@ pub async fn cancel_orphan(
     let open = rows.filter(|row| row.answer.is_none() && !row.closed);
     let commit = Commit {
         interrupts: open.map(|row| row.interrupt).collect(),
-        events: begins.into_iter().chain(resets).chain([done]).collect(),
+        events: resets.chain([done]).collect(),
         void: Some(Position::END),
         finish: Some(RunFinal::Cancelled),
         at: now,

@@ -135,6 +135,14 @@ impl RunRow {
         }
     }
 
+    /// Whether the run brought something for its thread, and nothing of it is there: it ended before
+    /// its first checkpoint, which would be the head now.
+    #[must_use]
+    pub fn left_nothing(&self, thread: &ThreadRow) -> bool {
+        let brings = matches!(self.new.input, RunInput::Start { .. } | RunInput::Update { .. });
+        brings && self.base == Some(thread.head.into())
+    }
+
     fn rolls_back(&self) -> bool {
         self.new.options.multitask == Multitask::Rollback
     }

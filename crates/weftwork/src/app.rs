@@ -402,12 +402,14 @@ impl App {
 
     /// Goes on with a thread whose last run did not come to its end: takes the run over when the
     /// process that had it is gone, and starts a new one when it failed, was cancelled or reached
-    /// its limit.
+    /// its limit. A run that failed before anything of its input was on record is put back instead,
+    /// as by [`requeue`](Self::requeue).
     ///
     /// # Errors
     /// [`Error::NothingOpen`] when the last run completed or waits for an answer, what the store
     /// says when a living process has it.
     pub async fn go_on(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
+        let row = self.store().thread(&self.who, thread).await?;
         let runs = self.store().runs(&self.who, thread).await?;
         let nothing = || Error::NothingOpen { thread: thread.to_string() };
         // Those that wait behind it go on by themselves.
@@ -416,6 +418,9 @@ impl App {
         match &last.outcome {
             None => Ok(self.runtime.take_over(&self.who, &last.new.at).await?),
             Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. }) => Err(nothing()),
+            Some(RunFinal::Failed { .. }) if last.left_nothing(&row) => {
+                self.requeue(&last.new.at).await
+            }
             Some(_) => self.start(&last.new.graph, thread.clone(), RunInput::Continue).await,
         }
     }

@@ -163,7 +163,7 @@ impl Talk<'_> {
         match outcome {
             RunFinal::Cancelled => self.screen.note("stopped"),
             other => {
-                tell_end(&run, &other, self.screen);
+                tell_end(self.app, &run, &other, self.screen).await?;
             }
         }
         Ok(())

@@ -11,6 +11,8 @@ use crate::screen::{Answer, Screen};
 use serde_json::Value;
 use std::io::Read;
 use weftwork::App;
+use weftwork::store::StoreError;
+use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunInput, RunRef, RunStatus};
 use weftwork::types::{Principal, ThreadId};
@@ -28,8 +30,21 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     let thread = named.unwrap_or_else(|| app.new_thread());
     house.screen.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| app.say(&text));
+    let asked = asked(&app, &thread).await?;
     let handle = app.start(agent.id(), thread, RunInput::Start { input }).await?;
+    for interrupt in &asked {
+        house.screen.note("the thread asked this, and goes on without an answer:");
+        question::lines(interrupt, &house.screen).iter().for_each(|line| house.screen.note(line));
+    }
     to_end(handle, &app, house, args.json).await
+}
+
+/// What a thread asks, whose place a new input takes.
+async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
+    match question::open(app.store().as_ref(), thread).await {
+        Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(Vec::new()),
+        open => open,
+    }
 }
 
 /// Says so when a run waits for its turn: nothing else is heard of it until then.
@@ -56,7 +71,7 @@ pub(crate) async fn to_end(
         false => View::Stream(Answer::new(screen, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
-    let exit = tell_end(&run, &outcome, screen);
+    let exit = tell_end(app, &run, &outcome, screen).await?;
     if exit == Exit::Waiting {
         let open = question::open(app.store().as_ref(), &run.thread).await?;
         question::tell_open(&open, &run.thread, screen);

@@ -87,3 +87,43 @@ fn a_run_on_a_busy_thread_is_refused_or_waits_for_its_turn() {
     assert_eq!(ended.len(), 2, "{shown}");
     assert!(ended.iter().all(|line| line.ends_with("completed")), "nobody else had it: {shown}");
 }
+
+#[test]
+fn a_run_that_failed_at_its_input_is_tried_again_as_itself() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let failing = |input: &str| {
+        told(&home, None, &["run", "failing", "--thread", "t", "--input-json", input])
+    };
+    let came = failing("{\"nmae\": \"Ada\"}");
+    assert_eq!(came.status, Some(1), "{came:?}");
+    assert!(came.errors.contains("nothing of it is kept; run again"), "{came:?}");
+    let why = |came: &Came| {
+        let line = came.errors.lines().find(|line| line.starts_with("error["));
+        line.unwrap_or_else(|| panic!("{came:?}")).to_owned()
+    };
+    for _ in 0..2 {
+        let again = told(&home, None, &["threads", "resume", "t"]);
+        assert_eq!((again.status, why(&again)), (Some(1), why(&came)), "{again:?}");
+    }
+    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    assert_eq!(shown.matches("failed: ").count(), 1, "no run besides: {shown}");
+    let came = failing("{\"name\": \"Ada\"}");
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let came = failing("{\"nmae\": \"Ada\"}");
+    assert!(came.errors.contains("nothing of it is kept; run again"), "{came:?}");
+}
+
+#[test]
+fn an_input_takes_the_place_of_a_question_and_says_so() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let run = ["run", "changing", "--thread", "t", "--input-json", "{}"];
+    let first = told(&home, None, &run);
+    assert!(!first.errors.contains("without an answer"), "{first:?}");
+    let second = told(&home, None, &run);
+    assert_eq!(second.status, Some(3), "it asks again: {second:?}");
+    let said = "the thread asked this, and goes on without an answer:\n? the agent asks:\n    \"What is your name?\"\n";
+    assert!(second.errors.contains(said), "{second:?}");
+    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    assert_eq!(shown.matches("  ended at a question\n").count(), 1, "{shown}");
+    assert_eq!(shown.matches("  waits for an answer\n").count(), 1, "{shown}");
+}

@@ -273,4 +273,16 @@ fn threads_that_a_new_build_refuses_are_listed() {
     text.push_str(&weft(&home, &["threads", "check", "--against", "desk"]));
     text.push_str(&weft(&home, &["threads", "check", "--against", "dsk"]));
     insta::assert_snapshot!(text);
+    // What it is answered there is not on record, and can be given to another build.
+    let answer = |build: &str, answer: &str| {
+        trial(build, &["threads", "resume", "form", "--answer-json", answer])
+    };
+    let asked = trial("ask", &["threads", "show", "form"]).out;
+    let (_, id) = asked.split_once("--answer-json ").expect("how to answer");
+    let id = id.split_once('=').expect("its id").0;
+    let refused = answer("ask_politely", &format!("{id}=\"Bob\""));
+    assert!(refused.errors.contains("error[W0107]"), "{refused:?}");
+    let came = answer("ask", &format!("{id}=\"Ada\""));
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(trial("ask", &["threads", "state", "form"]).out.contains("Ada"));
 }

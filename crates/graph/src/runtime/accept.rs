@@ -1,8 +1,9 @@
 //! Requests for runs, and what stands against them.
 
 use super::{Goes, Runtime};
+use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::exec::Checker;
+use crate::exec::{At, Checker};
 use std::collections::BTreeMap;
 use weftwork_store::{NewRun, StoreError, rule};
 use weftwork_types::canonical::can_be_read_back;
@@ -19,7 +20,7 @@ impl Runtime {
         let host = &self.0.host;
         check_depth(&request.input)?;
         self.check_thread(&request).await?;
-        self.check_answers(&request).await?;
+        self.check_answers(&request, &graph).await?;
         let now = host.clock.now();
         let answers = answers(&request, now);
         let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
@@ -73,7 +74,7 @@ impl Runtime {
         refusals.find(answered).unwrap_or(error).into()
     }
 
-    /// A thread belongs to one graph.
+    /// A thread belongs to one graph, and goes on from a checkpoint.
     async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
         let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
         match self.store().thread(&request.principal, &request.thread).await {
@@ -82,6 +83,13 @@ impl Runtime {
                 found: thread.graph,
                 asked: request.graph.clone(),
             }),
+            Ok(thread)
+                if thread.head.is_none()
+                    && thread.status.is_final()
+                    && request.input == RunInput::Continue =>
+            {
+                Err(missing())
+            }
             Ok(_) => Ok(()),
             Err(StoreError::NotFound { .. }) => match request.input {
                 RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
@@ -91,9 +99,16 @@ impl Runtime {
         }
     }
 
-    /// An answer that does not fit its question is refused before it counts as the first one.
-    async fn check_answers(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+    /// An answer that does not fit its question is refused before it counts as the first one, and
+    /// so is one to a thread with which this build cannot go on.
+    async fn check_answers(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
         let RunInput::Resume { answers } = &request.input else { return Ok(()) };
+        let host = self.0.host.looking(&request.principal);
+        graph.state(&host, &At::thread(request.thread.as_str()), true).await?;
         for row in self.store().interrupts(&request.principal, &request.thread).await? {
             let asked = row.interrupt;
             let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weftwork::graph::thread_state;
 use weftwork::store::{CheckpointStore, RunRow};
 use weftwork::types::message::{Message, Part, Role};
-use weftwork::types::run::RunFinal;
+use weftwork::types::run::{RunFinal, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
 /// Shows a thread as people read it.
@@ -21,8 +21,8 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
     screen.line(format_args!("agent    {}", row.graph))?;
     screen.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
     screen.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
-    for run in &found.runs {
-        run_line(run, screen)?;
+    for (nth, run) in found.runs.iter().enumerate() {
+        run_line(run, nth + 1 == found.runs.len(), screen)?;
     }
     let state = read(id, house, Arc::clone(&store) as _, &row.graph).await?;
     let messages = state.get("messages").and_then(Value::as_array);
@@ -66,7 +66,7 @@ async fn read(
     Ok(state.unwrap_or_default())
 }
 
-fn run_line(run: &RunRow, screen: &Screen) -> Result<(), CliError> {
+fn run_line(run: &RunRow, is_last: bool, screen: &Screen) -> Result<(), CliError> {
     let fault = match &run.outcome {
         Some(RunFinal::Failed { fault }) => {
             let id = &run.new.at.run;
@@ -75,7 +75,12 @@ fn run_line(run: &RunRow, screen: &Screen) -> Result<(), CliError> {
         _ => String::new(),
     };
     let begun = moment(run.new.created_at);
-    screen.line(format_args!("run      {begun}  {}{fault}", word(run.status)))
+    let word = match run.status {
+        // It was answered, or another one took its place.
+        RunStatus::Interrupted if !is_last => "ended at a question",
+        status => word(status),
+    };
+    screen.line(format_args!("run      {begun}  {word}{fault}"))
 }
 
 /// What the agent is called: an answer that no language model gave says so.
