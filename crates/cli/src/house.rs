@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, JournalMode};
 use weftwork::models::ScriptedModel;
-use weftwork::store::{RunRow, Store, StoreError, ThreadRow};
+use weftwork::store::{RunRow, Store, StoreError, ThreadRow, rule};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
@@ -77,6 +77,19 @@ impl House {
     pub(crate) fn store_there(&self) -> Result<Arc<dyn Store>, CliError> {
         self.is_there()?;
         self.store()
+    }
+
+    /// Opens the store for a command about one thread, which makes no files either.
+    pub(crate) fn store_of(&self, thread: &ThreadId) -> Result<Arc<dyn Store>, CliError> {
+        if self.is_new() {
+            return Err(rule::missing("thread", thread).into());
+        }
+        self.store_there()
+    }
+
+    /// Whether nobody named a store, and the usual one was not made yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.config.store.origin == Origin::Default && self.is_there().is_err()
     }
 
     /// Fails when the store's file is missing.

@@ -143,8 +143,9 @@ impl Talk<'_> {
         if found.unfinished().is_none() {
             return Ok(None);
         }
+        let handle = self.app.go_on(&self.thread).await?;
         self.screen.note("the last run was not finished; it goes on");
-        Ok(Some(self.app.go_on(&self.thread).await?))
+        Ok(Some(handle))
     }
 
     async fn say(&mut self, text: &str) -> Result<RunHandle, CliError> {

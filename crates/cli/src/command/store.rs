@@ -39,6 +39,7 @@ fn sqlite(house: &House) -> Result<Option<SqliteStore>, CliError> {
 async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     let screen = &house.screen;
     let mut found: Vec<(String, String)> = Vec::new();
+    not_cut_to_nothing(house)?;
     if let Some(store) = sqlite(house)? {
         let damage = store.verify()?;
         found.extend(damage.into_iter().map(|damage| (damage.place, damage.what)));
@@ -76,6 +77,18 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     }
     screen.note(format_args!("{place}: {} places are damaged; weft explain W0210", found.len()));
     Ok(Exit::Store)
+}
+
+/// An empty file is a fresh store to whoever begins one there, and no store to whoever has one.
+fn not_cut_to_nothing(house: &House) -> Result<(), CliError> {
+    let StorePlace::Sqlite(file) = &house.config.store.value else { return Ok(()) };
+    match std::fs::metadata(file) {
+        Ok(found) if found.len() == 0 => Err(CliError::from(StoreError::Corrupt {
+            place: file.display().to_string(),
+            what: "the file is empty: no store was ever made in it, or it was cut off".to_owned(),
+        })),
+        _ => Ok(()),
+    }
 }
 
 fn place_and_what(problem: StoreError) -> (String, String) {
@@ -147,10 +160,19 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     let opened = File::open(file).map_err(|error| unusable(file, &error))?;
     let store = house.store()?;
     let counter = counting("threads", None);
-    let tell = |_: &ThreadId| counter.one_more();
+    let mut before = 0_u64;
+    let tell = |_: &ThreadId| {
+        counter.one_more();
+        before += 1;
+    };
     let mut input = BufReader::new(opened);
     let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, tell).await;
     drop(counter);
+    if done.is_err() && before > 0 {
+        house.screen.note(format_args!(
+            "{before} threads before it are in the store; an import that is begun again passes over them"
+        ));
+    }
     let upkeep::Import { put, there, items, items_there } = done?;
     let place = &house.config.store.value;
     let (put, there) = (counted(put, items), with_items(there, items_there));

@@ -191,8 +191,8 @@ fn a_store_that_is_damaged_newer_or_locked() {
     .expect("written");
     text.push_str(&transcript(&home, &[list]));
 
-    let home = Home::new();
-    assert_eq!(home.weft(list).status, Some(0));
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(SAY).status, Some(0));
     let database = rusqlite::Connection::open(file(&home)).expect("opens");
     database.pragma_update(None, "user_version", 999).expect("updated");
     drop(database);
@@ -212,13 +212,36 @@ fn a_store_that_is_damaged_newer_or_locked() {
     insta::assert_snapshot!(text);
 }
 
+#[test]
+fn who_looks_for_threads_makes_no_store() {
+    let home = Home::new();
+    let came = home.weft(&["threads", "list"]);
+    assert_eq!((came.status, came.errors.contains("no threads yet")), (Some(0), true), "{came:?}");
+    for args in [&["threads", "show", "t"][..], &["threads", "delete", "t", "--yes"]] {
+        let came = home.weft(args);
+        assert_eq!(came.status, Some(2), "{came:?}");
+        assert!(came.errors.contains("error[W0201]: thread `t` does not exist"), "{came:?}");
+    }
+    assert!(!home.store_file().exists(), "there is none");
+    for args in [&["threads", "list"][..], &["threads", "show", "t"], &["threads", "resume", "t"]] {
+        let came = home.weft(&[&["--store", "sqlite:mistyped.db"], args].concat());
+        assert_eq!(came.status, Some(6), "{came:?}");
+        assert!(came.errors.contains("there is no such file"), "{came:?}");
+        assert!(!home.path("mistyped.db").exists(), "{args:?}");
+    }
+    std::fs::write(home.path("cut.db"), "").expect("written");
+    let came = home.weft(&["--store", "sqlite:cut.db", "store", "verify"]);
+    assert_eq!(came.status, Some(6), "{came:?}");
+    assert!(came.errors.contains("the file is empty"), "{came:?}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     use std::process::Stdio;
     // Nobody may make files there, whoever they are.
-    let home = Home::new().set("WEFT_STORE", "sqlite:/sys/weft.db");
-    let came = home.weft(&["threads", "list"]);
+    let home = Home::new().set("WEFT_STORE", "sqlite:/sys/weft.db").set("WEFT_MODEL", "scripted");
+    let came = home.weft(SAY);
     assert_eq!(came.status, Some(6), "{came:?}");
     assert!(came.errors.contains("error[W0208]: store `/sys/weft.db` is read-only"), "{came:?}");
 

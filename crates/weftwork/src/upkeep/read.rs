@@ -88,7 +88,11 @@ async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<b
             whole.kept.layouts.clear();
             match there == whole {
                 true => Ok(false),
-                false => Err(Error::Store(weftwork_store::rule::thread_exists(&id))),
+                false => Err(Error::Store(StoreError::Conflict {
+                    place: format!("thread `{id}`"),
+                    expected: "no thread of this name, or the same as in the export".to_owned(),
+                    found: "another one, or one that has changed since".to_owned(),
+                })),
             }
         }
         Err(StoreError::NotFound { .. }) => {
@@ -116,7 +120,10 @@ impl<R: BufRead> Lines<'_, R> {
         self.text.clear();
         self.number += 1;
         match self.input.read_line(&mut self.text) {
-            Ok(0) => Err(self.bad("the file ends here, but the export does not")),
+            Ok(0) => {
+                Err(self
+                    .bad("the file was cut off: it ends here, before the last line of the export"))
+            }
             Ok(_) => Ok(self.text.trim_end_matches('\n')),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 Err(self.bad(error.to_string()))

@@ -7,7 +7,7 @@ use weftwork::store::{WriteCheckpoints, WriteThreads};
 use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
-    let (store, screen) = (house.store()?, &house.screen);
+    let (store, screen) = (house.store_of(id)?, &house.screen);
     let found = house.thread(store.as_ref(), id).await?;
     if !yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");

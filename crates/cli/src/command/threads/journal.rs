@@ -8,7 +8,7 @@ use weftwork::types::{Principal, ThreadId};
 
 /// Lists the calls of a thread.
 pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<Exit, CliError> {
-    let store = house.store()?;
+    let store = house.store_of(id)?;
     let calls = JournalRead::calls(store.as_ref(), &Principal::local(), id).await?;
     if json {
         for call in &calls {

@@ -4,7 +4,7 @@ use crate::house::House;
 use crate::screen::{Table, moment};
 use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
-use weftwork::store::{ReadThreads, Store};
+use weftwork::store::Store;
 use weftwork::types::port::Clock;
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId};
@@ -13,8 +13,11 @@ use weftwork::types::{Principal, ThreadId};
 const NOT_FINISHED: &str = "not finished";
 
 pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit, CliError> {
-    let store = house.store()?;
-    let rows = ReadThreads::threads(store.as_ref(), &Principal::local(), 0, limit).await?;
+    if house.is_new() {
+        return Ok(none(json, house));
+    }
+    let store = house.store_there()?;
+    let rows = store.threads(&Principal::local(), 0, limit).await?;
     if json {
         for row in &rows {
             house.screen.line(serde_json::json!(row))?;
@@ -22,9 +25,7 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
-        let place = &house.config.store.value;
-        house.screen.note(format_args!("no threads yet in {place}; begin one: weft chat"));
-        return Ok(Exit::Done);
+        return Ok(none(json, house));
     }
     let running = rows.iter().any(|row| row.status == RunStatus::Running);
     let left = if running { left_behind(store.as_ref()).await? } else { BTreeSet::new() };
@@ -36,6 +37,14 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
     }
     table.write(&house.screen)?;
     Ok(Exit::Done)
+}
+
+fn none(json: bool, house: &House) -> Exit {
+    if !json {
+        let place = &house.config.store.value;
+        house.screen.note(format_args!("no threads yet in {place}; begin one: weft chat"));
+    }
+    Exit::Done
 }
 
 /// Threads of ours that have a run which nobody works on: its process is gone, or it was not begun.

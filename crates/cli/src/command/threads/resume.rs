@@ -15,7 +15,7 @@ use weftwork::types::{InterruptId, ThreadId};
 /// Goes on with a thread. Agent and model are those the thread has had.
 pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let store = house.store()?;
+    let store = house.store_of(&id)?;
     let found = house.thread(store.as_ref(), &id).await?;
     let agent = house.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
@@ -42,13 +42,14 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let how = (args.keeping.durability(), Multitask::Reject);
     let app = house.open(agent, Some(store), found.model(), how).await?;
     let handle = if answers.is_empty() {
+        let handle = match wakes {
+            true => app.start(agent.id(), id.clone(), RunInput::Continue).await?,
+            false => app.go_on(&id).await?,
+        };
         if !finished {
             house.screen.note("the last run was not finished; it goes on");
         }
-        match wakes {
-            true => app.start(agent.id(), id.clone(), RunInput::Continue).await?,
-            false => app.go_on(&id).await?,
-        }
+        handle
     } else {
         app.start(agent.id(), id.clone(), RunInput::Resume { answers }).await?
     };

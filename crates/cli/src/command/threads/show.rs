@@ -14,7 +14,7 @@ use weftwork::types::{Principal, ThreadId};
 
 /// Shows a thread as people read it.
 pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
-    let (store, screen) = (house.store()?, &house.screen);
+    let (store, screen) = (house.store_of(id)?, &house.screen);
     let found = house.thread(store.as_ref(), id).await?;
     let row = &found.row;
     screen.line(screen.paint(Style::Strong, format_args!("thread {id}")))?;
@@ -48,7 +48,7 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
 
 /// Prints a thread's state as JSON.
 pub(crate) async fn state(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
-    let store = house.store()?;
+    let store = house.store_of(id)?;
     let found = house.thread(store.as_ref(), id).await?;
     let state = read(id, house, Arc::clone(&store) as _, &found.row.graph).await?;
     house.screen.line(format_args!("{state:#}"))?;
