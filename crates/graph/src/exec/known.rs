@@ -67,7 +67,7 @@ impl Cycle {
     pub(super) fn add_handler(&mut self, failed: &Task) {
         let mut slot = Slot::new(handler_of(failed), (self.id, self.step));
         let graph = &self.scope.graph;
-        // It may have run before though nobody knows any more why: its task fails again.
+        // In a replay its task fails again, and it may have run before.
         let exact = graph.semantics().resuming == Resuming::Exact;
         let known = self.known.iter().find(|(key, _)| slot.is(key, graph));
         if let Some((_, record)) = known.filter(|_| exact) {

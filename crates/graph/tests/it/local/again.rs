@@ -176,6 +176,36 @@ async fn a_replay_on_the_same_branch_finds_what_it_did() {
     }
 }
 
+#[tokio::test]
+async fn an_error_handler_of_a_task_that_fails_in_a_replay_finds_what_it_did() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, host, _) in hosts(&dir) {
+        let made = Count::default();
+        let counted = made.clone();
+        let fails = async |_: Input| Err::<DynUpdate, _>(NodeError::message("boom"));
+        let handles = move |_: Input, ctx: Ctx| {
+            let made = counted.clone();
+            async move {
+                let said = call(&ctx, "pay", Effect::ExternalSideEffect, &made).await?;
+                ctx.interrupt(json!("?"))?;
+                NodeResult::Ok(log(&said))
+            }
+        };
+        let graph = graph("handles").node("a", fails).on_error("a", handles);
+        let graph = graph.edge(START, "a").build().expect("sound");
+        let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
+        let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
+        let at = At::thread("t");
+        let changed = graph.update(&host, &at, vec![vec![change]]).await.expect("changes");
+        for _ in 0..2 {
+            let run = graph.run(&host, Start::Continue).thread("t").from(&changed);
+            let asked = run.outcome().await.expect("runs");
+            assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
+            assert_eq!(made.get(), 1, "{name}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_effect_on_a_thread_of_its_own_is_made_when_its_intent_is_kept() {
     let dir = tempfile::tempdir().expect("a folder");
