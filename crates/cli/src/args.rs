@@ -297,7 +297,7 @@ pub(crate) enum Store {
     },
     /// Write threads and items into a new file, from which any store can take them
     Export {
-        /// The new file
+        /// The new file; `-` writes to standard output
         file: PathBuf,
         /// Only this thread, and no items; may be repeated
         #[arg(long, value_name = "ID")]
@@ -305,7 +305,7 @@ pub(crate) enum Store {
     },
     /// Take the threads and items of an export into this store
     Import {
-        /// The file
+        /// The file; `-` reads from standard input
         file: PathBuf,
     },
 }

@@ -8,10 +8,11 @@ use crate::screen::{Answer, Screen};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
+use weftwork::store::has_begun;
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunFinal, RunRef};
+use weftwork::types::run::{RunFinal, RunInput, RunRef};
 
 /// How a run is shown.
 pub(crate) enum View<'a> {
@@ -110,14 +111,9 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
 }
 
 /// Says how a run ended, where that was not simply well, and what to do then.
-pub(crate) async fn tell_end(
-    app: &App,
-    run: &RunRef,
-    outcome: &RunFinal,
-    screen: &Screen,
-) -> Result<Exit, CliError> {
+pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exit {
     let thread = &run.thread;
-    Ok(match outcome {
+    match outcome {
         RunFinal::Completed { .. } => Exit::Done,
         RunFinal::Interrupted { .. } => Exit::Waiting,
         RunFinal::LimitReached { step_limit } => {
@@ -127,21 +123,30 @@ pub(crate) async fn tell_end(
             Exit::Failed
         }
         RunFinal::Cancelled => {
-            screen.note(format_args!("cancelled; go on: weft threads resume {thread}"));
+            screen.note(match left_nothing(app, run).await {
+                true => format!("cancelled before its input was on thread {thread}"),
+                false => format!("cancelled; go on: weft threads resume {thread}"),
+            });
             Exit::Cancelled
         }
         RunFinal::Failed { fault } => {
             let exit = report(fault, screen);
-            let (store, who) = (app.store(), Principal::local());
-            let left_nothing =
-                store.run(&who, run).await?.left_nothing(&store.thread(&who, thread).await?);
-            screen.note(match left_nothing {
+            screen.note(match left_nothing(app, run).await {
                 true => format!(
-                    "nothing of it is kept; run again with another input, or with the same: weft threads resume {thread}"
+                    "its input is not on the thread; run again with another one, or with the same: weft runs requeue {}",
+                    run.run
                 ),
                 false => format!("what was committed is kept; go on: weft threads resume {thread}"),
             });
             exit
         }
-    })
+    }
+}
+
+/// Whether a run has ended and its input is not on its thread, as far as that can be found out.
+async fn left_nothing(app: &App, run: &RunRef) -> bool {
+    let (store, who) = (app.store().as_ref(), Principal::local());
+    let Ok(row) = store.run(&who, run).await else { return false };
+    let brings = matches!(row.new.input, RunInput::Start { .. } | RunInput::Update { .. });
+    row.status.is_final() && brings && has_begun(store, &who, run).await == Ok(false)
 }

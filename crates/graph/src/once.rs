@@ -188,23 +188,27 @@ impl Ctx {
         made: u32,
     ) -> NodeResult<(UnknownAnswer, Vec<u32>)> {
         let name = &what.name;
-        let reason = format!("`{name}` was begun and left no result");
-        let question = Question::value(json!({
-            "kind": "once_outcome_unknown",
-            "name": name,
-            "input": what.input,
-            "idempotency_key": IdempotencyKey::of(&self.calls().thread, key),
-            "reason": reason,
-        }));
-        let question = question.answer_schema(UnknownAnswer::schema(json!(true)));
-        let (mut asked, mut answered) = (Vec::new(), 0);
+        let question = |reason: &str| {
+            let question = Question::value(json!({
+                "kind": "once_outcome_unknown",
+                "name": name,
+                "input": what.input,
+                "idempotency_key": IdempotencyKey::of(&self.calls().thread, key),
+                "reason": reason,
+            }));
+            question.answer_schema(UnknownAnswer::schema(json!(true)))
+        };
+        let begun = format!("`{name}` was begun and left no result");
+        let (mut asked, mut answered, mut reason) = (Vec::new(), 0, begun.clone());
         loop {
-            let answer = self.ask_question(question.clone())?.value;
+            let answer = self.ask_question(question(&reason))?.value;
             asked.push(self.at().scratch.asked.load(Ordering::Relaxed).saturating_sub(1));
+            reason.clone_from(&begun);
             let Ok(answer) = serde_json::from_value(answer) else { continue };
             if let UnknownAnswer::Happened { value } = &answer
-                && serde_json::from_value::<T>(value.clone()).is_err()
+                && let Err(problem) = serde_json::from_value::<T>(value.clone())
             {
+                reason = format!("{begun}, and what was answered cannot be its result: {problem}");
                 continue;
             }
             answered += 1;

@@ -10,19 +10,20 @@
 //! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
 //! column of every key, and what belongs to another organisation is reported as missing.
 
+pub mod aside;
 pub mod checkpoint;
 pub mod conformance;
 pub mod error;
 pub mod items;
 pub mod ledger;
 pub mod memory;
-pub mod orphan;
 pub mod record;
 pub mod retention;
 pub mod rule;
 pub mod table;
 pub mod whole;
 
+pub use aside::{cancel_orphan, has_begun, open_questions, speaking};
 pub use checkpoint::{
     Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
     ReadCheckpoints, Shelf, WriteCheckpoints,
@@ -35,7 +36,6 @@ pub use items::{
 };
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
-pub use orphan::cancel_orphan;
 pub use record::{
     Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,

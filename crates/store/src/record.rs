@@ -135,12 +135,10 @@ impl RunRow {
         }
     }
 
-    /// Whether the run brought something for its thread, and nothing of it is there: it ended before
-    /// its first checkpoint, which would be the head now.
+    /// Whether the run begins where its thread does not stand.
     #[must_use]
-    pub fn left_nothing(&self, thread: &ThreadRow) -> bool {
-        let brings = matches!(self.new.input, RunInput::Start { .. } | RunInput::Update { .. });
-        brings && self.base == Some(thread.head.into())
+    pub fn begins_elsewhere(&self) -> bool {
+        self.new.options.at.is_some() || self.rolls_back() && self.base.is_some()
     }
 
     fn rolls_back(&self) -> bool {

@@ -5,7 +5,8 @@ use crate::table::{Result, Store};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
-/// What becomes of threads that wait for an answer, or for a time.
+/// What becomes of threads that wait for an answer, or for a time: those of which a question is
+/// open, however their last run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
     /// They are left alone.
@@ -28,10 +29,11 @@ pub struct Untouched {
 }
 
 impl Untouched {
-    /// Whether a thread is among them.
+    /// Whether a thread is among them whose runs have ended, of which a question is open if it asks.
     #[must_use]
-    pub fn has(&self, row: &ThreadRow) -> bool {
-        let spared = self.waiting == Waiting::Spared && row.status == RunStatus::Interrupted;
+    pub fn has(&self, row: &ThreadRow, asks: bool) -> bool {
+        let waits = asks || row.status == RunStatus::Interrupted;
+        let spared = self.waiting == Waiting::Spared && waits;
         row.updated_at < self.before && row.status.is_final() && !spared
     }
 }

@@ -150,8 +150,8 @@ pub fn run_id_reused(at: &RunRef) -> StoreError {
 pub fn thread_exists(thread: &ThreadId) -> StoreError {
     StoreError::Conflict {
         place: format!("thread `{thread}`"),
-        expected: "no thread and no checkpoints of this name".to_owned(),
-        found: "some".to_owned(),
+        expected: "no thread of this name, or the same".to_owned(),
+        found: "another one, or one that has changed since".to_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, JournalMode, Runtime, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
-use weftwork_store::{Store, StoreError};
+use weftwork_store::{RunRow, Store, StoreError, has_begun};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
@@ -401,15 +401,14 @@ impl App {
     }
 
     /// Goes on with a thread whose last run did not come to its end: takes the run over when the
-    /// process that had it is gone, and starts a new one when it failed, was cancelled or reached
-    /// its limit. A run that failed before anything of its input was on record is put back instead,
-    /// as by [`requeue`](Self::requeue).
+    /// process that had it is gone, and starts a new one when it failed, was cancelled, reached its
+    /// limit, or changed the thread from outside so that something is due. A run that failed before its input was on the thread is put back instead, as by
+    /// [`requeue`](Self::requeue), unless the thread has something else to go on with.
     ///
     /// # Errors
     /// [`Error::NothingOpen`] when the last run completed or waits for an answer, what the store
     /// says when a living process has it.
     pub async fn go_on(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
-        let row = self.store().thread(&self.who, thread).await?;
         let runs = self.store().runs(&self.who, thread).await?;
         let nothing = || Error::NothingOpen { thread: thread.to_string() };
         // Those that wait behind it go on by themselves.
@@ -417,12 +416,31 @@ impl App {
         let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
         match &last.outcome {
             None => Ok(self.runtime.take_over(&self.who, &last.new.at).await?),
-            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. }) => Err(nothing()),
-            Some(RunFinal::Failed { .. }) if last.left_nothing(&row) => {
+            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. }) => {
+                // Nothing runs after a change from outside.
+                let changed = matches!(last.new.input, RunInput::Update { .. });
+                if !changed || self.runtime.state(&self.who, thread).await?.next.is_empty() {
+                    return Err(nothing());
+                }
+                self.start(&last.new.graph, thread.clone(), RunInput::Continue).await
+            }
+            Some(RunFinal::Failed { .. }) if self.begins_anew(last).await? => {
                 self.requeue(&last.new.at).await
             }
             Some(_) => self.start(&last.new.graph, thread.clone(), RunInput::Continue).await,
         }
+    }
+
+    /// Whether to go on after a failed run is to take its input once more.
+    async fn begins_anew(&self, run: &RunRow) -> Result<bool, Error> {
+        let (new, store) = (&run.new, self.store());
+        let brings = matches!(new.input, RunInput::Start { .. } | RunInput::Update { .. });
+        if !brings || has_begun(store.as_ref(), &self.who, &new.at).await? {
+            return Ok(false);
+        }
+        // What was due before would be lost with that input.
+        let state = self.runtime.state(&self.who, &new.at.thread).await?;
+        Ok(run.begins_elsewhere() || state.next.is_empty())
     }
 
     /// Puts the last run of a thread back once it failed, and goes on with it; see

@@ -160,11 +160,11 @@ impl Talk<'_> {
         let run = handle.run.clone();
         let mut view = View::Stream(Answer::new(self.screen, self.app.model()));
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
-        // A chat goes on after a run that failed; what was said is on the thread.
+        // A chat goes on after a run that failed.
         match outcome {
             RunFinal::Cancelled => self.screen.note("stopped"),
             other => {
-                tell_end(self.app, &run, &other, self.screen).await?;
+                tell_end(self.app, &run, &other, self.screen).await;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::CliError;
 use crate::screen::{Screen, Style, moment, plain};
 use serde_json::{Value, json};
-use weftwork::store::{ReadInterrupts, Store};
+use weftwork::store::{Store, open_questions};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
 use weftwork::types::approval::{ApprovalDecision, ApprovalRequest};
 use weftwork::types::interrupt::{Ask, Interrupt};
@@ -15,9 +15,7 @@ pub(crate) const APPROVE: &str = "approve exactly this call? [y/n]";
 
 /// The questions of a thread that wait for an answer, in the order in which they were asked.
 pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
-    let rows = ReadInterrupts::interrupts(store, &Principal::local(), thread).await?;
-    let open = rows.into_iter().filter(|row| row.answer.is_none() && !row.closed);
-    Ok(open.map(|row| row.interrupt).collect())
+    Ok(open_questions(store.interrupts(&Principal::local(), thread).await?))
 }
 
 /// The question as lines.
@@ -33,8 +31,8 @@ pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
         Ask::Value { value } => match unknown_outcome(value) {
             Some(unknown) => vec![
                 head(&unknown.reason),
-                body(&unknown.args),
-                format!("    its idempotency key: {}", unknown.idempotency_key),
+                body(&unknown.given),
+                format!("    its idempotency key: {}", plain(&unknown.key)),
             ],
             None => vec![head("the agent asks:"), body(value)],
         },
@@ -50,8 +48,22 @@ fn effect(effect: Effect) -> &'static str {
     }
 }
 
-fn unknown_outcome(value: &Value) -> Option<UnknownQuestion> {
-    serde_json::from_value(value.clone()).ok()
+/// A call of which nobody knows whether it took effect: of a tool, or of what a node does once.
+struct Unknown {
+    reason: String,
+    given: Value,
+    key: String,
+}
+
+fn unknown_outcome(value: &Value) -> Option<Unknown> {
+    if let Ok(tool) = serde_json::from_value::<UnknownQuestion>(value.clone()) {
+        let key = tool.idempotency_key.to_string();
+        return Some(Unknown { reason: tool.reason, given: tool.args, key });
+    }
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    let once = value["kind"] == "once_outcome_unknown";
+    let (reason, key) = (text("reason")?, text("idempotency_key")?);
+    once.then(|| Unknown { reason, given: value["input"].clone(), key })
 }
 
 /// What may be typed as an answer.
@@ -190,12 +202,22 @@ mod tests {
 
     #[test]
     fn a_call_of_unknown_outcome_takes_three_answers() {
-        let asked = asked(Ask::Value {
-            value: json!({
-                "kind": "tool_outcome_unknown", "tool_call_id": "c", "tool": "pay", "args": {},
-                "effect": "external_side_effect", "idempotency_key": "k", "reason": "it died",
-            }),
+        let of_tool = json!({
+            "kind": "tool_outcome_unknown", "tool_call_id": "c", "tool": "pay", "args": {},
+            "effect": "external_side_effect", "idempotency_key": "k", "reason": "it died",
         });
+        let of_once = json!({
+            "kind": "once_outcome_unknown", "name": "pay", "input": null, "idempotency_key": "k",
+            "reason": "it died",
+        });
+        for value in [of_tool, of_once] {
+            takes_three_answers(&asked(Ask::Value { value }));
+        }
+    }
+
+    fn takes_three_answers(asked: &Interrupt) {
+        let how = super::how(asked, &ThreadId::new("t").expect("an id"));
+        assert!(how.contains("call_again"), "{how}");
         for (line, expected) in [
             ("again", Some(json!({"answer": "call_again"}))),
             ("Give up", Some(json!({"answer": "give_up"}))),
@@ -203,7 +225,7 @@ mod tests {
             ("happened", None),
             ("maybe", None),
         ] {
-            assert_eq!(answer(&asked, line), expected, "{line}");
+            assert_eq!(answer(asked, line), expected, "{line}");
         }
     }
 }

@@ -30,16 +30,22 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     let thread = named.unwrap_or_else(|| app.new_thread());
     house.screen.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| app.say(&text));
-    let asked = asked(&app, &thread).await?;
-    let handle = app.start(agent.id(), thread, RunInput::Start { input }).await?;
-    for interrupt in &asked {
-        house.screen.note("the thread asked this, and goes on without an answer:");
-        question::lines(interrupt, &house.screen).iter().for_each(|line| house.screen.note(line));
+    let before = asked(&app, &thread).await?;
+    let handle = app.start(agent.id(), thread.clone(), RunInput::Start { input }).await?;
+    let exit = to_end(handle, &app, house, args.json).await?;
+    if !before.is_empty() {
+        let open = asked(&app, &thread).await?;
+        let closed = before.iter().filter(|one| open.iter().all(|other| other.id != one.id));
+        for interrupt in closed {
+            let screen = &house.screen;
+            screen.note("the thread does not wait for this any more:");
+            question::lines(interrupt, screen).iter().for_each(|line| screen.note(line));
+        }
     }
-    to_end(handle, &app, house, args.json).await
+    Ok(exit)
 }
 
-/// What a thread asks, whose place a new input takes.
+/// What a thread asks, whose place an input takes; nothing when there is no such thread.
 async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
     match question::open(app.store().as_ref(), thread).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(Vec::new()),
@@ -71,7 +77,7 @@ pub(crate) async fn to_end(
         false => View::Stream(Answer::new(screen, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
-    let exit = tell_end(app, &run, &outcome, screen).await?;
+    let exit = tell_end(app, &run, &outcome, screen).await;
     if exit == Exit::Waiting {
         let open = question::open(app.store().as_ref(), &run.thread).await?;
         question::tell_open(&open, &run.thread, screen);

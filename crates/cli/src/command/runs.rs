@@ -9,7 +9,7 @@ use crate::house::House;
 use crate::input::Interrupts;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
-use weftwork::store::{RunRow, Store, StoreError, cancel_orphan};
+use weftwork::store::{Store, StoreError, cancel_orphan, rule};
 use weftwork::types::port::Clock;
 use weftwork::types::run::{Durability, Multitask, RunRef};
 use weftwork::types::{Principal, RunId, WorkerId};
@@ -47,60 +47,74 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
 
 /// Stops a run: here when nobody has it, else by asking the process that has it.
 async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
+    if house.is_new() {
+        return Err(rule::missing("run", id).into());
+    }
     let (store, who, screen) = (house.store_there()?, Principal::local(), &house.screen);
     let row = store.find_run(&who, id).await?;
+    let at = row.new.at;
     if row.status.is_final() {
         screen.note(format_args!("run {id} has ended before: {}", word(row.status)));
         return Ok(Exit::Done);
     }
-    let at = row.new.at;
-    match end(store.as_ref(), &at).await {
-        Err(CliError::App(weftwork::Error::Store(StoreError::Busy { run, .. }))) => {
-            store.request_cancel(&who, &at).await?;
-            if run != id.as_str() {
-                screen.note(format_args!(
-                    "run {id} waits behind run {run}; it ends once that has ended"
-                ));
-                return Ok(Exit::Done);
-            }
-            screen.note(format_args!("asked the process that has run {id} to stop it"));
-            ended(store.as_ref(), &at, house).await
-        }
-        cancelled => {
-            cancelled?;
-            let thread = &at.thread;
-            screen.note(format_args!("run {id} of thread {thread} is cancelled"));
-            Ok(Exit::Done)
-        }
+    let before = match end(store.as_ref(), &at).await {
+        Err(CliError::App(weftwork::Error::Store(StoreError::Busy { run, .. }))) => run,
+        ended => return tell_ended(store.as_ref(), &at, ended, house).await,
+    };
+    match store.request_cancel(&who, &at).await {
+        Err(StoreError::NotFound { .. }) => {}
+        asked => asked?,
     }
+    if before == id.as_str() {
+        screen.note(format_args!("asked the process that has run {id} to stop it"));
+        return stopped(store.as_ref(), &at, house).await;
+    }
+    let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
+    screen.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
+        true => format!(
+            "run {id} is to stop, and waits behind run {before}, on which nobody works: weft runs cancel {before}"
+        ),
+        false => format!("run {id} waits behind run {before}, and ends once that has"),
+    });
+    Ok(Exit::Done)
 }
 
-/// Waits until a run has ended that was asked to.
-async fn ended(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, CliError> {
+/// Waits until a run has ended that was asked to stop, or nobody is left to stop it.
+async fn stopped(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
-        let row = store.run(&Principal::local(), at).await?;
-        if row.status.is_final() {
-            house.screen.note(format_args!("run {}: {}", at.run, word(row.status)));
-            return Ok(Exit::Done);
-        }
         tokio::select! {
             biased;
             () = interrupts.next() => return Ok(Exit::Interrupted),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
+        match end(store, at).await {
+            Err(CliError::App(weftwork::Error::Store(StoreError::Busy { .. }))) => {}
+            ended => return tell_ended(store, at, ended, house).await,
+        }
     }
 }
 
-/// Ends all runs of a thread that were not finished and that nobody has, the first of them first.
-pub(crate) async fn end_all(store: &dyn Store, runs: &[RunRow]) -> Result<(), CliError> {
-    for run in runs.iter().filter(|run| !run.status.is_final()) {
-        end(store, &run.new.at).await?;
+/// Says how a run ended, here or elsewhere.
+async fn tell_ended(
+    store: &dyn Store,
+    at: &RunRef,
+    ended: Result<(), CliError>,
+    house: &House,
+) -> Result<Exit, CliError> {
+    match ended {
+        // It has ended by itself.
+        Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
+        ended => ended?,
     }
-    Ok(())
+    let row = store.run(&Principal::local(), at).await?;
+    let (run, thread) = (&at.run, &at.thread);
+    house.screen.note(format_args!("run {run} of thread {thread}: {}", word(row.status)));
+    Ok(Exit::Done)
 }
 
-async fn end(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
+/// Ends an orphan as cancelled.
+pub(crate) async fn end(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
     let us = WorkerId::new("weft-cancels")?;
     Ok(cancel_orphan(store, &Principal::local(), at, (&us, SystemClock::new().now())).await?)
 }

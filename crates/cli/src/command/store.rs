@@ -7,13 +7,16 @@ use crate::house::House;
 use crate::screen::counting;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use weftwork::config::StorePlace;
 use weftwork::sqlite::{Options, SqliteStore};
 use weftwork::store::{StoreError, WriteCheckpoints};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{Error, upkeep};
+
+/// Standard output or input, in the place of a file.
+const STANDARD: &str = "-";
 
 pub(crate) async fn store(command: &Store, house: &House) -> Result<Exit, CliError> {
     match command {
@@ -133,6 +136,12 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
     let named: Vec<ThreadId> = named.iter().map(ThreadId::new).collect::<Result<_, _>>()?;
     let named = (!named.is_empty()).then_some(named.as_slice());
     let store = house.store_there()?;
+    if file == Path::new(STANDARD) {
+        let mut out = std::io::stdout().lock();
+        let who = Principal::local();
+        upkeep::export(store.as_ref(), &who, named, &mut out, |_| ()).await?;
+        return Ok(Exit::Done);
+    }
     let mut out = BufWriter::new(make_new(file)?);
     let counter = counting("threads", None);
     let tell = |_: &ThreadId| counter.one_more();
@@ -157,7 +166,10 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
 }
 
 async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
-    let opened = File::open(file).map_err(|error| unusable(file, &error))?;
+    let opened: Box<dyn Read> = match file == Path::new(STANDARD) {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(file).map_err(|error| unusable(file, &error))?),
+    };
     let store = house.store()?;
     let counter = counting("threads", None);
     let mut before = 0_u64;
@@ -170,7 +182,7 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     drop(counter);
     if done.is_err() && before > 0 {
         house.screen.note(format_args!(
-            "{before} threads before it are in the store; an import that is begun again passes over them"
+            "put before this failed: {before} threads; an import that is begun again passes over them"
         ));
     }
     let upkeep::Import { put, there, items, items_there } = done?;

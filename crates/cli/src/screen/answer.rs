@@ -43,10 +43,12 @@ impl<'a> Answer<'a> {
                 self.shown = true;
                 self.text(delta)
             }
-            AiEvent::AttemptReset { .. } => {
+            AiEvent::AttemptReset { node } => {
                 self.end_line()?;
-                self.shown = false;
-                self.aside("the answer broke off; the model is asked again")
+                match std::mem::take(&mut self.shown) {
+                    true => self.aside("the answer broke off; the model is asked again"),
+                    false => self.aside(&format!("an attempt failed; {} runs again", plain(node))),
+                }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
                 // An answer that did not stream is shown once it is whole.

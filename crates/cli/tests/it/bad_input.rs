@@ -27,11 +27,13 @@ fn transcript(home: &Home, commands: &[&[&str]]) -> String {
 /// Ids of questions differ from run to run.
 fn without_ids(text: &str) -> String {
     let is_id = |word: &str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Those of runs end their lines.
+    let is_run = |line: &str| line.len() == 36 && is_id(&line.replace('-', ""));
     text.split(' ')
-        .map(|word| match is_id(word.trim_end()) {
-            true => word.replace(word.trim_end(), "ID"),
-            false if word.get(..32).is_some_and(is_id) => format!("ID{}", &word[32..]),
-            false => word.to_owned(),
+        .map(|word| match word.lines().next().filter(|line| is_id(line) || is_run(line)) {
+            Some(id) => word.replace(id, "ID"),
+            None if word.get(..32).is_some_and(is_id) => format!("ID{}", &word[32..]),
+            None => word.to_owned(),
         })
         .collect::<Vec<_>>()
         .join(" ")

@@ -11,13 +11,18 @@ fn trial(home: &Home, args: &[&str]) -> Came {
 
 /// A run of the thread `t` that waits in a tool.
 fn waiting(home: &Home) -> Child {
+    begun(home, "Please wait long.", "→ wait_long")
+}
+
+/// A run of the thread `t` that was asked for something and is at it.
+fn begun(home: &Home, said: &str, until: &str) -> Child {
     let args = ["run", "trial", "--thread", "t", "--model", "scripted", "--input"];
-    let args = [&args[..], &["Please wait long."]].concat();
+    let args = [&args[..], &[said]].concat();
     let mut command = home.program(&program(), &args);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
-    while !line.contains("→ wait_long") {
+    while !line.contains(until) {
         line.clear();
         assert!(out.read_line(&mut line).expect("read") > 0, "the tool is called");
     }
@@ -53,7 +58,7 @@ fn a_run_whose_process_is_gone_is_shown_as_that_and_cancelled() {
     let run = run_of(&home);
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert_eq!(came.errors, format!("run {run} of thread t is cancelled\n"));
+    assert_eq!(came.errors, format!("run {run} of thread t: cancelled\n"));
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(came.errors, format!("run {run} has ended before: cancelled\n"));
@@ -130,8 +135,56 @@ fn a_run_whose_process_is_there_is_stopped_there() {
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
     let asked = format!("asked the process that has run {run} to stop it\n");
-    assert_eq!(came.errors, format!("{asked}run {run}: cancelled\n"));
+    assert_eq!(came.errors, format!("{asked}run {run} of thread t: cancelled\n"));
     let ended: Came = child.wait_with_output().expect("it ends").into();
     assert_eq!(ended.status, Some(4), "{ended:?}");
     assert_eq!(home.weft(&["threads", "delete", "t", "--yes"]).status, Some(0));
+}
+
+#[test]
+fn a_process_that_dies_instead_of_stopping_is_not_waited_for() {
+    let home = Home::new();
+    let mut stubborn = begun(&home, "Please compute stubbornly.", "computing");
+    let run = run_of(&home);
+    let mut cancel = home.command(&["runs", "cancel", &run]);
+    let mut cancel = cancel.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut told = BufReader::new(cancel.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("read");
+    assert_eq!(line, format!("asked the process that has run {run} to stop it\n"));
+    stubborn.kill().expect("it is there");
+    stubborn.wait().expect("it ends");
+    line.clear();
+    told.read_line(&mut line).expect("read");
+    assert_eq!(line, format!("run {run} of thread t: cancelled\n"));
+    assert!(cancel.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_run_that_waits_behind_another_one_is_cancelled_after_it() {
+    let home = killed();
+    let first = run_of(&home);
+    let next = ["run", "trial", "--thread", "t", "--model", "scripted", "--multitask", "enqueue"];
+    let mut next = home.program(&program(), &[&next[..], &["--input", "Hello"]].concat());
+    let mut next = next.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut told = BufReader::new(next.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains("waits for its turn") {
+        line.clear();
+        assert!(told.read_line(&mut line).expect("read") > 0, "it waits");
+    }
+    next.kill().expect("it is there");
+    next.wait().expect("it ends");
+    let conn = rusqlite::Connection::open(home.store_file()).expect("opens");
+    let sql = "SELECT id FROM runs WHERE status = 'queued'";
+    let queued: String = conn.query_row(sql, [], |row| row.get(0)).expect("a queued run");
+    drop(conn);
+    let came = home.weft(&["runs", "cancel", &queued]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let behind = format!("behind run {first}, on which nobody works: weft runs cancel {first}");
+    assert!(came.errors.contains(&behind), "{came:?}");
+    for run in [&first, &queued] {
+        let came = home.weft(&["runs", "cancel", run]);
+        assert_eq!(came.errors, format!("run {run} of thread t: cancelled\n"), "{came:?}");
+    }
 }

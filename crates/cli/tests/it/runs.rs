@@ -96,7 +96,7 @@ fn a_run_that_failed_at_its_input_is_tried_again_as_itself() {
     };
     let came = failing("{\"nmae\": \"Ada\"}");
     assert_eq!(came.status, Some(1), "{came:?}");
-    assert!(came.errors.contains("nothing of it is kept; run again"), "{came:?}");
+    assert!(came.errors.contains("its input is not on the thread; run again"), "{came:?}");
     let why = |came: &Came| {
         let line = came.errors.lines().find(|line| line.starts_with("error["));
         line.unwrap_or_else(|| panic!("{came:?}")).to_owned()
@@ -110,7 +110,7 @@ fn a_run_that_failed_at_its_input_is_tried_again_as_itself() {
     let came = failing("{\"name\": \"Ada\"}");
     assert_eq!(came.status, Some(0), "{came:?}");
     let came = failing("{\"nmae\": \"Ada\"}");
-    assert!(came.errors.contains("nothing of it is kept; run again"), "{came:?}");
+    assert!(came.errors.contains("its input is not on the thread; run again"), "{came:?}");
 }
 
 #[test]
@@ -118,12 +118,50 @@ fn an_input_takes_the_place_of_a_question_and_says_so() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let run = ["run", "changing", "--thread", "t", "--input-json", "{}"];
     let first = told(&home, None, &run);
-    assert!(!first.errors.contains("without an answer"), "{first:?}");
+    assert!(!first.errors.contains("any more"), "{first:?}");
+    let wrong = ["run", "changing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
+    let wrong = told(&home, None, &wrong);
+    assert!(wrong.errors.contains("error[W0105]"), "{wrong:?}");
+    assert!(!wrong.errors.contains("any more"), "the question is still open: {wrong:?}");
     let second = told(&home, None, &run);
     assert_eq!(second.status, Some(3), "it asks again: {second:?}");
-    let said = "the thread asked this, and goes on without an answer:\n? the agent asks:\n    \"What is your name?\"\n";
+    let said = "the thread does not wait for this any more:\n? the agent asks:\n    \"What is your name?\"\n";
     assert!(second.errors.contains(said), "{second:?}");
     let shown = told(&home, None, &["threads", "show", "t"]).out;
     assert_eq!(shown.matches("  ended at a question\n").count(), 1, "{shown}");
     assert_eq!(shown.matches("  waits for an answer\n").count(), 1, "{shown}");
+}
+
+#[test]
+fn an_input_that_failed_does_not_stand_before_what_is_due() {
+    let home = failed();
+    let wrong = ["run", "failing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
+    let came = told(&home, None, &wrong);
+    assert!(came.errors.contains("error[W0105]"), "{came:?}");
+    let came = told(&home, None, &["threads", "resume", "t"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(told(&home, None, &["threads", "state", "t"]).out.contains("done"));
+}
+
+#[test]
+fn what_was_rolled_back_is_not_gone_on_with() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let run = |fails: Option<&str>, more: &[&str]| {
+        told(
+            &home,
+            fails,
+            &[&["run", "failing", "--thread", "t", "--input-json"][..], more].concat(),
+        )
+    };
+    assert_eq!(run(None, &["{}"]).status, Some(0));
+    assert_eq!(run(Some("no luck"), &["{\"name\":\"x\"}"]).status, Some(1));
+    let left = told(&home, None, &["runs", "requeue", &run_of(&home), "--leave"]);
+    assert_eq!(left.status, Some(0), "{left:?}");
+    let came = run(None, &["{\"nmae\":1}", "--multitask", "rollback"]);
+    assert!(came.errors.contains("error[W0105]"), "{came:?}");
+    let came = told(&home, None, &["threads", "resume", "t"]);
+    assert!(came.errors.contains("error[W0105]"), "{came:?}");
+    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    assert_eq!(shown.matches("\nrun ").count(), 3, "{shown}");
+    assert!(shown.contains("  cancelled\n"), "{shown}");
 }

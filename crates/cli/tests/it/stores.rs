@@ -4,7 +4,9 @@ use crate::database;
 use crate::home::{Came, Home};
 use crate::trial;
 use serde_json::json;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 use weftwork::sqlite::{Options, SqliteStore};
 use weftwork::store::{ItemRef, ItemTable, Namespace, PutOptions};
 use weftwork::types::{Principal, Timestamp};
@@ -285,4 +287,21 @@ fn threads_that_a_new_build_refuses_are_listed() {
     let came = answer("ask", &format!("{id}=\"Ada\""));
     assert_eq!(came.status, Some(0), "{came:?}");
     assert!(trial("ask", &["threads", "state", "form"]).out.contains("Ada"));
+}
+
+#[test]
+fn an_export_goes_through_a_pipe() {
+    let home = filled();
+    assert_eq!(home.weft(&["store", "export", "all.jsonl"]).status, Some(0));
+    let piped = home.weft(&["store", "export", "-"]);
+    assert_eq!(piped.status, Some(0), "{piped:?}");
+    assert_eq!(piped.out, std::fs::read_to_string(home.path("all.jsonl")).expect("an export"));
+    assert!(!home.path("-").exists());
+    let mut import = home.command(&["--store", "sqlite:new.db", "store", "import", "-"]);
+    let mut import = import.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut typing = import.stdin.take().expect("a pipe");
+    typing.write_all(piped.out.as_bytes()).expect("it reads");
+    drop(typing);
+    let came: Came = import.wait_with_output().expect("it ends").into();
+    assert_eq!(came.errors, "2 threads put into sqlite:new.db, 0 were there already\n");
 }

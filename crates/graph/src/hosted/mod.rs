@@ -273,6 +273,7 @@ impl Run {
                 let at = self.at();
                 let update = StateUpdate { values: Some(values), as_node };
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
+                writer.let_go().await?;
             }
             Begin::Nothing => {}
             Begin::Run(start) => {

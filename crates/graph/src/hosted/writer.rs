@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
-use weftwork_store::{Claim, Commit, InterruptRow, Keep, StoreError};
-use weftwork_types::event::{AiEvent, Position};
+use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking};
+use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
@@ -19,9 +19,6 @@ use weftwork_types::{BoxFuture, Principal, Timestamp};
 
 /// The longest wait between two attempts at a write that the store does not take now.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
-
-/// The most pieces of text read at once.
-const PIECES_MAX: usize = 64;
 
 /// The most bytes of checkpoints that wait for the end of their run.
 const HELD_BYTES_MAX: usize = 16 << 20;
@@ -74,6 +71,8 @@ pub(super) struct Writer {
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
     /// Whether checkpoints wait for the end of the run.
     pub(super) holds: bool,
+    /// Whether the run has an input of its own for its thread.
+    brings: bool,
     /// Held until the run gets further.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -111,6 +110,7 @@ impl Writer {
         let changes = matches!(new.input, RunInput::Update { .. });
         Arc::new(Self {
             holds: new.options.durability == Durability::Exit && !changes,
+            brings: changes || matches!(new.input, RunInput::Start { .. }),
             host: Arc::clone(&run.host),
             claim: run.claim.clone(),
             calls: Arc::default(),
@@ -171,25 +171,14 @@ impl Writer {
     /// behind is void.
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
-        let dead = self.left_behind().await?;
+        // Those that were speaking when their worker died, or put the run back.
+        let dead = speaking(self.host.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
             self.hub.nothing_left();
         }
         events.extend(resets(dead));
         let mut state = self.state.lock().await;
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
-    }
-
-    /// The nodes that were speaking when their worker died, or put the run back.
-    async fn left_behind(&self) -> Result<BTreeSet<String>, StoreError> {
-        let (mut nodes, mut after) = (BTreeSet::new(), Position::START);
-        loop {
-            let store = &self.host.store;
-            let some = store.pieces(&self.who, &self.claim.at, after, PIECES_MAX).await?;
-            let Some(last) = some.last() else { return Ok(nodes) };
-            after = last.at.end;
-            nodes.extend(some.into_iter().map(|piece| piece.at.node));
-        }
     }
 
     /// Makes void what attempts have told that were cut off with the loop.
@@ -253,7 +242,13 @@ impl Writer {
         events.extend(told.events);
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(stored(&outcome));
-        let commit = Commit { keep, events, finish, ..told };
+        let wakes_at = match outcome {
+            RunFinal::Failed { .. } if keep.is_empty() => {
+                self.still_wakes(&state, &told.interrupts)
+            }
+            _ => told.wakes_at,
+        };
+        let commit = Commit { keep, events, finish, wakes_at, ..told };
         self.commit(&mut state, commit).await?;
         (state.held, state.held_bytes) = (None, 0);
         Ok(outcome)
@@ -273,11 +268,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits the checkpoints that wait for the end of the run: somebody wants to read them.
+    /// Commits what waits for the end of the run: somebody wants to read it.
     pub(super) async fn let_go(&self) -> Result<(), StoreError> {
-        if !self.holds {
-            return Ok(());
-        }
         let mut state = self.state.lock().await;
         self.commit_held(&mut state).await
     }
@@ -308,8 +300,16 @@ impl Writer {
         };
         let events = vec![AiEvent::Done { outcome: outcome.status() }];
         let finish = Some(outcome);
-        let mut commit = Commit { interrupts, events, finish, ..Commit::default() };
+        let wakes_at = self.still_wakes(&state, &interrupts);
+        let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
         self.commit_once(&mut state, &mut commit).await
+    }
+
+    /// When the thread goes on by itself after a run that failed: as before, if the run only was to
+    /// bring something and could not.
+    fn still_wakes(&self, state: &State, open: &[Interrupt]) -> Option<Timestamp> {
+        let stands = self.brings && state.begins.is_some();
+        open.iter().filter_map(Interrupt::lapses_at).min().filter(|_| stands)
     }
 
     /// Commits, and waits for a store that is full or out of reach for now: the run stands still
@@ -450,11 +450,6 @@ fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
 
 fn is_step(event: &AiEvent) -> bool {
     matches!(event, AiEvent::Step { .. })
-}
-
-fn open_questions(rows: Vec<InterruptRow>) -> Vec<Interrupt> {
-    let open = rows.into_iter().filter(|row| row.answer.is_none() && !row.closed);
-    open.map(|row| row.interrupt).collect()
 }
 
 /// The outcome as it is stored: the state is in the checkpoints and not stored a second time.

@@ -3,9 +3,12 @@
 use super::{Goes, Runtime};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::exec::caught::out_of_node;
 use crate::exec::{At, Checker};
+use futures_util::FutureExt;
 use std::collections::BTreeMap;
-use weftwork_store::{NewRun, StoreError, rule};
+use std::panic::AssertUnwindSafe;
+use weftwork_store::{InterruptRow, NewRun, StoreError, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
@@ -86,9 +89,12 @@ impl Runtime {
             Ok(thread)
                 if thread.head.is_none()
                     && thread.status.is_final()
-                    && request.input == RunInput::Continue =>
+                    && request.input == RunInput::Continue
+                    && request.options.idempotency_key.is_none() =>
             {
-                Err(missing())
+                let runs = self.store().runs(&request.principal, &request.thread).await?;
+                // One that waits for its turn may have begun by then.
+                if runs.iter().all(|run| run.status.is_final()) { Err(missing()) } else { Ok(()) }
             }
             Ok(_) => Ok(()),
             Err(StoreError::NotFound { .. }) => match request.input {
@@ -107,9 +113,12 @@ impl Runtime {
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
         let RunInput::Resume { answers } = &request.input else { return Ok(()) };
-        let host = self.0.host.looking(&request.principal);
-        graph.state(&host, &At::thread(request.thread.as_str()), true).await?;
-        for row in self.store().interrupts(&request.principal, &request.thread).await? {
+        let rows = self.store().interrupts(&request.principal, &request.thread).await?;
+        let given = |row: &InterruptRow| answers.contains_key(&row.interrupt.id);
+        if rows.iter().any(|row| given(row) && row.answer.is_none() && !row.closed) {
+            self.check_loads(request, graph).await?;
+        }
+        for row in rows {
             let asked = row.interrupt;
             let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {
                 continue;
@@ -122,6 +131,18 @@ impl Runtime {
             })?;
         }
         Ok(())
+    }
+
+    /// Reads the thread as a run would. Types of users are read, which may panic.
+    async fn check_loads(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
+        let host = self.0.host.looking(&request.principal);
+        let at = At { checkpoint: request.options.at, ..At::thread(request.thread.as_str()) };
+        let read = AssertUnwindSafe(graph.state(&host, &at, true)).catch_unwind().await;
+        read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
     }
 }
 

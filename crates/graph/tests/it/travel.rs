@@ -244,7 +244,26 @@ async fn branches_have_ids_of_their_own_even_when_the_clock_went_back() {
     }
 }
 
+#[tokio::test]
+async fn a_change_of_a_thread_that_has_ended_is_in_what_comes_of_it() {
+    let graph = Graph::<Log>::new("ended")
+        .node("a", async |_: State<Log>| LogUpdate::new().log(["a"]))
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::new(graph).await;
+    completed(bench.start(json!({})).await);
+    let mut expected = vec!["a".to_owned()];
+    for change in ["one", "two"] {
+        let update = RunInput::Update { writes: json!({"log": [change]}), as_node: None };
+        let output = completed(bench.run(Bench::request(update)).await.1);
+        expected.push(change.to_owned());
+        assert_eq!(output["log"], json!(expected));
+    }
+}
+
 on_each_store![
+    a_change_of_a_thread_that_has_ended_is_in_what_comes_of_it,
     a_replay_that_may_reuse_pays_nothing_for_what_is_as_before,
     what_follows_a_changed_past_may_reuse_what_is_as_before,
     branches_have_ids_of_their_own_even_when_the_clock_went_back,

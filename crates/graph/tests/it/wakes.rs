@@ -179,6 +179,28 @@ async fn a_thread_whose_run_failed_or_was_cancelled_does_not_wake() {
     assert!(bench.runtime.wake().await.expect("reads").is_empty(), "somebody must look at it");
 }
 
+#[tokio::test]
+async fn an_input_that_cannot_be_taken_does_not_keep_a_thread_from_waking() {
+    let clock = ManualClock::new();
+    let bench = bench(nap(), &clock).await;
+    interrupted(bench.start(json!({})).await);
+    let wakes = Some(clock.now().plus(HOUR));
+    let update = RunInput::Update { writes: json!({"lgo": []}), as_node: None };
+    for wrong in [RunInput::Start { input: json!({"lgo": []}) }, update] {
+        failed(bench.run(Bench::request(wrong)).await.1);
+        assert_eq!(wakes_at(&bench.store).await, wakes);
+    }
+    clock.advance(HOUR);
+    let handle = bench.runtime.wake().await.expect("reads").remove(0);
+    assert_eq!(interrupted(handle.outcome.await).len(), 1, "it sleeps once more");
+    // A run that only was to go on is not tried again and again.
+    let other = Graph::<Log>::new("nap").node("other", naps).edge(START, "other").build();
+    let other = runtime(&bench.store, other.expect("sound"), &clock).await;
+    clock.advance(HOUR);
+    failed(other.wake().await.expect("reads").remove(0).outcome.await);
+    assert_eq!(wakes_at(&bench.store).await, None);
+}
+
 /// Time goes by only while nothing can go on.
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_stays_wakes_threads_by_itself() {

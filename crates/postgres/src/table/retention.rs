@@ -15,7 +15,13 @@ macro_rules! untouched {
         concat!(
             "SELECT id, graph, status, head, created_at, updated_at, wakes_at FROM threads
              WHERE org = $1 AND updated_at < $2 AND status NOT IN ('pending', 'running')
-                 AND ($3 OR status <> 'interrupted')
+                 AND ($3 OR status <> 'interrupted' AND NOT EXISTS (
+                     SELECT 1 FROM interrupts i
+                     WHERE i.org = threads.org AND i.thread = threads.id
+                         AND i.answer IS NULL AND NOT i.closed))
+                 AND NOT EXISTS (SELECT 1 FROM runs r
+                     WHERE r.org = threads.org AND r.thread = threads.id
+                         AND r.status IN ('queued', 'pending', 'running'))
              ORDER BY updated_at, id LIMIT $4",
             $rest
         )

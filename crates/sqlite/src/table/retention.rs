@@ -48,7 +48,13 @@ impl Retention for SqliteStore {
 fn untouched(conn: &Connection, org: &OrgId, which: Untouched) -> Done<Vec<ThreadRow>> {
     let sql = "SELECT * FROM threads
                WHERE org = ?1 AND updated_at < ?2 AND status NOT IN ('pending', 'running')
-                   AND (?3 OR status <> 'interrupted')
+                   AND (?3 OR status <> 'interrupted' AND NOT EXISTS (
+                       SELECT 1 FROM interrupts i INDEXED BY interrupts_open
+                       WHERE i.org = threads.org AND i.thread = threads.id
+                           AND i.answer IS NULL AND i.closed = 0))
+                   AND NOT EXISTS (SELECT 1 FROM runs r INDEXED BY runs_unfinished
+                       WHERE r.org = threads.org AND r.thread = threads.id
+                           AND r.status IN ('queued', 'pending', 'running'))
                ORDER BY updated_at, id LIMIT ?4";
     let waiting = which.waiting == Waiting::Included;
     let asked = params![org.as_str(), which.before.0, waiting, row::int(which.limit)];

@@ -2,8 +2,8 @@ use super::fixture::{
     LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, question, record, register,
     tasks, these, thread, told, us, worker, write,
 };
+use crate::aside::{cancel_orphan, has_begun, open_questions};
 use crate::checkpoint::{Keep, Shelf};
-use crate::orphan::cancel_orphan;
 use crate::record::Commit;
 use crate::rule;
 use crate::table::{Result, Store};
@@ -66,8 +66,8 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
     assert_eq!(found.tasks, [b"half done".to_vec()]);
     assert_eq!(store.calls(&us(), &thread("t")).await.map(|calls| calls.len()), Ok(1));
-    let open = store.interrupts(&us(), &thread("t")).await.expect("reads");
-    assert!(open.iter().all(|row| !row.closed && row.answer.is_none()), "{open:?}");
+    let open = open_questions(store.interrupts(&us(), &thread("t")).await.expect("reads"));
+    assert_eq!(open, [question(1)]);
     assert_eq!(cancel(&*store, "r", LATER).await, Err(rule::missing("run", "r")));
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
 }
@@ -81,10 +81,22 @@ pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     let mut waits = new_run("t", "r2");
     waits.options.multitask = Multitask::Enqueue;
     store.create_run(&us(), waits, BTreeMap::new()).await.expect("a run");
-    assert_eq!(cancel(&*store, "r2", LATER).await, Err(rule::busy(&claim.at)));
+    let mut back = new_run("t", "r3");
+    back.options.multitask = Multitask::Rollback;
+    store.create_run(&us(), back, BTreeMap::new()).await.expect("a run");
+    for run in ["r2", "r3"] {
+        assert_eq!(cancel(&*store, run, LATER).await, Err(rule::busy(&claim.at)));
+    }
+    let waits = store.run(&us(), &at("t", "r3")).await.expect("the run");
+    assert!(waits.clears() && !waits.cancel_requested, "it is as it was");
     finish(&*store, &claim, 1_200).await;
     assert_eq!(cancel(&*store, "r", LATER).await, Err(rule::missing("run", "r")));
     assert_eq!(cancel(&*store, "r2", LATER).await, Ok(()));
+    let elsewhere = super::fixture::principal("them");
+    let by = worker("who-cancels");
+    let others = cancel_orphan(&*store, &elsewhere, &at("t", "r3"), (&by, Timestamp(LATER))).await;
+    assert_eq!(others, Err(rule::missing("run", "r3")));
+    assert_eq!(cancel(&*store, "r3", LATER).await, Ok(()));
 }
 
 pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
@@ -99,11 +111,15 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     assert_eq!(cancel(&*store, "r", LATER).await, Ok(()));
     assert_eq!(cancel(&*store, "r2", LATER).await, Ok(()));
     assert_eq!(log(&*store, "r2").await, [done()]);
+    assert_eq!(has_begun(&*store, &us(), &at("t", "r2")).await, Ok(false));
     let row = store.thread(&us(), &thread("t")).await.expect("the thread");
     assert_eq!((row.status, row.head), (RunStatus::Cancelled, Some(CheckpointId(1))));
     // The thread goes on.
     let w1 = register(&*store, "w1", LATER).await;
     store.create_run(&us(), new_run("t", "r3"), BTreeMap::new()).await.expect("a run");
     let (claim, _) = store.claim(&us(), &at("t", "r3"), &w1, Timestamp(LATER)).await.expect("free");
+    let starts = (1..200).map(told).chain([AiEvent::RunStarted { graph: "test:graph".to_owned() }]);
+    write(&*store, &claim, Commit { events: starts.collect(), ..commit(LATER) }).await;
+    assert_eq!(has_begun(&*store, &us(), &claim.at).await, Ok(true));
     finish(&*store, &claim, LATER).await;
 }

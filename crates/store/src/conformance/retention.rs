@@ -11,7 +11,7 @@ use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::code::Fault;
-use weftwork_types::run::{RunFinal, RunRef};
+use weftwork_types::run::{Multitask, RunFinal, RunRef};
 use weftwork_types::{ErrorCode, Timestamp};
 
 fn before(time: i64) -> Untouched {
@@ -72,12 +72,25 @@ pub(super) async fn threads_that_go_or_wait_are_kept(store: Arc<dyn Store>) {
     write(&*store, &claim, asks).await;
     let claim = begin(&*store, "failed", "f").await;
     write(&*store, &claim, Commit { finish: failed(), ..commit(1_200) }).await;
+    // It asked something, and then a run failed that left the question open.
+    let claim = begin(&*store, "asks", "a1").await;
+    let asks = Commit { interrupts: vec![question(2)], finish: interrupted(&[2]), ..commit(1_100) };
+    write(&*store, &claim, asks).await;
+    let claim = begin(&*store, "asks", "a2").await;
+    let fails = Commit { interrupts: vec![question(2)], finish: failed(), ..commit(1_150) };
+    write(&*store, &claim, fails).await;
+    // The run before has ended, and another one waits for its turn.
+    let claim = begin(&*store, "queued", "q1").await;
+    let mut waits = new_run("queued", "q2");
+    waits.options.multitask = Multitask::Enqueue;
+    store.create_run(&us(), waits, BTreeMap::new()).await.expect("a run");
+    finish(&*store, &claim, 1_300).await;
     assert_eq!(untouched(&*store, before(9_000)).await, ["failed"]);
     let all = Untouched { waiting: Waiting::Included, ..before(9_000) };
-    assert_eq!(untouched(&*store, all).await, ["waits", "failed"]);
+    assert_eq!(untouched(&*store, all).await, ["waits", "asks", "failed"]);
     assert_eq!(forget(&*store, before(9_000)).await, ["failed"]);
-    assert_eq!(forget(&*store, all).await, ["waits"]);
-    assert_eq!(store.threads(&us(), 0, 9).await.map(|left| left.len()), Ok(2));
+    assert_eq!(forget(&*store, all).await, ["waits", "asks"]);
+    assert_eq!(store.threads(&us(), 0, 9).await.map(|left| left.len()), Ok(3));
 }
 
 pub(super) async fn events_of_runs_that_ended_are_dropped_but_for_the_last(store: Arc<dyn Store>) {

@@ -137,6 +137,16 @@ impl Thread {
         }
     }
 
+    /// Whether a question of it is open.
+    fn asks(&self) -> bool {
+        self.interrupts.iter().any(|row| row.answer.is_none() && !row.closed)
+    }
+
+    /// Whether all its runs have ended.
+    fn is_at_rest(&self) -> bool {
+        self.runs.iter().all(|run| run.row.status.is_final())
+    }
+
     /// The oldest run that has not ended. Only queued ones come after it.
     fn open_run(&self) -> Option<&Run> {
         self.runs.iter().find(|run| !run.row.status.is_final())

@@ -18,8 +18,11 @@ impl Tables {
 
     fn untouched(&self, who: &Principal, which: Untouched) -> Vec<ThreadRow> {
         let ours = self.threads.iter().filter(|((org, _), _)| *org == who.org);
-        let mut found: Vec<_> =
-            ours.map(|(_, thread)| &thread.row).filter(|row| which.has(row)).collect();
+        let mut found: Vec<_> = ours
+            .map(|(_, thread)| thread)
+            .filter(|thread| thread.is_at_rest() && which.has(&thread.row, thread.asks()))
+            .map(|thread| &thread.row)
+            .collect();
         found.sort_unstable_by_key(|row| (row.updated_at, &row.id));
         found.into_iter().take(which.limit).cloned().collect()
     }

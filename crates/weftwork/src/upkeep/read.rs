@@ -88,11 +88,7 @@ async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<b
             whole.kept.layouts.clear();
             match there == whole {
                 true => Ok(false),
-                false => Err(Error::Store(StoreError::Conflict {
-                    place: format!("thread `{id}`"),
-                    expected: "no thread of this name, or the same as in the export".to_owned(),
-                    found: "another one, or one that has changed since".to_owned(),
-                })),
+                false => Err(Error::Store(weftwork_store::rule::thread_exists(&id))),
             }
         }
         Err(StoreError::NotFound { .. }) => {

@@ -4,13 +4,15 @@ use futures_util::StreamExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork::graph::channel::Append;
+use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
 use weftwork::models::ModelProvider;
 use weftwork::models::scripted::ScriptedProvider;
 use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store};
 use weftwork::types::event::Position;
 use weftwork::types::interrupt::Ask;
-use weftwork::types::run::RunRef;
+use weftwork::types::run::{RunFinal, RunInput, RunRef};
 use weftwork::types::{RunId, ThreadId};
 
 /// Sends a letter.
@@ -63,6 +65,34 @@ async fn a_question_is_answered_by_another_app_over_the_same_store() {
     let runs = store.runs(other.principal(), &thread).await.expect("runs");
     let model = ScriptedProvider.name();
     assert!(runs.iter().all(|run| run.new.options.model.as_deref() == Some(model)));
+}
+
+#[tokio::test]
+async fn what_a_change_from_outside_made_due_is_gone_on_with() {
+    let a = async |_: Ctx| DynUpdate::new().write("log", json!(["a"]));
+    let b = async |_: Ctx| DynUpdate::new().write("log", json!(["b"]));
+    let app = App::builder().config(Config::in_memory()).model("scripted");
+    let app = app.agent("two", move |_| {
+        let channels = vec![ChannelDef::new("log", Append::<String>::new())];
+        let graph = Graph::<Dynamic>::dynamic("two", channels).node("a", a);
+        Ok(graph.node("b", b).edge(START, "a").edge("a", "b").build()?)
+    });
+    let app = app.open().await.expect("opens");
+    let thread = ThreadId::new("t").expect("an id");
+    let run = async |input: RunInput| {
+        let handle = app.start("two", thread.clone(), input).await.expect("accepted");
+        handle.outcome.await
+    };
+    run(RunInput::Start { input: json!({}) }).await;
+    let nothing = app.go_on(&thread).await.expect_err("nothing is due");
+    assert_eq!(nothing.fault().code, "W0707");
+    let writes = json!({"log": ["changed"]});
+    run(RunInput::Update { writes: writes.clone(), as_node: Some("b".to_owned()) }).await;
+    assert!(app.go_on(&thread).await.is_err(), "nothing follows `b`");
+    run(RunInput::Update { writes, as_node: Some("a".to_owned()) }).await;
+    let handle = app.go_on(&thread).await.expect("`b` is due");
+    let RunFinal::Completed { output } = handle.outcome.await else { panic!("it ends") };
+    assert_eq!(output["log"], json!(["a", "b", "changed", "changed", "b"]));
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
-use super::super::runs::end_all;
+use super::super::runs::end;
 use crate::CliError;
 use crate::exit::Exit;
-use crate::house::House;
+use crate::house::{Found, House};
 use crate::input::one_line;
-use weftwork::store::{WriteCheckpoints, WriteThreads};
+use weftwork::store::{Store, StoreError};
 use weftwork::types::{Principal, ThreadId};
 
 pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
     let (store, screen) = (house.store_of(id)?, &house.screen);
-    let found = house.thread(store.as_ref(), id).await?;
+    house.thread(store.as_ref(), id).await?;
     if !yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
         if !screen.typed {
@@ -20,11 +20,23 @@ pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Ex
             return Ok(Exit::Cancelled);
         }
     }
-    let who = Principal::local();
-    end_all(store.as_ref(), &found.runs).await?;
-    WriteThreads::delete_thread(store.as_ref(), &who, id).await?;
+    // Not what was read before: somebody may have taken their time.
+    let found = house.thread(store.as_ref(), id).await?;
+    end_and_delete(store.as_ref(), &found).await?;
     // Long texts lie apart from their threads, since several may speak of one.
-    WriteCheckpoints::collect_blobs(store.as_ref(), &who).await?;
+    store.collect_blobs(&Principal::local()).await?;
     screen.note(format_args!("deleted thread {id}"));
     Ok(Exit::Done)
+}
+
+/// Deletes a thread whose runs have ended or belong to nobody; those are ended before.
+pub(super) async fn end_and_delete(store: &dyn Store, found: &Found) -> Result<(), CliError> {
+    for run in found.runs.iter().filter(|run| !run.status.is_final()) {
+        match end(store, &run.new.at).await {
+            // It has ended meanwhile.
+            Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
+            ended => ended?,
+        }
+    }
+    Ok(store.delete_thread(&Principal::local(), &found.row.id).await?)
 }

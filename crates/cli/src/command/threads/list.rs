@@ -9,8 +9,8 @@ use weftwork::types::port::Clock;
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId};
 
-/// A run that is running on record, and nobody works on it.
-const NOT_FINISHED: &str = "not finished";
+/// An orphan that was running.
+pub(super) const NOT_FINISHED: &str = "not finished";
 
 pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit, CliError> {
     if house.is_new() {
@@ -28,7 +28,7 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
         return Ok(none(json, house));
     }
     let running = rows.iter().any(|row| row.status == RunStatus::Running);
-    let left = if running { left_behind(store.as_ref()).await? } else { BTreeSet::new() };
+    let left = if running { with_orphans(store.as_ref()).await? } else { BTreeSet::new() };
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
     for row in rows {
         let is_left = row.status == RunStatus::Running && left.contains(&row.id);
@@ -47,8 +47,8 @@ fn none(json: bool, house: &House) -> Exit {
     Exit::Done
 }
 
-/// Threads of ours that have a run which nobody works on: its process is gone, or it was not begun.
-pub(super) async fn left_behind(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
+/// Our threads that have an orphan.
+pub(super) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
     Ok(ours.map(|(_, run)| run.new.at.thread).collect())

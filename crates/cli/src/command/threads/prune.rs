@@ -1,7 +1,7 @@
 //! `weft threads prune`: what is old goes.
 
-use super::super::runs::end_all;
-use super::list::{left_behind, word};
+use super::delete::end_and_delete;
+use super::list::{NOT_FINISHED, with_orphans, word};
 use crate::CliError;
 use crate::args::Prune;
 use crate::exit::Exit;
@@ -27,23 +27,27 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     let waiting = if included { Waiting::Included } else { Waiting::Spared };
     let which = Untouched { before, waiting, limit: usize::MAX };
     let old = store.untouched(&Principal::local(), which).await?;
-    let left = unfinished(store.as_ref(), before, house).await?;
-    let cut: &[Found] = if args.unfinished { &left } else { &[] };
-    if args.dry_run || old.is_empty() && cut.is_empty() {
-        list(old.iter().chain(cut.iter().map(|found| &found.row)), house)?;
-        let count = old.len() + cut.len();
+    let left = match args.keep {
+        Some(_) => Vec::new(),
+        None => unfinished(store.as_ref(), before, house).await?,
+    };
+    let (taken, spared) = if args.unfinished { (left, Vec::new()) } else { (Vec::new(), left) };
+    if args.dry_run || old.is_empty() && taken.is_empty() {
+        let old_lines = old.iter().map(|row| (row, word(row.status)));
+        list(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), house)?;
+        let count = old.len() + taken.len();
         house.screen.note(format_args!("{count} threads; nothing was changed"));
     } else {
         let exit = match args.keep {
             Some(keep) => thin(&store, &old, keep.get(), house).await?,
-            None => forget(store.as_ref(), which, (old.len(), cut), args, house).await?,
+            None => forget(store.as_ref(), which, (old.len(), &taken), args, house).await?,
         };
         if exit != Exit::Done {
             return Ok(exit);
         }
     }
-    if !args.unfinished && !left.is_empty() {
-        let count = left.len();
+    if !spared.is_empty() {
+        let count = spared.len();
         house.screen.note(format_args!(
             "{count} more have a run that was not finished; --unfinished deletes them too"
         ));
@@ -51,32 +55,44 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     Ok(Exit::Done)
 }
 
-/// Threads that nothing has changed for long and of which a run was not finished and nobody has it.
+/// Threads with an orphan that nothing has changed for long.
 async fn unfinished(
     store: &dyn Store,
     before: Timestamp,
     house: &House,
-) -> Result<Vec<Found>, CliError> {
-    let mut found = Vec::new();
-    for id in left_behind(store).await? {
-        match house.thread(store, &id).await {
-            Ok(thread) if thread.row.updated_at < before => found.push(thread),
-            // It went on, or was deleted meanwhile.
-            Ok(_) | Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
-            Err(error) => return Err(error),
-        }
+) -> Result<Vec<ThreadRow>, CliError> {
+    let mut rows = Vec::new();
+    for id in with_orphans(store).await? {
+        rows.extend(still_old(store, &id, before, house).await?.map(|found| found.row));
     }
-    Ok(found)
+    Ok(rows)
 }
 
-fn list<'a>(threads: impl Iterator<Item = &'a ThreadRow>, house: &House) -> Result<(), CliError> {
+/// A thread, unless it went on or was deleted meanwhile.
+async fn still_old(
+    store: &dyn Store,
+    id: &ThreadId,
+    before: Timestamp,
+    house: &House,
+) -> Result<Option<Found>, CliError> {
+    match house.thread(store, id).await {
+        Ok(found) => Ok(Some(found).filter(|found| found.row.updated_at < before)),
+        Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn list<'a>(
+    threads: impl Iterator<Item = (&'a ThreadRow, &'static str)>,
+    house: &House,
+) -> Result<(), CliError> {
     let mut threads = threads.peekable();
     if threads.peek().is_none() {
         return Ok(());
     }
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
-    for row in threads {
-        let status = word(row.status).to_owned();
+    for (row, status) in threads {
+        let status = status.to_owned();
         table.row([row.id.to_string(), row.graph.clone(), status, moment(row.updated_at)]);
     }
     table.write(&house.screen)
@@ -102,25 +118,27 @@ fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError
 async fn forget(
     store: &dyn Store,
     which: Untouched,
-    (old, cut): (usize, &[Found]),
+    (old, unfinished): (usize, &[ThreadRow]),
     args: &Prune,
     house: &House,
 ) -> Result<Exit, CliError> {
-    let count = old + cut.len();
+    let count = old + unfinished.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
     if !confirmed(what, args, house)? {
         return Ok(Exit::Cancelled);
     }
     let who = Principal::local();
     let mut forgotten = if old == 0 { 0 } else { forget_all(store, &who, which).await?.len() };
-    for found in cut {
-        match end_all(store, &found.runs).await {
-            Ok(()) => store.delete_thread(&who, &found.row.id).await?,
-            // Somebody went on with it meanwhile.
-            Err(CliError::App(weftwork::Error::Store(StoreError::Busy { .. }))) => continue,
+    for row in unfinished {
+        let Some(found) = still_old(store, &row.id, which.before, house).await? else { continue };
+        match end_and_delete(store, &found).await {
+            Ok(()) => forgotten += 1,
+            // Somebody went on with it, or deleted it, in this moment.
+            Err(CliError::App(weftwork::Error::Store(
+                StoreError::Busy { .. } | StoreError::NotFound { .. },
+            ))) => {}
             Err(error) => return Err(error),
         }
-        forgotten += 1;
     }
     store.collect_blobs(&who).await?;
     house.screen.note(format_args!("deleted {forgotten} threads"));

@@ -1,5 +1,5 @@
 use super::super::question;
-use super::list::{left_behind, word};
+use super::list::{with_orphans, word};
 use crate::CliError;
 use crate::exit::Exit;
 use crate::house::House;
@@ -21,6 +21,12 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
     screen.line(format_args!("agent    {}", row.graph))?;
     screen.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
     screen.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
+    if let Some(at) = row.wakes_at {
+        let wakes = moment(at);
+        screen.line(format_args!(
+            "wakes    {wakes} UTC, in a program that stays, or after it with: weft threads resume {id}"
+        ))?;
+    }
     for (nth, run) in found.runs.iter().enumerate() {
         run_line(run, nth + 1 == found.runs.len(), screen)?;
     }
@@ -38,7 +44,7 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
         screen.line(format_args!("  answer it: {}", question::how(interrupt, id)))?;
     }
     if let Some(run) = found.unfinished() {
-        let is_left = left_behind(store.as_ref()).await?.contains(id);
+        let is_left = with_orphans(store.as_ref()).await?.contains(id);
         let why = if is_left { "nobody works on it" } else { "if its process is gone" };
         screen.line(format_args!("  {why}: weft threads resume {id}"))?;
         screen.line(format_args!("  stop it: weft runs cancel {}", run.new.at.run))?;

@@ -27,6 +27,11 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
 /// Keeps checkpoints in a store: one row for each superstep, written in one transaction. Cloning
 /// shares it.
+///
+/// It claims nothing: let only one run at a time go on a thread, and none on a thread of a
+/// [`Runtime`](crate::Runtime). Of two at a time both go on from where each began, both do what
+/// their nodes do, and the thread stands where the last one wrote. A [`Runtime`](crate::Runtime)
+/// refuses the second, in any process.
 #[derive(Debug, Clone)]
 pub struct StoreSaver {
     store: Arc<dyn CheckpointStore>,

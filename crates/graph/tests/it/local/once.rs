@@ -139,6 +139,8 @@ async fn a_person_may_say_what_came_of_it_or_give_it_up() {
         let wrong = answer(json!({"answer": "happened", "value": 7}));
         let asked = question(run(&graph, &host, wrong).await);
         assert_eq!(asked["kind"], "once_outcome_unknown");
+        let reason = asked["reason"].as_str().expect("a text");
+        assert!(reason.contains("cannot be its result: invalid type"), "{reason}");
         if gives_up {
             let ended = run(&graph, &host, answer(json!({"answer": "give_up"}))).await;
             assert_eq!(ended.expect_err("fails").fault().code, "W0132");
