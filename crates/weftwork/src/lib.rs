@@ -108,4 +108,5 @@ pub mod prelude {
 /// The programs of the guide, so that they are compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/graphs.md")]
+#[doc = include_str!("../../../docs/guide/running.md")]
 struct Guide;
