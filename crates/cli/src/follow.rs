@@ -12,7 +12,7 @@ use weftwork::store::has_begun;
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunFinal, RunInput, RunRef};
+use weftwork::types::run::{RunFinal, RunRef};
 
 /// How a run is shown.
 pub(crate) enum View<'a> {
@@ -147,6 +147,5 @@ pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen
 async fn left_nothing(app: &App, run: &RunRef) -> bool {
     let (store, who) = (app.store().as_ref(), Principal::local());
     let Ok(row) = store.run(&who, run).await else { return false };
-    let brings = matches!(row.new.input, RunInput::Start { .. } | RunInput::Update { .. });
-    row.status.is_final() && brings && has_begun(store, &who, run).await == Ok(false)
+    row.status.is_final() && row.brings() && has_begun(store, &who, run).await == Ok(false)
 }

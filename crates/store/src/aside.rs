@@ -21,8 +21,9 @@ const EVENTS_AT_ONCE: usize = 100;
 /// it counts as dead, and another one may take the run before.
 ///
 /// # Errors
-/// [`StoreError::Busy`] while a living worker has the run, another one took it in this moment, or a
-/// run before it has not ended; [`StoreError::NotFound`] when it does not exist or has ended.
+/// [`StoreError::Busy`] while a living worker has the run, or a run before it has not ended, or when
+/// another worker took it in this moment, who may be asked to stop then; [`StoreError::NotFound`]
+/// when it does not exist or has ended.
 ///
 /// # Cancel safety
 /// When dropped, the run is as it was, or is to stop, or has ended, or is one whose worker is dead.
@@ -47,8 +48,10 @@ pub async fn cancel_orphan(
     let resets = speaking(store, who, at).await?.into_iter();
     let resets = resets.map(|node| AiEvent::AttemptReset { node });
     let done = AiEvent::Done { outcome: RunStatus::Cancelled };
+    let interrupts = open_questions(store.interrupts(who, &at.thread).await?);
     let commit = Commit {
-        interrupts: open_questions(store.interrupts(who, &at.thread).await?),
+        wakes_at: wakes_as_before(store, who, at, &interrupts).await?,
+        interrupts,
         events: resets.chain([done]).collect(),
         void: Some(Position::END),
         finish: Some(RunFinal::Cancelled),
@@ -100,9 +103,39 @@ pub async fn has_begun(
     }
 }
 
+/// When a thread goes on by itself after a run that failed or was cancelled: as before, if it brought
+/// something and got nowhere, so that the thread stands where a run ended at its open questions.
+///
+/// # Errors
+/// As [`runs`](crate::ReadRuns::runs) and [`has_begun`].
+pub async fn wakes_as_before(
+    store: &dyn Store,
+    who: &Principal,
+    at: &RunRef,
+    open: &[Interrupt],
+) -> Result<Option<Timestamp>> {
+    if open.iter().all(|question| question.lapses_at().is_none()) {
+        return Ok(None);
+    }
+    let runs = store.runs(who, &at.thread).await?;
+    let until = runs.iter().position(|run| run.new.at == *at).map_or(0, |own| own + 1);
+    for run in runs[..until].iter().rev() {
+        if run.status == RunStatus::Interrupted {
+            // What had lapsed before that run waits for something else.
+            let times = open.iter().filter_map(Interrupt::lapses_at);
+            return Ok(times.filter(|time| *time > run.new.created_at).min());
+        }
+        let left = matches!(run.status, RunStatus::Failed | RunStatus::Cancelled);
+        let skipped = run.brings() && (left || run.new.at == *at);
+        if !skipped || has_begun(store, who, &run.new.at).await? {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// The questions among them that wait for an answer.
 #[must_use]
 pub fn open_questions(rows: Vec<InterruptRow>) -> Vec<Interrupt> {
-    let open = rows.into_iter().filter(|row| row.answer.is_none() && !row.closed);
-    open.map(|row| row.interrupt).collect()
+    rows.into_iter().filter(InterruptRow::is_open).map(|row| row.interrupt).collect()
 }

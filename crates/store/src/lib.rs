@@ -23,7 +23,7 @@ pub mod rule;
 pub mod table;
 pub mod whole;
 
-pub use aside::{cancel_orphan, has_begun, open_questions, speaking};
+pub use aside::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
 pub use checkpoint::{
     Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
     ReadCheckpoints, Shelf, WriteCheckpoints,

@@ -135,10 +135,18 @@ impl RunRow {
         }
     }
 
+    /// Whether it brings something for its thread, and does not only go on with that.
+    #[must_use]
+    pub fn brings(&self) -> bool {
+        matches!(self.new.input, RunInput::Start { .. } | RunInput::Update { .. })
+    }
+
     /// Whether the run begins where its thread does not stand.
     #[must_use]
-    pub fn begins_elsewhere(&self) -> bool {
-        self.new.options.at.is_some() || self.rolls_back() && self.base.is_some()
+    pub fn begins_elsewhere(&self, head: Option<CheckpointId>) -> bool {
+        let at = self.new.options.at;
+        at.is_some_and(|at| Some(at) != head)
+            || self.rolls_back() && self.base.is_some_and(|base| base != head.into())
     }
 
     fn rolls_back(&self) -> bool {
@@ -168,6 +176,14 @@ pub struct InterruptRow {
     pub answer: Option<Answer>,
     /// Whether the question is void, because its superstep was left without it.
     pub closed: bool,
+}
+
+impl InterruptRow {
+    /// Whether it waits for an answer.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.answer.is_none() && !self.closed
+    }
 }
 
 /// Everything one commit of a run writes: all of it or nothing.

@@ -402,8 +402,9 @@ impl App {
 
     /// Goes on with a thread whose last run did not come to its end: takes the run over when the
     /// process that had it is gone, and starts a new one when it failed, was cancelled, reached its
-    /// limit, or changed the thread from outside so that something is due. A run that failed before its input was on the thread is put back instead, as by
-    /// [`requeue`](Self::requeue), unless the thread has something else to go on with.
+    /// limit, or changed the thread from outside so that something is due. A run that failed before
+    /// its input was on the thread is put back instead, as by [`requeue`](Self::requeue), unless the
+    /// thread has something else to go on with.
     ///
     /// # Errors
     /// [`Error::NothingOpen`] when the last run completed or waits for an answer, what the store
@@ -433,14 +434,14 @@ impl App {
 
     /// Whether to go on after a failed run is to take its input once more.
     async fn begins_anew(&self, run: &RunRow) -> Result<bool, Error> {
-        let (new, store) = (&run.new, self.store());
-        let brings = matches!(new.input, RunInput::Start { .. } | RunInput::Update { .. });
-        if !brings || has_begun(store.as_ref(), &self.who, &new.at).await? {
+        let (at, store) = (&run.new.at, self.store());
+        if !run.brings() || has_begun(store.as_ref(), &self.who, at).await? {
             return Ok(false);
         }
-        // What was due before would be lost with that input.
-        let state = self.runtime.state(&self.who, &new.at.thread).await?;
-        Ok(run.begins_elsewhere() || state.next.is_empty())
+        let head = store.thread(&self.who, &at.thread).await?.head;
+        // What is due would be lost with that input.
+        let state = self.runtime.state(&self.who, &at.thread).await?;
+        Ok(run.begins_elsewhere(head) || state.next.is_empty())
     }
 
     /// Puts the last run of a thread back once it failed, and goes on with it; see

@@ -34,7 +34,8 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     let handle = app.start(agent.id(), thread.clone(), RunInput::Start { input }).await?;
     let exit = to_end(handle, &app, house, args.json).await?;
     if !before.is_empty() {
-        let open = asked(&app, &thread).await?;
+        // The run has ended as it has, also when this cannot be read.
+        let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
         let closed = before.iter().filter(|one| open.iter().all(|other| other.id != one.id));
         for interrupt in closed {
             let screen = &house.screen;

@@ -137,9 +137,10 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
     let named = (!named.is_empty()).then_some(named.as_slice());
     let store = house.store_there()?;
     if file == Path::new(STANDARD) {
-        let mut out = std::io::stdout().lock();
+        let mut out = BufWriter::new(std::io::stdout().lock());
         let who = Principal::local();
         upkeep::export(store.as_ref(), &who, named, &mut out, |_| ()).await?;
+        out.flush()?;
         return Ok(Exit::Done);
     }
     let mut out = BufWriter::new(make_new(file)?);
@@ -182,7 +183,7 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     drop(counter);
     if done.is_err() && before > 0 {
         house.screen.note(format_args!(
-            "put before this failed: {before} threads; an import that is begun again passes over them"
+            "in the store before this failed: {before} threads; an import that is begun again passes over them"
         ));
     }
     let upkeep::Import { put, there, items, items_there } = done?;

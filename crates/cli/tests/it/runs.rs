@@ -134,13 +134,15 @@ fn an_input_takes_the_place_of_a_question_and_says_so() {
 
 #[test]
 fn an_input_that_failed_does_not_stand_before_what_is_due() {
-    let home = failed();
-    let wrong = ["run", "failing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
-    let came = told(&home, None, &wrong);
-    assert!(came.errors.contains("error[W0105]"), "{came:?}");
-    let came = told(&home, None, &["threads", "resume", "t"]);
-    assert_eq!(came.status, Some(0), "{came:?}");
-    assert!(told(&home, None, &["threads", "state", "t"]).out.contains("done"));
+    for strategy in ["reject", "enqueue", "rollback"] {
+        let home = failed();
+        let wrong = ["run", "failing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
+        let came = told(&home, None, &[&wrong[..], &["--multitask", strategy]].concat());
+        assert!(came.errors.contains("error[W0105]"), "{came:?}");
+        let came = told(&home, None, &["threads", "resume", "t"]);
+        assert_eq!(came.status, Some(0), "{strategy}: {came:?}");
+        assert!(told(&home, None, &["threads", "state", "t"]).out.contains("done"));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
-use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking};
+use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking, wakes_as_before};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
@@ -71,8 +71,6 @@ pub(super) struct Writer {
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
     /// Whether checkpoints wait for the end of the run.
     pub(super) holds: bool,
-    /// Whether the run has an input of its own for its thread.
-    brings: bool,
     /// Held until the run gets further.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -110,7 +108,6 @@ impl Writer {
         let changes = matches!(new.input, RunInput::Update { .. });
         Arc::new(Self {
             holds: new.options.durability == Durability::Exit && !changes,
-            brings: changes || matches!(new.input, RunInput::Start { .. }),
             host: Arc::clone(&run.host),
             claim: run.claim.clone(),
             calls: Arc::default(),
@@ -243,8 +240,8 @@ impl Writer {
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(stored(&outcome));
         let wakes_at = match outcome {
-            RunFinal::Failed { .. } if keep.is_empty() => {
-                self.still_wakes(&state, &told.interrupts)
+            RunFinal::Failed { .. } | RunFinal::Cancelled if keep.is_empty() => {
+                self.still_wakes(&told.interrupts).await
             }
             _ => told.wakes_at,
         };
@@ -300,16 +297,19 @@ impl Writer {
         };
         let events = vec![AiEvent::Done { outcome: outcome.status() }];
         let finish = Some(outcome);
-        let wakes_at = self.still_wakes(&state, &interrupts);
+        let wakes_at = self.still_wakes(&interrupts).await;
         let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
         self.commit_once(&mut state, &mut commit).await
     }
 
-    /// When the thread goes on by itself after a run that failed: as before, if the run only was to
-    /// bring something and could not.
-    fn still_wakes(&self, state: &State, open: &[Interrupt]) -> Option<Timestamp> {
-        let stands = self.brings && state.begins.is_some();
-        open.iter().filter_map(Interrupt::lapses_at).min().filter(|_| stands)
+    /// When the thread goes on by itself after a run that got nowhere.
+    async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
+        let (store, at) = (self.host.store.as_ref(), &self.claim.at);
+        let found = wakes_as_before(store, &self.who, at, open).await;
+        found.unwrap_or_else(|error| {
+            tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
+            None
+        })
     }
 
     /// Commits, and waits for a store that is full or out of reach for now: the run stands still
@@ -346,8 +346,8 @@ impl Writer {
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
         // As those see it who count how often the run ended its worker.
         let further = commit.finish.is_some() || own.iter().any(is_step);
-        // A run that failed with nothing on record was not begun, and may be later.
-        let fails = matches!(commit.finish, Some(RunFinal::Failed { .. }));
+        // A run that ends so with nothing on record was not begun, and one that failed may be later.
+        let fails = matches!(commit.finish, Some(RunFinal::Failed { .. } | RunFinal::Cancelled));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         let Waiting { calls, usage } = self.calls.waiting();
         let (called, billed) = (calls.len(), usage.len());

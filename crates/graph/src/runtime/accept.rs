@@ -90,6 +90,7 @@ impl Runtime {
                 if thread.head.is_none()
                     && thread.status.is_final()
                     && request.input == RunInput::Continue
+                    // One with a key may have been made before.
                     && request.options.idempotency_key.is_none() =>
             {
                 let runs = self.store().runs(&request.principal, &request.thread).await?;
@@ -115,7 +116,7 @@ impl Runtime {
         let RunInput::Resume { answers } = &request.input else { return Ok(()) };
         let rows = self.store().interrupts(&request.principal, &request.thread).await?;
         let given = |row: &InterruptRow| answers.contains_key(&row.interrupt.id);
-        if rows.iter().any(|row| given(row) && row.answer.is_none() && !row.closed) {
+        if rows.iter().any(|row| given(row) && row.is_open()) {
             self.check_loads(request, graph).await?;
         }
         for row in rows {

@@ -59,7 +59,7 @@ impl Runtime {
     /// however many workers look.
     ///
     /// A thread wakes when its last run ended at open questions; not after one that failed, was
-    /// cancelled or reached its limit.
+    /// cancelled or reached its limit, unless that one only brought an input which got nowhere.
     ///
     /// # Errors
     /// What the store said. Threads that went on otherwise meanwhile are left out, those that

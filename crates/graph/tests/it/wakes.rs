@@ -108,6 +108,8 @@ async fn a_question_takes_its_default_while_another_still_waits() {
     let left = interrupted(handle.outcome.await);
     assert_eq!(left.len(), 1);
     assert_eq!(wakes_at(&bench.store).await, None, "only an answer ends this one");
+    failed(bench.start(json!({"lgo": []})).await);
+    assert_eq!(wakes_at(&bench.store).await, None, "nothing has changed");
     clock.advance(9 * HOUR);
     assert!(bench.runtime.wake().await.expect("reads").is_empty());
     let ended = bench.resume([(left[0], json!("yes"))].into()).await;
@@ -176,6 +178,8 @@ async fn a_thread_whose_run_failed_or_was_cancelled_does_not_wake() {
     failed(bench.resume([(asked.interrupt.id, json!(true))].into()).await);
     clock.advance(9 * HOUR);
     assert_eq!(wakes_at(&bench.store).await, None);
+    failed(bench.start(json!({"lgo": []})).await);
+    assert_eq!(wakes_at(&bench.store).await, None, "it is as it was");
     assert!(bench.runtime.wake().await.expect("reads").is_empty(), "somebody must look at it");
 }
 

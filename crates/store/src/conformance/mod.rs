@@ -103,6 +103,7 @@ cases! { $
     claims::orphans_are_those_without_a_living_worker,
     orphans::a_run_that_nobody_has_is_cancelled_without_its_graph,
     orphans::a_run_that_somebody_has_is_not,
+    orphans::a_thread_wakes_as_before_a_run_that_got_nowhere,
     orphans::a_run_that_never_began_is_cancelled_and_takes_nothing_back,
     back::a_released_run_is_pending_again,
     back::only_the_newest_claim_releases,

@@ -72,6 +72,35 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
 }
 
+pub(super) async fn a_thread_wakes_as_before_a_run_that_got_nowhere(store: Arc<dyn Store>) {
+    let wakes_at = async || store.thread(&us(), &thread("t")).await.expect("the thread").wakes_at;
+    let claim = begin(&*store, "t", "r").await;
+    let sleeps = Commit {
+        keep: these(vec![checkpoint(1)]).into(),
+        interrupts: vec![question(1)],
+        finish: super::fixture::interrupted(&[1]),
+        wakes_at: Some(Timestamp(9_000)),
+        ..commit(1_100)
+    };
+    write(&*store, &claim, sleeps).await;
+    for run in ["r2", "r3"] {
+        store.create_run(&us(), new_run("t", run), BTreeMap::new()).await.expect("a run");
+        assert_eq!(wakes_at().await, None);
+        assert_eq!(cancel(&*store, run, LATER).await, Ok(()));
+        assert_eq!(wakes_at().await, Some(Timestamp(9_000)));
+    }
+    // One that got somewhere was stopped there.
+    let claim = begin(&*store, "t", "r4").await;
+    let begins = vec![AiEvent::RunStarted { graph: "test:graph".to_owned() }];
+    let begins = Commit { interrupts: vec![question(1)], events: begins, ..commit(1_200) };
+    write(&*store, &claim, begins).await;
+    assert_eq!(cancel(&*store, "r4", LATER).await, Ok(()));
+    assert_eq!(wakes_at().await, None);
+    store.create_run(&us(), new_run("t", "r5"), BTreeMap::new()).await.expect("a run");
+    assert_eq!(cancel(&*store, "r5", LATER).await, Ok(()));
+    assert_eq!(wakes_at().await, None, "nor after that");
+}
+
 pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     assert_eq!(cancel(&*store, "r", LATER - 1).await, Err(rule::busy(&claim.at)));

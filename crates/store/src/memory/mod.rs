@@ -139,7 +139,7 @@ impl Thread {
 
     /// Whether a question of it is open.
     fn asks(&self) -> bool {
-        self.interrupts.iter().any(|row| row.answer.is_none() && !row.closed)
+        self.interrupts.iter().any(InterruptRow::is_open)
     }
 
     /// Whether all its runs have ended.

@@ -149,6 +149,20 @@ async fn an_error_handler_that_a_process_died_in_finds_what_it_did() {
     }
 }
 
+/// Runs what is due after a change from outside, twice from there: what it calls is called once.
+async fn replays(graph: &CompiledGraph, host: &weftwork_graph::Host, made: &Count, name: &str) {
+    let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
+    let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
+    let at = At::thread("t");
+    let changed = graph.update(host, &at, vec![vec![change]]).await.expect("changes");
+    for _ in 0..2 {
+        let run = graph.run(host, Start::Continue).thread("t").from(&changed);
+        let asked = run.outcome().await.expect("runs");
+        assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
+        assert_eq!(made.get(), 1, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_replay_on_the_same_branch_finds_what_it_did() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -163,16 +177,7 @@ async fn a_replay_on_the_same_branch_finds_what_it_did() {
                 Ok(log(&said))
             }
         });
-        let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
-        let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
-        let at = At::thread("t");
-        let changed = graph.update(&host, &at, vec![vec![change]]).await.expect("changes");
-        for _ in 0..2 {
-            let run = graph.run(&host, Start::Continue).thread("t").from(&changed);
-            let asked = run.outcome().await.expect("runs");
-            assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
-            assert_eq!(made.get(), 1, "{name}");
-        }
+        replays(&graph, &host, &made, name).await;
     }
 }
 
@@ -193,16 +198,7 @@ async fn an_error_handler_of_a_task_that_fails_in_a_replay_finds_what_it_did() {
         };
         let graph = graph("handles").node("a", fails).on_error("a", handles);
         let graph = graph.edge(START, "a").build().expect("sound");
-        let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
-        let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
-        let at = At::thread("t");
-        let changed = graph.update(&host, &at, vec![vec![change]]).await.expect("changes");
-        for _ in 0..2 {
-            let run = graph.run(&host, Start::Continue).thread("t").from(&changed);
-            let asked = run.outcome().await.expect("runs");
-            assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
-            assert_eq!(made.get(), 1, "{name}");
-        }
+        replays(&graph, &host, &made, name).await;
     }
 }
 
