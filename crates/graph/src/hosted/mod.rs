@@ -206,7 +206,7 @@ impl Run {
         let past = if fresh { Past::default() } else { self.past().await? };
         // On the way again in one process: what was cut off is on record.
         let ours = u32::from(fresh || *counted);
-        let lost = past.lost().saturating_sub(ours);
+        let lost = past.lost(self.row.new.options.durability).saturating_sub(ours);
         if !*counted {
             let attempts = past.attempts();
             if attempts >= self.host.attempts_max && !self.asked {

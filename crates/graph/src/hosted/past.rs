@@ -1,6 +1,7 @@
 //! What became of a run before this claim.
 
 use weftwork_types::event::AiEvent;
+use weftwork_types::run::Durability;
 
 /// What claims before this one left in the log.
 #[derive(Debug, Default)]
@@ -14,6 +15,10 @@ pub(super) struct Past {
     /// The same two, of which a requeue makes no new start: what was begun stays begun.
     begun_again: u32,
     ended: u32,
+    /// How many workers died between the last two supersteps that were committed, and how many
+    /// before the last one.
+    died_before: u32,
+    died_ever: u32,
 }
 
 impl Past {
@@ -30,6 +35,8 @@ impl Past {
             }
             AiEvent::Step { .. } => {
                 (self.taken_over, self.released) = (0, 0);
+                self.died_before = self.begun_again.saturating_sub(self.ended);
+                self.died_ever += self.died_before;
                 (self.begun_again, self.ended) = (0, 0);
             }
             // Who had it before had come to its end.
@@ -47,9 +54,17 @@ impl Past {
         (self.taken_over + 1).saturating_sub(self.released)
     }
 
-    /// How many workers died in the superstep that is open, at most.
-    pub(super) fn lost(&self) -> u32 {
-        (self.begun_again + 1).saturating_sub(self.ended)
+    /// How many workers died in the superstep that is open, at most. One that stores its checkpoints
+    /// behind may have died in it although the one before was committed by the next worker, and one
+    /// that stores them at the end although any were.
+    pub(super) fn lost(&self, durability: Durability) -> u32 {
+        let since = (self.begun_again + 1).saturating_sub(self.ended);
+        since
+            + match durability {
+                Durability::Sync => 0,
+                Durability::Async => self.died_before,
+                Durability::Exit => self.died_ever,
+            }
     }
 }
 
@@ -59,8 +74,8 @@ mod tests {
 
     /// What is known after a log of starts (`s`), steps (`.`), takeovers (`t`), releases (`r`) and
     /// requeues (`q`): how many workers it ended without getting further, and how many died in the
-    /// superstep that is open.
-    fn after(log: &str) -> (u32, u32) {
+    /// superstep that is open, with each durability.
+    fn after(log: &str) -> (u32, [u32; 3]) {
         let mut past = Past::default();
         for letter in log.chars() {
             past.read(&match letter {
@@ -72,26 +87,33 @@ mod tests {
             });
         }
         assert_eq!(past.begun, log.contains('s'));
-        (past.attempts(), past.lost())
+        let modes = [Durability::Sync, Durability::Async, Durability::Exit];
+        (past.attempts(), modes.map(|durability| past.lost(durability)))
     }
 
     #[test]
     fn deaths_count_until_the_run_gets_further() {
         let cases = [
             // Whoever had it before this claim died.
-            ("", (1, 1)),
-            ("s..", (1, 1)),
-            ("s.t", (2, 2)),
-            ("s.tt", (3, 3)),
-            ("s.tt.", (1, 1)),
+            ("", (1, [1; 3])),
+            ("s..", (1, [1; 3])),
+            ("s.t", (2, [2; 3])),
+            ("s.tt", (3, [3; 3])),
+            // They may have been further than what was committed, by one or by all.
+            ("s.tt.", (1, [1, 3, 3])),
+            ("s.tt.t", (2, [2, 4, 4])),
+            ("s.tt..", (1, [1, 1, 3])),
+            ("s.t.t.", (1, [1, 2, 3])),
             // It was put back in order.
-            ("s.r", (0, 0)),
-            ("s.tr", (1, 1)),
-            ("s.rt", (1, 1)),
+            ("s.r", (0, [0; 3])),
+            ("s.tr", (1, [1; 3])),
+            ("s.rt", (1, [1; 3])),
+            ("s.rt.", (1, [1; 3])),
             // It failed in order, or because it ended its workers.
-            ("s.q", (0, 0)),
-            ("s.qt", (1, 1)),
-            ("s.ttq", (0, 3)),
+            ("s.q", (0, [0; 3])),
+            ("s.q.", (1, [1; 3])),
+            ("s.qt", (1, [1; 3])),
+            ("s.ttq", (0, [3; 3])),
         ];
         for (log, expected) in cases {
             assert_eq!(after(log), expected, "{log}");

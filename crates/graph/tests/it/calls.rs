@@ -2,7 +2,8 @@
 
 use crate::faulty::{Faulty, Moment, name};
 use crate::support::{
-    Bench, check_stream, completed, interrupted, on_each_store, store, thread, writes_behind,
+    Bench, check_stream, completed, interrupted, on_each_store, options, store, thread,
+    writes_behind,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -15,10 +16,11 @@ use weftwork_graph::{
 };
 use weftwork_store::{Store, StoreLedger};
 use weftwork_types::canonical::hash;
+use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
     Attempts, CallKind, CallRecord, CallResult, CallState, GraphExecutor, Intent, Ledger, Opened,
 };
-use weftwork_types::run::{RunFinal, RunInput, RunRef};
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{InvocationId, Principal, Timestamp};
@@ -204,16 +206,17 @@ async fn dies_in_a_call(
     (outside, calls): (&Outside, u32),
 ) -> RunRef {
     let begun = store.runs(&Principal::local(), &thread()).await.is_ok();
-    let input = (!begun).then(|| RunInput::Start { input: json!({}) });
-    dies_with(input, store, graph, (outside, calls)).await
+    let request = (!begun).then(|| Bench::request(RunInput::Start { input: json!({}) }));
+    dies_with(request, store, graph, (outside, calls, 0)).await
 }
 
-/// The same with an input, or with the run that another process left.
+/// The same with a request, or with the run that another process left; and once so many supersteps
+/// are on record.
 async fn dies_with(
-    input: Option<RunInput>,
+    request: Option<RunRequest>,
     store: &Arc<dyn Store>,
     graph: &CompiledGraph,
-    (outside, calls): (&Outside, u32),
+    (outside, calls, steps): (&Outside, u32, usize),
 ) -> RunRef {
     let before = outside.made();
     let mut process = tokio::runtime::Builder::new_multi_thread();
@@ -222,8 +225,8 @@ async fn dies_with(
     let began = process.spawn(async move {
         let builder = Runtime::builder(Arc::clone(&ours)).graph("test:graph", graph);
         let runtime = builder.open().await.expect("opens");
-        let handle = match input {
-            Some(input) => runtime.execute(Bench::request(input)).await.expect("accepted"),
+        let handle = match request {
+            Some(request) => runtime.execute(request).await.expect("accepted"),
             None => {
                 let runs = ours.runs(&who, &thread()).await.expect("reads");
                 runtime.take_over(&who, &runs[0].new.at).await.expect("nobody has it")
@@ -233,10 +236,66 @@ async fn dies_with(
     });
     let (at, worker) = began.await.expect("begins");
     outside.until_made(before + calls).await;
+    while steps_of(&**store, &at).await < steps {
+        tokio::task::yield_now().await;
+    }
     let ended = move || process.shutdown_timeout(Duration::from_secs(5));
     tokio::task::spawn_blocking(ended).await.expect("ends");
     store.retire(&worker).await.expect("it is dead");
     at
+}
+
+/// How many supersteps the log of a run tells of.
+async fn steps_of(store: &dyn Store, at: &RunRef) -> usize {
+    let told = store.events(&Principal::local(), at, 0, 99).await.expect("reads");
+    told.iter().filter(|told| matches!(told.event, AiEvent::Step { .. })).count()
+}
+
+#[tokio::test]
+async fn who_died_a_superstep_ahead_is_counted_once_the_one_before_is_committed() {
+    let outside = Outside::new();
+    let waits = async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+        let intent = Intent {
+            kind: CallKind::Model,
+            name: "asks".to_owned(),
+            input: hash(&json!("asks")),
+            call_id: None,
+            effect: Effect::ReadOnly,
+            attempts: Attempts::Each,
+        };
+        let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+            return Err(NodeError::message("was recorded"));
+        };
+        outside.make();
+        outside.pass().await;
+        ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+        Ok(LogUpdate::new())
+    };
+    let graph = Graph::<Log>::new("ahead").with(outside.clone());
+    let graph = graph.node("before", async |_: Ctx| LogUpdate::new().log(["before"]));
+    let graph = graph.node("waits", waits).edge(START, "before").edge("before", "waits");
+    let graph = graph.build().expect("sound");
+    let faulty = Faulty::new(store());
+    let store: Arc<dyn Store> = faulty.clone();
+    // The first process dies before this superstep gets to the store.
+    faulty.interfere(|_, _, commit| {
+        let ran =
+            |told: &AiEvent| matches!(told, AiEvent::Step { nodes, .. } if nodes == &["before"]);
+        let held = commit.is_some_and(|commit| commit.events.iter().any(ran));
+        Ok(if held { Duration::from_secs(3_600) } else { Duration::ZERO })
+    });
+    let options = RunOptions { durability: Durability::Async, ..options() };
+    let request = Bench::request(RunInput::Start { input: json!({}) });
+    let request = RunRequest { options, ..request };
+    dies_with(Some(request), &store, &graph, (&outside, 1, 0)).await;
+    faulty.interfere(|_, _, _| Ok(Duration::ZERO));
+    let at = dies_with(None, &store, &graph, (&outside, 1, 1)).await;
+    outside.gate.add_permits(1);
+    let bench = Bench::on(store, graph).await;
+    let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
+    completed(handle.outcome.await);
+    assert_eq!(outside.made(), 3);
+    assert_eq!(counts(&records(&*bench.store).await), [(1, 2, 0)]);
 }
 
 #[tokio::test]
@@ -285,7 +344,10 @@ async fn what_processes_died_in_is_possibly_paid() {
     assert_eq!((second.made, second.possibly_paid, second.reused), (1, 2, 0));
     assert_eq!(outside.made(), 7, "two of them by processes that died in them");
     let reads: Vec<_> = found.iter().filter(|call| call.name == "read").cloned().collect();
-    assert_eq!(counts(&reads), [(1, 0, 0); 2], "other steps have nothing to do with it");
+    // Other steps have nothing to do with it, unless those that died may have been ahead.
+    let ahead = if options().durability == Durability::Sync { 0 } else { 2 };
+    let made: Vec<_> = reads.iter().map(|call| (call.made, call.possibly_paid)).collect();
+    assert_eq!(made, [(1, 0), (1, ahead)]);
 }
 
 #[tokio::test]
@@ -318,7 +380,7 @@ async fn a_person_is_asked_anew_about_what_was_begun_because_of_an_answer() {
     let again = |open| BTreeMap::from([(open, json!({"answer": "call_again"}))]);
     let first = asked(&dies_in_a_call(&bench.store, &graph, (&outside, 1)).await).await;
     let resume = RunInput::Resume { answers: again(first) };
-    let at = dies_with(Some(resume), &bench.store, &graph, (&outside, 1)).await;
+    let at = dies_with(Some(Bench::request(resume)), &bench.store, &graph, (&outside, 1, 0)).await;
     let second = asked(&at).await;
     assert_ne!(first, second, "the answer was about the first time");
     assert_eq!(outside.made(), 2, "nothing is done before somebody said so");
