@@ -188,3 +188,29 @@ fn a_run_that_waits_behind_another_one_is_cancelled_after_it() {
         assert_eq!(came.errors, format!("run {run} of thread t: cancelled\n"), "{came:?}");
     }
 }
+
+#[test]
+fn a_thread_that_waits_is_not_deleted_for_a_run_that_was_not_finished() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let run =
+        |input: &str| trial(&home, &["run", "changing", "--thread", "t", "--input-json", input]);
+    assert_eq!(run("{}").status, Some(3), "it asks");
+    let wrong = run("{\"nmae\":1}");
+    let (_, id) = wrong.errors.split_once("weft runs requeue ").expect("the failed run");
+    let left = trial(&home, &["runs", "requeue", id.trim(), "--leave"]);
+    assert_eq!(left.status, Some(0), "{left:?}");
+    let conn = rusqlite::Connection::open(home.store_file()).expect("opens");
+    for sql in ["UPDATE threads SET updated_at = 1", "UPDATE log SET at = 1"] {
+        conn.execute(sql, []).expect("done");
+    }
+    drop(conn);
+    let prune = |more: &[&str]| {
+        home.weft(&[&["threads", "prune", "--older-than", "30d", "--yes"][..], more].concat())
+            .errors
+    };
+    for flags in [&[][..], &["--unfinished"], &["--waiting", "--dry-run"]] {
+        let told = prune(flags);
+        assert!(told.starts_with("0 threads; nothing was changed\n"), "{flags:?}: {told}");
+    }
+    assert_eq!(prune(&["--unfinished", "--waiting"]), "deleted 1 threads\n");
+}

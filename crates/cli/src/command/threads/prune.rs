@@ -1,5 +1,6 @@
 //! `weft threads prune`: what is old goes.
 
+use super::super::question;
 use super::delete::end_and_delete;
 use super::list::{NOT_FINISHED, with_orphans, word};
 use crate::CliError;
@@ -29,7 +30,7 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     let old = store.untouched(&Principal::local(), which).await?;
     let left = match args.keep {
         Some(_) => Vec::new(),
-        None => unfinished(store.as_ref(), before, house).await?,
+        None => unfinished(store.as_ref(), which, house).await?,
     };
     let (taken, spared) = if args.unfinished { (left, Vec::new()) } else { (Vec::new(), left) };
     if args.dry_run || old.is_empty() && taken.is_empty() {
@@ -58,25 +59,30 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
 /// Threads with an orphan that nothing has changed for long.
 async fn unfinished(
     store: &dyn Store,
-    before: Timestamp,
+    which: Untouched,
     house: &House,
 ) -> Result<Vec<ThreadRow>, CliError> {
     let mut rows = Vec::new();
     for id in with_orphans(store).await? {
-        rows.extend(still_old(store, &id, before, house).await?.map(|found| found.row));
+        rows.extend(still_old(store, &id, which, house).await?.map(|found| found.row));
     }
     Ok(rows)
 }
 
-/// A thread, unless it went on or was deleted meanwhile.
+/// A thread, unless it went on or was deleted meanwhile, or waits and is spared for that.
 async fn still_old(
     store: &dyn Store,
     id: &ThreadId,
-    before: Timestamp,
+    which: Untouched,
     house: &House,
 ) -> Result<Option<Found>, CliError> {
     match house.thread(store, id).await {
-        Ok(found) => Ok(Some(found).filter(|found| found.row.updated_at < before)),
+        Ok(found) if found.row.updated_at < which.before => {
+            let spared =
+                which.waiting == Waiting::Spared && !question::open(store, id).await?.is_empty();
+            Ok(Some(found).filter(|_| !spared))
+        }
+        Ok(_) => Ok(None),
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(None),
         Err(error) => Err(error),
     }
@@ -130,7 +136,7 @@ async fn forget(
     let who = Principal::local();
     let mut forgotten = if old == 0 { 0 } else { forget_all(store, &who, which).await?.len() };
     for row in unfinished {
-        let Some(found) = still_old(store, &row.id, which.before, house).await? else { continue };
+        let Some(found) = still_old(store, &row.id, which, house).await? else { continue };
         match end_and_delete(store, &found).await {
             Ok(()) => forgotten += 1,
             // Somebody went on with it, or deleted it, in this moment.
