@@ -417,19 +417,22 @@ impl App {
         let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
         match &last.outcome {
             None => Ok(self.runtime.take_over(&self.who, &last.new.at).await?),
-            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. }) => {
-                // Nothing runs after a change from outside.
-                let changed = matches!(last.new.input, RunInput::Update { .. });
-                if !changed || self.runtime.state(&self.who, thread).await?.next.is_empty() {
-                    return Err(nothing());
-                }
-                self.start(&last.new.graph, thread.clone(), RunInput::Continue).await
+            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. })
+                if !self.made_due(last).await? =>
+            {
+                Err(nothing())
             }
             Some(RunFinal::Failed { .. }) if self.begins_anew(last).await? => {
                 self.requeue(&last.new.at).await
             }
             Some(_) => self.start(&last.new.graph, thread.clone(), RunInput::Continue).await,
         }
+    }
+
+    /// Whether a run was a change from outside, after which nothing runs, and left something to do.
+    async fn made_due(&self, run: &RunRow) -> Result<bool, Error> {
+        let changed = matches!(run.new.input, RunInput::Update { .. });
+        Ok(changed && !self.runtime.state(&self.who, &run.new.at.thread).await?.next.is_empty())
     }
 
     /// Whether to go on after a failed run is to take its input once more.

@@ -245,6 +245,25 @@ async fn dies_with(
     at
 }
 
+/// Asks a model, whose answer comes when the test lets it. It must not be on record.
+async fn ask_and_wait(ctx: &Ctx, name: &str, outside: &Outside) -> NodeResult<()> {
+    let intent = Intent {
+        kind: CallKind::Model,
+        name: name.to_owned(),
+        input: hash(&json!(name)),
+        call_id: None,
+        effect: Effect::ReadOnly,
+        attempts: Attempts::Each,
+    };
+    let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+        return Err(NodeError::message("was recorded"));
+    };
+    outside.make();
+    outside.pass().await;
+    ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+    Ok(())
+}
+
 /// How many supersteps the log of a run tells of.
 async fn steps_of(store: &dyn Store, at: &RunRef) -> usize {
     let told = store.events(&Principal::local(), at, 0, 99).await.expect("reads");
@@ -255,20 +274,7 @@ async fn steps_of(store: &dyn Store, at: &RunRef) -> usize {
 async fn who_died_a_superstep_ahead_is_counted_once_the_one_before_is_committed() {
     let outside = Outside::new();
     let waits = async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
-        let intent = Intent {
-            kind: CallKind::Model,
-            name: "asks".to_owned(),
-            input: hash(&json!("asks")),
-            call_id: None,
-            effect: Effect::ReadOnly,
-            attempts: Attempts::Each,
-        };
-        let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
-            return Err(NodeError::message("was recorded"));
-        };
-        outside.make();
-        outside.pass().await;
-        ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+        ask_and_wait(&ctx, "asks", &outside).await?;
         Ok(LogUpdate::new())
     };
     let graph = Graph::<Log>::new("ahead").with(outside.clone());
@@ -307,21 +313,7 @@ async fn what_processes_died_in_is_possibly_paid() {
         .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
             let first = call(&ctx, "first", Effect::ReadOnly, &outside).await?;
             let effect = call(&ctx, "pay", Effect::StateChange, &outside).await?;
-            let name = "second".to_owned();
-            let intent = Intent {
-                kind: CallKind::Model,
-                input: hash(&json!(name)),
-                name,
-                call_id: None,
-                effect: Effect::ReadOnly,
-                attempts: Attempts::Each,
-            };
-            let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
-                return Err(NodeError::message("was recorded"));
-            };
-            outside.make();
-            outside.pass().await;
-            ctx.calls().journal.settle(key, CallResult { value: json!(0) }).await?;
+            ask_and_wait(&ctx, "second", &outside).await?;
             Ok(LogUpdate::new().log([first, effect]))
         })
         .node("after", reads)
