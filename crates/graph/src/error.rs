@@ -23,7 +23,7 @@ pub(crate) enum Stop {
     /// A command for this graph from one within: it counts as the result of the node.
     Own(Box<TaskOutput>),
     /// A graph that the node ran was asked to stop.
-    Drained(String),
+    Drained(crate::exec::Drain),
 }
 
 impl NodeError {

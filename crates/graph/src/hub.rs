@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
 use weftwork_types::TaskId;
 use weftwork_types::canonical::can_be_read_back;
+use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
 use weftwork_types::port::Clock;
 
@@ -48,6 +49,8 @@ struct State {
     again: bool,
     /// Whether the numbers of the log are known.
     synced: bool,
+    /// Reason why the store accepts no writes, while it accepts none.
+    paused: Option<Fault>,
     /// Whether the last event was told; whoever still emits then is not heard.
     over: bool,
 }
@@ -106,6 +109,7 @@ impl Hub {
             failed: 0,
             again: false,
             synced: first,
+            paused: None,
             over: false,
         };
         Self { state: Mutex::new(state), arrived: Notify::new(), spoke: Notify::new(), clock }
@@ -130,6 +134,10 @@ impl Hub {
             return None;
         }
         let (sender, live) = mpsc::unbounded_channel();
+        if let Some(fault) = state.paused.clone() {
+            // Fails only without a receiver, which is below.
+            drop(sender.send(RunEvent::placeless(AiEvent::StoreUnavailable { fault })));
+        }
         state.watchers.push(sender);
         let unsaved = state.spoken.unsaved().cloned().collect();
         Some(Attached { from: state.spoken.unsaved_from(), unsaved, live })
@@ -195,10 +203,23 @@ impl Hub {
         self.lock().begin(own, &*self.clock)
     }
 
+    /// Emits, once, that the store accepts no writes; the next commit that succeeds emits that it
+    /// does again.
+    pub(crate) fn pause(&self, fault: Fault) {
+        let mut state = self.lock();
+        if state.paused.is_none() {
+            state.paused = Some(fault.clone());
+            state.tell(RunEvent::placeless(AiEvent::StoreUnavailable { fault }));
+        }
+    }
+
     /// Tells what the commit that was begun took along, which is on disk from `first_seq` on, and
     /// after it its own events. After a `done` or `released` nothing more is told.
     pub(crate) fn committed(&self, first_seq: u64, own: Vec<AiEvent>) {
         let mut state = self.lock();
+        if state.paused.take().is_some() {
+            state.tell(RunEvent::placeless(AiEvent::StoreAvailable));
+        }
         let Some(flight) = state.flight.take() else { return };
         let own_seq = state.land(flight, first_seq, own.len());
         state.tell_own(own_seq, own);

@@ -4,6 +4,7 @@ mod piece;
 
 pub use piece::{Piece, PieceAt, PieceKind, Position};
 
+use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
 use crate::message::Message;
 use crate::run::RunStatus;
@@ -112,6 +113,13 @@ pub enum AiEvent {
         /// What it told.
         value: Value,
     },
+    /// The run pauses: its store accepts no writes for now. Not in the log.
+    StoreUnavailable {
+        /// Reason, with its code: `W0207` for a store that is full.
+        fault: Fault,
+    },
+    /// The store accepts writes again, and the run continues. Not in the log.
+    StoreAvailable,
     /// The run ended.
     Done {
         /// How.
@@ -120,10 +128,17 @@ pub enum AiEvent {
 }
 
 impl AiEvent {
-    /// Whether the durable log keeps this event. It does not keep pieces of text.
+    /// Returns `true` if the durable log stores this event. It stores neither partial text nor
+    /// the state of the store.
     #[must_use]
     pub fn is_durable(&self) -> bool {
-        !matches!(self, Self::TextDelta { .. } | Self::ReasoningDelta { .. })
+        !matches!(
+            self,
+            Self::TextDelta { .. }
+                | Self::ReasoningDelta { .. }
+                | Self::StoreUnavailable { .. }
+                | Self::StoreAvailable
+        )
     }
 
     /// The event for an open question.

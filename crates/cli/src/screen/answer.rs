@@ -75,6 +75,19 @@ impl<'a> Answer<'a> {
                 let result = short(&result.to_string(), RESULT_CHARS_MAX);
                 self.mark_line(format_args!("{arrow} {} {result}", plain(&name)))
             }
+            AiEvent::StoreUnavailable { fault } => {
+                self.end_line()?;
+                self.screen.note(format_args!(
+                    "the run pauses: {} ({}); it continues when the store accepts writes",
+                    plain(&fault.message),
+                    fault.code
+                ));
+                Ok(())
+            }
+            AiEvent::StoreAvailable => {
+                self.screen.note("the store accepts writes again: the run continues");
+                Ok(())
+            }
             AiEvent::CallReused { kind, name } => {
                 self.end_line()?;
                 self.aside(&format!("the recorded answer of {kind} {name} is used again"))

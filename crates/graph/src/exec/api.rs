@@ -254,7 +254,25 @@ pub(crate) enum Ended {
     /// A stop, or open questions.
     Interrupted(Vec<Interrupt>),
     OutOfSteps,
-    Drained(String),
+    Drained(Drain),
+}
+
+/// Reason why a run stops after its superstep with work left to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// A node asked for it, with this reason.
+    Requested(String),
+    /// The process shuts down; another one continues the run.
+    Shutdown,
+}
+
+impl Drain {
+    pub(crate) fn into_reason(self) -> String {
+        match self {
+            Self::Requested(reason) => reason,
+            Self::Shutdown => "the process shuts down".to_owned(),
+        }
+    }
 }
 
 pub(crate) type Going<T> = Result<T, Fail>;
@@ -265,7 +283,7 @@ pub(crate) enum Fail {
     Error(RuntimeError),
     /// A command for the parent graph.
     Parent(Box<TaskOutput>),
-    Drained(String),
+    Drained(Drain),
 }
 
 impl From<RuntimeError> for Fail {

@@ -236,8 +236,8 @@ impl From<Fail> for RuntimeError {
         match fail {
             Fail::Error(error) => error,
             Fail::Parent(_) => Self::NoParent,
-            Fail::Drained(reason) => Self::Node(
-                weftwork_types::code::Fault::new(crate::error::NODE_FAILED, reason)
+            Fail::Drained(drain) => Self::Node(
+                weftwork_types::code::Fault::new(crate::error::NODE_FAILED, drain.into_reason())
                     .of_kind("Drained"),
             ),
         }

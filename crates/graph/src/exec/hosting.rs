@@ -1,7 +1,7 @@
 //! What a hosted run gives to the loop: where its writes go, and what its nodes reach.
 
+use super::api::Drain;
 use super::scope::{TaskAt, lock};
-use crate::hosted::STOPS;
 use crate::hub::Speaker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,12 +124,12 @@ impl TaskAt {
 }
 
 impl super::scope::Shared {
-    /// Why the run goes no further, when a node or its process asked for that.
-    pub(super) fn drained(&self) -> Option<String> {
+    /// Reason to stop after the superstep, when a node or its process asked for that.
+    pub(super) fn drained(&self) -> Option<Drain> {
         if self.drains.load(Ordering::Relaxed) {
-            return lock(&self.drain).clone();
+            return lock(&self.drain).clone().map(Drain::Requested);
         }
-        self.host.hosting().filter(|hosting| hosting.stops()).map(|_| STOPS.to_owned())
+        self.host.hosting().filter(|hosting| hosting.stops()).map(|_| Drain::Shutdown)
     }
 
     /// Says on which checkpoint of which branch the outermost graph goes on.

@@ -38,6 +38,7 @@ mod tick;
 mod update;
 mod wait;
 
+pub(crate) use api::Drain;
 pub use api::{
     Durability, Keep, Limits, Outcome, Resume, Resuming, Semantics, Start, StartCommand, Stops,
     Unanswered,

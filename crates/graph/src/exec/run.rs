@@ -1,6 +1,6 @@
 //! Putting a run together, and what comes of it.
 
-use super::api::{Durability, Ended, Options, Outcome, Start, Stops};
+use super::api::{Drain, Durability, Ended, Options, Outcome, Start, Stops};
 use super::begin::Begin;
 use super::caught::out_of_node;
 use super::check::check;
@@ -213,6 +213,11 @@ impl Finished {
         matches!(self.ended, Ended::Done)
     }
 
+    /// Returns `true` if the run stopped because its process shuts down.
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(self.ended, Ended::Drained(Drain::Shutdown))
+    }
+
     /// The state; none when the graph's is another than `S`.
     #[must_use]
     pub fn state<S: StateSpec>(&self) -> Option<State<S>> {
@@ -233,7 +238,7 @@ impl Finished {
                 Outcome::Completed { output: tell::output_json(self.graph.plan(), &self.slots) }
             }
             Ended::Interrupted(interrupts) => Outcome::Interrupted { interrupts },
-            Ended::Drained(reason) => Outcome::Drained { reason },
+            Ended::Drained(drain) => Outcome::Drained { reason: drain.into_reason() },
             Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
         }
     }

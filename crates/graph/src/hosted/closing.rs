@@ -3,9 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// What a drained run says that was put back.
-pub(crate) const STOPS: &str = "its process stops";
-
 /// How far the process is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {

@@ -60,7 +60,7 @@ impl Unrecorded {
         let mut patience = Patience::new();
         let mut tried = self.writer.failed(self.outcome.clone()).await;
         while let Err(error) = tried {
-            tried = match patience.after(error, clock, at).await {
+            tried = match patience.after(error, clock, at, None).await {
                 Ok(()) => self.writer.failed(self.outcome.clone()).await,
                 Err(error) => {
                     tracing::warn!(%error, run = %at.run, "the end of the run stays unrecorded");

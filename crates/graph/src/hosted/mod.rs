@@ -23,7 +23,6 @@ use crate::hub::Hub;
 use crate::journal::RunJournal;
 use calls::Calls;
 pub(crate) use closing::Closing;
-pub(crate) use closing::STOPS;
 pub(crate) use end::{End, Ended, Unrecorded};
 use futures_util::FutureExt;
 pub(crate) use log::{CallLog, Ticket};
@@ -160,7 +159,9 @@ impl Run {
                 break error.into();
             }
             // What could not be read now may be read later, from what is committed by then.
-            let waited = patience.after(error, self.host.clock.as_ref(), &self.claim.at).await;
+            let waited = patience
+                .after(error, self.host.clock.as_ref(), &self.claim.at, Some(&self.hub))
+                .await;
             if let Err(error) = waited {
                 break error.into();
             }
@@ -305,6 +306,9 @@ impl Run {
             writer.finish(RunFinal::Completed { output: Json::Null }, Vec::new()).await?;
             return Ok(Some(End::Finished(Box::new(finished))));
         }
+        if finished.is_released() {
+            return Ok(None);
+        }
         let ended = match finished.outcome() {
             Outcome::Interrupted { interrupts } if !interrupts.is_empty() => {
                 let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
@@ -312,7 +316,6 @@ impl Run {
                 return Ok(Some(writer.stop(outcome, interrupts, wakes_at).await?.into()));
             }
             Outcome::Interrupted { .. } => RunFinal::Interrupted { interrupts: Vec::new() },
-            Outcome::Drained { reason } if reason == STOPS => return Ok(None),
             Outcome::Drained { reason } => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
                 RunFinal::Cancelled

@@ -56,7 +56,7 @@ impl Origins {
         loop {
             match self.saver.load(&at, &self.plan, Some(id)).await {
                 Err(SaverError::Store(error)) => {
-                    patience.after(error, self.clock.as_ref(), &self.run).await?;
+                    patience.after(error, self.clock.as_ref(), &self.run, None).await?;
                 }
                 found => return found,
             }

@@ -35,12 +35,14 @@ impl Patience {
         Self { wait: Duration::from_secs(1) }
     }
 
-    /// Waits once more; gives the error back when waiting cannot cure it.
+    /// Waits once more, and reports the pause to those who watch the run. Returns the error when
+    /// waiting cannot cure it.
     pub(crate) async fn after(
         &mut self,
         error: StoreError,
         clock: &dyn Clock,
         run: &RunRef,
+        watched: Option<&Hub>,
     ) -> Result<(), StoreError> {
         let passes = !matches!(error, StoreError::Busy { .. }) && error.is_retriable();
         if !passes {
@@ -48,6 +50,9 @@ impl Patience {
         }
         let wait_ms = self.wait.as_millis();
         tracing::warn!(%error, run = %run.run, thread = %run.thread, wait_ms, "the run waits for its store");
+        if let Some(hub) = watched {
+            hub.pause(RuntimeError::Store(error).fault());
+        }
         clock.sleep(self.wait).await;
         // A clock of tests may not wait at all.
         tokio::task::yield_now().await;
@@ -326,7 +331,8 @@ impl Writer {
                 let wait = std::pin::pin!(patience.after(
                     error.clone(),
                     self.host.clock.as_ref(),
-                    &self.claim.at
+                    &self.claim.at,
+                    Some(&self.hub)
                 ));
                 let cancelled = std::pin::pin!(cancelled.wait_for(|cancelled| *cancelled));
                 match futures_util::future::select(wait, cancelled).await {

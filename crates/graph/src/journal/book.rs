@@ -106,7 +106,9 @@ impl RunJournal {
                 None => self.store.call(who, thread, key).await,
             };
             match found {
-                Err(error) => patience.after(error, self.clock.as_ref(), &self.claim.at).await?,
+                Err(error) => {
+                    patience.after(error, self.clock.as_ref(), &self.claim.at, None).await?;
+                }
                 found => return found,
             }
         }

@@ -160,6 +160,13 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
             events.iter().filter(|e| matches!(e.event, AiEvent::Step { .. })).count()
         };
         assert_eq!(steps(&events), 0, "the last superstep is committed with the end");
+        let paused = |event: &RunEvent| match &event.event {
+            AiEvent::StoreUnavailable { fault } => Some(fault.code.clone()),
+            AiEvent::StoreAvailable => Some(String::new()),
+            _ => None,
+        };
+        let pauses = |events: &[RunEvent]| events.iter().filter_map(paused).collect::<Vec<_>>();
+        assert_eq!(pauses(&events), ["W0207"], "reported at once, and once");
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
         assert_eq!(row.status, RunStatus::Running);
         refuse(&store, |_| false);
@@ -168,6 +175,7 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         events.extend(handle.events.collect::<Vec<_>>().await);
         check_stream(&events);
         assert_eq!(steps(&events), 1);
+        assert_eq!(pauses(&events), ["W0207", ""]);
     }
 }
 
@@ -196,7 +204,7 @@ async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recor
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
     assert_eq!(handle.outcome.await, RunFinal::Cancelled);
     let told: Vec<_> = handle.events.collect().await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told.len(), 2, "the pause and the end: {told:?}");
     let status = async || {
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
         row.status

@@ -144,6 +144,7 @@ fn shown(events: &[RunEvent]) -> String {
         AiEvent::RunStarted { .. } => "<started>".to_owned(),
         AiEvent::Step { .. } => "<step>".to_owned(),
         AiEvent::Done { .. } => "<done>".to_owned(),
+        AiEvent::StoreUnavailable { .. } | AiEvent::StoreAvailable => String::new(),
         other => format!("{other:?}"),
     });
     shown.collect()

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use weftwork_graph::{CompiledGraph, Deps, Graph, List, Runtime, START, State};
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Runtime, START, State};
 use weftwork_store::Store;
 use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
-use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{RunFinal, RunInput, RunRef, RunRequest, RunStatus};
 
 #[derive(State)]
 struct Log {
@@ -108,6 +108,24 @@ async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
     assert_eq!(gate.runs.load(Ordering::SeqCst), 1, "what was done is done");
     check_stream(&log_of(&store, &at).await);
     assert_eq!(one.recover().await.map(|taken| taken.len()), Ok(0));
+}
+
+#[tokio::test]
+async fn a_node_that_quotes_the_reason_of_a_shutdown_ends_its_own_run() {
+    let store = store();
+    for reason in ["its process stops", "the process shuts down"] {
+        let built = Graph::<Log>::new("drains")
+            .with(reason)
+            .node("drains", async |ctx: Ctx, reason: Deps<&'static str>| ctx.drain(*reason))
+            .node("after", async |_: State<Log>| LogUpdate::new().log(["after"]))
+            .edge(START, "drains")
+            .edge("drains", "after");
+        let graph = built.build().expect("sound");
+        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
+        let runtime = builder.open().await.expect("opens");
+        let handle = runtime.execute(request()).await.expect("accepted");
+        assert_eq!(handle.outcome.await, RunFinal::Cancelled, "{reason}");
+    }
 }
 
 #[tokio::test]
