@@ -1,4 +1,4 @@
-//! What is asked of runs, and done to them, without their graphs.
+//! Queries and changes of runs that do not need their graphs.
 
 use crate::error::StoreError;
 use crate::record::{Commit, InterruptRow};
@@ -10,23 +10,24 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunFinal, RunRef, RunStatus};
 use weftwork_types::{Principal, Timestamp, WorkerId};
 
-/// How many pieces are read at once.
+/// Maximum number of rows of partial text read at once.
 const PIECES_AT_ONCE: usize = 100;
-/// How many events are read at once.
+/// Maximum number of events read at once.
 const EVENTS_AT_ONCE: usize = 100;
 
-/// Ends an orphan as cancelled, without its graph: for threads that go on no more, because their
-/// agent is gone or because they are to be deleted. What the run has committed stays, and questions
-/// that nobody answered stay open. The worker that ends it need not be registered; when it is not,
-/// it counts as dead, and another one may take the run before.
+/// Ends an orphan as cancelled, without its graph: for threads whose agent no longer exists, or
+/// that are to be deleted. Committed work of the run is retained, and unanswered questions stay
+/// open. The given worker need not be registered; if it is not, it counts as dead, and another
+/// worker may claim the run in between.
 ///
 /// # Errors
-/// [`StoreError::Busy`] while a living worker has the run, or a run before it has not ended, or when
-/// another worker took it in this moment, who may be asked to stop then; [`StoreError::NotFound`]
-/// when it does not exist or has ended.
+/// Returns [`StoreError::Busy`] if a living worker holds the run, if an earlier run has not ended,
+/// or if another worker claims the run concurrently, in which case its cancellation may have been
+/// requested. Returns [`StoreError::NotFound`] if the run does not exist or has ended.
 ///
 /// # Cancel safety
-/// When dropped, the run is as it was, or is to stop, or has ended, or is one whose worker is dead.
+/// If dropped, the run is unchanged, or its cancellation is requested, or it has ended, or it is
+/// claimed by a worker that counts as dead.
 pub async fn cancel_orphan(
     store: &dyn Store,
     who: &Principal,
@@ -35,7 +36,7 @@ pub async fn cancel_orphan(
 ) -> Result<()> {
     let row = store.run(who, at).await?;
     if row.fence == 0 && row.clears() {
-        // With its first claim it would take back what the thread has.
+        // A claim would roll back the content of the thread.
         let runs = store.runs(who, &at.thread).await?;
         let first = runs.into_iter().find(|run| !run.status.is_final());
         match first {
@@ -64,10 +65,10 @@ pub async fn cancel_orphan(
     }
 }
 
-/// The nodes of which text is in the store that is not final.
+/// Returns the nodes that have partial text in the store.
 ///
 /// # Errors
-/// As [`pieces`](ReadEvents::pieces).
+/// Same as [`pieces`](ReadEvents::pieces).
 pub async fn speaking(
     store: &(impl ReadEvents + ?Sized),
     who: &Principal,
@@ -82,11 +83,11 @@ pub async fn speaking(
     }
 }
 
-/// Whether a run has got as far as a checkpoint: what it brought is on its thread from then on.
+/// Returns `true` if a run has reached a checkpoint. From then on its input is part of its thread.
 ///
 /// # Errors
-/// As [`events`](ReadEvents::events). Of runs that ended long ago the first events may be dropped;
-/// those of a failed run stay while it can be requeued.
+/// Same as [`events`](ReadEvents::events). The first events of runs that ended long ago may be
+/// dropped; those of a failed run are retained while it can be requeued.
 pub async fn has_begun(
     store: &(impl ReadEvents + ?Sized),
     who: &Principal,
@@ -103,11 +104,12 @@ pub async fn has_begun(
     }
 }
 
-/// When a thread goes on by itself after a run that failed or was cancelled: as before, if it brought
-/// something and got nowhere, so that the thread stands where a run ended at its open questions.
+/// Returns the time at which a thread resumes by itself after a run that failed or was cancelled.
+/// If the run had new input and reached no checkpoint, the thread is still at the open questions of
+/// an earlier run, and their times apply.
 ///
 /// # Errors
-/// As [`runs`](crate::ReadRuns::runs) and [`has_begun`].
+/// Same as [`runs`](crate::ReadRuns::runs) and [`has_begun`].
 pub async fn wakes_as_before(
     store: &dyn Store,
     who: &Principal,
@@ -121,7 +123,7 @@ pub async fn wakes_as_before(
     let until = runs.iter().position(|run| run.new.at == *at).map_or(0, |own| own + 1);
     for run in runs[..until].iter().rev() {
         if run.status == RunStatus::Interrupted {
-            // What had lapsed before that run waits for something else.
+            // A question that had expired before that run has another reason to wait.
             let times = open.iter().filter_map(Interrupt::lapses_at);
             return Ok(times.filter(|time| *time > run.new.created_at).min());
         }
@@ -134,7 +136,7 @@ pub async fn wakes_as_before(
     Ok(None)
 }
 
-/// The questions among them that wait for an answer.
+/// Filters the questions that wait for an answer.
 #[must_use]
 pub fn open_questions(rows: Vec<InterruptRow>) -> Vec<Interrupt> {
     rows.into_iter().filter(InterruptRow::is_open).map(|row| row.interrupt).collect()

@@ -1,104 +1,104 @@
-//! Checkpoints of graphs, as bytes that only the graph crate reads.
+//! Checkpoints of graphs, as bytes whose format only the graph crate defines.
 
 use crate::table::Result;
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
-/// The checkpoints of one graph of one thread.
+/// The checkpoint namespace of one graph within a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shelf {
     /// The thread.
     pub thread: ThreadId,
-    /// The way to the graph; empty for the outermost one.
+    /// Path to the graph; empty for the root graph.
     pub ns: String,
 }
 
-/// A checkpoint about to be kept.
+/// A checkpoint to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCheckpoint {
-    /// Which graph's.
+    /// Path to the graph.
     pub ns: String,
-    /// Its id. Ids of one graph of one thread sort by age.
+    /// Id. Ids of one graph of one thread sort by age.
     pub id: CheckpointId,
-    /// The checkpoint at which the tasks in `tasks` were due; none when there are none.
+    /// Checkpoint at which the tasks in `tasks` were due; `None` if there are none.
     pub of: Option<CheckpointId>,
-    /// What became of these tasks, as far as it was not kept before.
+    /// Results of these tasks, except those stored earlier.
     pub tasks: Vec<u8>,
-    /// State, and what is due.
+    /// State, and the tasks that are due.
     pub body: Vec<u8>,
-    /// The blobs that `body` and `tasks` speak of.
+    /// Blobs that `body` and `tasks` refer to.
     pub blobs: Vec<Hash>,
 }
 
-/// What is kept of a superstep while it is open.
+/// A stored part of an open superstep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPending {
-    /// Which graph's.
+    /// Path to the graph.
     pub ns: String,
-    /// The checkpoint the superstep started from.
+    /// Checkpoint at which the superstep started.
     pub of: CheckpointId,
-    /// What it is.
+    /// Kind of the part.
     pub what: Pending,
-    /// As bytes.
+    /// Content, as bytes.
     pub body: Vec<u8>,
-    /// The blobs it speaks of.
+    /// Blobs that `body` refers to.
     pub blobs: Vec<Hash>,
 }
 
-/// What can be kept of an open superstep.
+/// The kind of a stored part of an open superstep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pending {
-    /// What came from outside. Takes the place of what came before.
+    /// External input. It replaces earlier external input.
     Outside,
-    /// What became of tasks. Added to what was kept before.
+    /// Task results. They are added to earlier ones.
     Tasks,
 }
 
-/// What is kept in one transaction: all of it or nothing.
+/// A batch of checkpoint writes, applied in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// Checkpoints, in order. One whose id is there already takes its place; what is pending
-    /// there stays.
+    /// Checkpoints, in order. A checkpoint with an existing id replaces the old one; its parts of
+    /// the open superstep are retained.
     pub checkpoints: Vec<NewCheckpoint>,
     /// Parts of open supersteps, in order.
     pub pending: Vec<NewPending>,
-    /// Values too large for a row, by the hash of their bytes. Those that are there already stay.
+    /// Values too large for a row, by the hash of their bytes. Existing ones are not changed.
     pub blobs: Vec<(Hash, Vec<u8>)>,
-    /// Names that rows leave out, by their hash. Those that are there already stay.
+    /// Layouts: names that are omitted from rows, by their hash. Existing ones are not changed.
     pub layouts: Vec<(Hash, Vec<u8>)>,
 }
 
 impl Keep {
-    /// Whether there is nothing to keep.
+    /// Returns `true` if there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.checkpoints.is_empty() && self.pending.is_empty()
     }
 }
 
-/// A checkpoint as it was kept, with what is known of the superstep that starts there.
+/// A stored checkpoint, with the stored parts of the superstep that starts there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundCheckpoint {
-    /// Its id.
+    /// Id.
     pub id: CheckpointId,
-    /// State, and what is due.
+    /// State, and the tasks that are due.
     pub body: Vec<u8>,
-    /// What came from outside.
+    /// External input.
     pub outside: Option<Vec<u8>>,
-    /// What became of tasks, in the order in which it was kept: while the superstep was open, then
-    /// with the next checkpoint of the graph when that names this one.
+    /// Task results, in the order in which they were stored: first those stored while the superstep
+    /// was open, then those of the next checkpoint of the graph if it refers to this one.
     pub tasks: Vec<Vec<u8>>,
 }
 
-/// The body of a checkpoint, by its id.
+/// The id of a checkpoint, with its body.
 pub type Body = (CheckpointId, Vec<u8>);
 
 /// Reads checkpoints.
 pub trait ReadCheckpoints: Send + Sync {
-    /// A checkpoint, or the newest one; `None` when there is none.
+    /// Returns a checkpoint by id, or the newest one; `None` if there is none.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
@@ -106,11 +106,10 @@ pub trait ReadCheckpoints: Send + Sync {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>>;
 
-    /// The bodies of checkpoints by their ids, in any order; those that are not there are left
-    /// out.
+    /// Returns the bodies of checkpoints by id, in any order. Missing checkpoints are omitted.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn bodies<'a>(
         &'a self,
         who: &'a Principal,
@@ -118,10 +117,11 @@ pub trait ReadCheckpoints: Send + Sync {
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>>;
 
-    /// Checkpoints older than `before` (or all), newest first, at most `limit`.
+    /// Returns at most `limit` checkpoints older than `before`, or from the newest on, newest
+    /// first.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn page<'a>(
         &'a self,
         who: &'a Principal,
@@ -130,27 +130,27 @@ pub trait ReadCheckpoints: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>>;
 
-    /// The ways to the graphs of a thread that have checkpoints, in order.
+    /// Returns the namespaces of a thread that have checkpoints, in order.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn shelves<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<Shelf>>>;
 
-    /// A blob; `None` when it is not there.
+    /// Returns a blob; `None` if it does not exist.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn blob<'a>(&'a self, who: &'a Principal, hash: Hash)
     -> BoxFuture<'a, Result<Option<Vec<u8>>>>;
 
-    /// The names that rows of this hash leave out; `None` when they are not there.
+    /// Returns a layout by its hash; `None` if it does not exist.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn layout<'a>(
         &'a self,
         who: &'a Principal,
@@ -158,16 +158,17 @@ pub trait ReadCheckpoints: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>>>;
 }
 
-/// Writes checkpoints of runs that nobody else may have claimed: runs in this process. The writes
-/// of hosted runs go through [`commit`](crate::WriteRuns::commit).
+/// Writes checkpoints of runs that no other worker can claim: runs within this process. Hosted runs
+/// write through [`commit`](crate::WriteRuns::commit).
 ///
-/// What removes or replaces checkpoints lets the head of a thread that has a row be the newest one
-/// of the root graph that is left; what only adds some leaves it to commits.
+/// Methods that remove or replace checkpoints set the head of the thread, if it has a row, to the
+/// newest remaining checkpoint of the root graph. Methods that only add checkpoints leave the head
+/// to commits.
 pub trait WriteCheckpoints: Send + Sync {
-    /// Keeps everything in `keep` in one transaction. The thread need not have a row of its own.
+    /// Stores everything in `keep` in one transaction. The thread need not have a row.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn keep<'a>(
         &'a self,
         who: &'a Principal,
@@ -175,13 +176,13 @@ pub trait WriteCheckpoints: Send + Sync {
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Puts these checkpoints in the place of all that the graph has, and the parts of open
-    /// supersteps in `keep` in the place of all that there are. Only those at `newest` stay, if it
-    /// stays itself: a run may be adding to them, and they lead to no other checkpoint.
+    /// Replaces all checkpoints of the graph with those in `keep`, and all parts of open supersteps
+    /// with the parts in `keep`. Parts at `newest` are retained if `newest` itself is: a run may be
+    /// adding to them, and they refer to no other checkpoint.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`](crate::StoreError::Conflict) when `newest` is not the newest
-    /// checkpoint any more; nothing was changed then.
+    /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) if `newest` is no longer the
+    /// newest checkpoint; nothing was changed.
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
@@ -190,11 +191,11 @@ pub trait WriteCheckpoints: Send + Sync {
         keep: Keep,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Copies all checkpoints of a thread under another name, with the parts of open supersteps,
-    /// in place of what is there. A thread copied to itself stays as it is.
+    /// Copies all checkpoints and parts of open supersteps of a thread to another thread, replacing
+    /// its content. Copying a thread to itself has no effect.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn copy_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
@@ -202,25 +203,25 @@ pub trait WriteCheckpoints: Send + Sync {
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Forgets all checkpoints of a thread, and what is pending there.
+    /// Deletes all checkpoints and parts of open supersteps of a thread.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn delete_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Removes blobs of which no row speaks any more; says how many. Safe beside running writers:
-    /// a blob and the row that speaks of it are written in one transaction.
+    /// Deletes blobs that no row refers to and returns their number. Safe with concurrent writers:
+    /// a blob and the row that refers to it are written in one transaction.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>>;
 }
 
-/// Both.
+/// Combination of [`ReadCheckpoints`] and [`WriteCheckpoints`].
 pub trait CheckpointStore: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug {}
 
 impl<S: ReadCheckpoints + WriteCheckpoints + std::fmt::Debug> CheckpointStore for S {}

@@ -1,67 +1,68 @@
-//! How stores fail, split by what the caller can do.
+//! Store errors, divided by the reaction of the caller.
 
 use crate::items::{KEY_BYTES_MAX, NamespaceProblem};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Answer;
 
-/// A store did not do what it was asked.
+/// An error of a store.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no such thing, or it belongs to another organisation.
+    /// The entity does not exist, or belongs to another organisation.
     #[error("{kind} `{id}` does not exist")]
     NotFound {
-        /// What kind of thing: `thread`, `run`, `interrupt`, `call`.
+        /// Kind of entity: `thread`, `run`, `interrupt`, `call`.
         kind: &'static str,
         /// Its id.
         id: String,
     },
-    /// The thread already has a run that is not finished.
+    /// The thread already has an unfinished run.
     #[error("thread `{thread}` is busy: run `{run}` has not ended; wait for it or cancel it")]
     Busy {
         /// The thread.
         thread: String,
-        /// The run that holds it.
+        /// The unfinished run.
         run: String,
     },
-    /// The run has ended or another worker took it over; whatever this one still writes is refused.
+    /// The run has ended, or another worker has claimed it. All further writes under this claim are
+    /// refused.
     #[error(
-        "run `{run}` takes no more writes of this worker: it has ended or was taken over (its fence is {newest}, ours is {ours})"
+        "write of this worker for run `{run}` refused: the run has ended or another worker claimed it (newest fence {newest}, fence of this worker {ours})"
     )]
     Fenced {
         /// The run.
         run: String,
-        /// The fence in the store.
+        /// Fence of the newest claim.
         newest: u64,
-        /// The fence of the refused write.
+        /// Fence of the refused write.
         ours: u64,
     },
-    /// Only the last run of a thread can be requeued, once it failed. Nothing was changed.
+    /// The run is not the last one of its thread, or it did not fail. Nothing was changed.
     #[error(
-        "run `{run}` of thread `{thread}` cannot be requeued: it {why}, and only the last run of a thread can be, once it failed; start a new run on the thread instead"
+        "run `{run}` of thread `{thread}` cannot be requeued: it {why}; only the last run of a thread can be requeued, after it failed; start a new run on the thread instead"
     )]
     NotRequeued {
         /// The run.
         run: String,
         /// Its thread.
         thread: String,
-        /// What stands against it.
+        /// Reason of the refusal.
         why: &'static str,
     },
-    /// Events that were asked for are not kept any more.
+    /// The requested events are no longer retained.
     #[error(
-        "events of run `{run}` after {after} were dropped: the oldest that is kept is {oldest}; read on after {}", oldest - 1
+        "events of run `{run}` after {after} were dropped: the oldest retained event is {oldest}; read on after {}", oldest - 1
     )]
     Dropped {
         /// The run.
         run: String,
-        /// After which event it was read.
+        /// Event number after which the events were requested.
         after: u64,
-        /// The oldest that is kept.
+        /// Number of the oldest retained event.
         oldest: u64,
     },
-    /// The question was answered before; the first answer counts.
+    /// The question was answered before. The first answer is retained.
     #[error("interrupt `{interrupt}` was already answered by {}", first.answered_by)]
     Answered {
         /// The question.
@@ -69,120 +70,121 @@ pub enum StoreError {
         /// The first answer.
         first: Box<Answer>,
     },
-    /// The same idempotency key came with another request.
+    /// The idempotency key was used before with a different request.
     #[error("idempotency key `{key}` was used before with a different request")]
     KeyReused {
         /// The key.
         key: String,
     },
-    /// What was to be written does not fit what is stored. Nothing was changed.
+    /// The data to write conflicts with stored data. Nothing was changed.
     #[error("{place} cannot be written: expected {expected}, found {found}")]
     Conflict {
-        /// What was to be written: kind and id.
+        /// Kind and id of the record to write.
         place: String,
-        /// What it needs.
+        /// Required state.
         expected: String,
-        /// What is there.
+        /// State found.
         found: String,
     },
-    /// Another process holds the database and did not let go in time.
+    /// Another process holds the lock of the database and did not release it in time.
     #[error("store `{place}` is locked by another process; waited {waited_ms} ms")]
     Locked {
-        /// Which store.
+        /// Address of the store.
         place: String,
-        /// How long was waited, in milliseconds.
+        /// Time waited, in milliseconds.
         waited_ms: u64,
     },
-    /// There is no room left to write. Nothing was changed.
+    /// There is no space left to write. Nothing was changed.
     #[error("store `{place}` is full: {reason}; free some space and run again")]
     Full {
-        /// Which store.
+        /// Address of the store.
         place: String,
-        /// What the system said.
+        /// Error of the operating system or database.
         reason: String,
     },
-    /// The store may be read but not written.
+    /// The store can be read but not written.
     #[error("store `{place}` is read-only: {reason}")]
     ReadOnly {
-        /// Which store.
+        /// Address of the store.
         place: String,
-        /// What the system said.
+        /// Error of the operating system or database.
         reason: String,
     },
     /// The store was written by a newer version of this program.
     #[error("{place} has format {found}, this program knows up to {known}; use a newer program")]
     Newer {
-        /// Which store, or which record of it.
+        /// Store, or record of a store, with the newer format.
         place: String,
-        /// The format found.
+        /// Format found.
         found: u32,
-        /// The newest format this program knows.
+        /// Newest format that this program supports.
         known: u32,
     },
-    /// What is stored cannot be read. It is never replaced by something fresh.
+    /// Stored data is damaged. It is never replaced by new data.
     #[error("store is damaged at {place}: {what}; restore it from a backup")]
     Corrupt {
-        /// Where: table and key.
+        /// Location: table and key.
         place: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// The store could not be opened or used, for a reason of the system.
+    /// The store could not be opened or used, because of an error of the operating system or
+    /// database.
     #[error("store `{place}` cannot be used: {reason}")]
     Unavailable {
-        /// Which store.
+        /// Address of the store.
         place: String,
-        /// What the system said.
+        /// Error of the operating system or database.
         reason: String,
-        /// Whether the same call may succeed later.
+        /// `true` if the same call may succeed later.
         retriable: bool,
     },
-    /// Labels do not make a namespace, or what namespaces begin or end with.
+    /// The labels do not form a valid namespace, prefix or pattern.
     #[error("namespace {found} is not valid: {problem}")]
     BadNamespace {
-        /// The labels, cut.
+        /// Labels, truncated.
         found: String,
-        /// What is wrong with them.
+        /// Rule that the labels violate.
         problem: NamespaceProblem,
     },
-    /// A text is not the key of an item.
+    /// The text is not a valid item key.
     #[error(
         "item key {found} is not valid: it has {bytes} bytes; expected 1 to {KEY_BYTES_MAX}, and no NUL"
     )]
     BadKey {
-        /// The text, quoted and cut.
+        /// The text, quoted and truncated.
         found: String,
-        /// How long it is.
+        /// Length of the text, in bytes.
         bytes: usize,
     },
-    /// A value cannot be that of an item. Nothing was changed.
+    /// The value is not valid for an item. Nothing was changed.
     #[error(
         "item {item} of namespace `{namespace}` cannot be put: expected {expected}, found {found}"
     )]
     BadValue {
-        /// The item's key, quoted and cut.
+        /// Key of the item, quoted and truncated.
         item: String,
-        /// Its namespace.
+        /// Namespace of the item.
         namespace: String,
-        /// What it must be.
+        /// Requirement for the value.
         expected: String,
-        /// What it is.
+        /// Description of the value.
         found: String,
     },
-    /// A filter of a search cannot be read.
+    /// The filter of a search is not valid.
     #[error("{place} cannot be used: expected {expected}, found `{found}`")]
     BadFilter {
-        /// Where in the filter.
+        /// Location in the filter.
         place: String,
-        /// What must be there.
+        /// Valid content at that location.
         expected: String,
-        /// What is there.
+        /// Content found.
         found: String,
     },
 }
 
 impl StoreError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
@@ -207,7 +209,7 @@ impl StoreError {
         })
     }
 
-    /// Whether the same call may succeed later without a change.
+    /// Returns `true` if the same call may succeed later without a change.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
@@ -217,7 +219,7 @@ impl StoreError {
         }
     }
 
-    /// The error as it is stored and shown.
+    /// Converts the error to the form in which it is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())

@@ -1,4 +1,4 @@
-//! The ledger port on a store.
+//! Implementation of the ledger port on a store.
 
 use crate::record::UsageRow;
 use crate::table::WriteUsage;
@@ -8,14 +8,14 @@ use weftwork_types::port::{Ledger, LedgerError};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, Principal};
 
-/// Writes usage facts into a store.
+/// A ledger that writes usage facts to a store.
 #[derive(Debug)]
 pub struct StoreLedger<S: ?Sized> {
     store: Arc<S>,
 }
 
 impl<S: ?Sized> StoreLedger<S> {
-    /// A ledger that writes into `store`.
+    /// Creates a ledger that writes to `store`.
     #[must_use]
     pub fn new(store: Arc<S>) -> Self {
         Self { store }

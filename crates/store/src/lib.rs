@@ -1,14 +1,14 @@
-//! What a store must do.
+//! The store interface: traits, records and rules that every store implementation shares.
 //!
-//! One small trait per table, split into reading and writing, so that a function states in its
-//! bounds what it touches. [`Store`] is all of them together. A run exists if and only if it is
-//! committed here; every write of a worker carries its [`Claim`], and a store refuses a claim that
-//! is no longer the newest.
+//! There is one small trait per table, split into reading and writing, so that the bounds of a
+//! function state which tables it uses. [`Store`] combines all of them. A run exists if and only if
+//! it is committed here. Every write of a worker carries its [`Claim`], and a store refuses a claim
+//! that is not the newest.
 //!
-//! What a thread learns for others is kept in a table of its own, as [`items`].
+//! Data that a thread stores for use by other threads is in a table of its own, [`items`].
 //!
-//! Every call takes a [`Principal`](weftwork_types::Principal): its organisation is the first
-//! column of every key, and what belongs to another organisation is reported as missing.
+//! Every call takes a [`Principal`](weftwork_types::Principal). Its organisation is the first
+//! column of every key, and data of another organisation is reported as missing.
 
 pub mod aside;
 pub mod checkpoint;

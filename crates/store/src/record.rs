@@ -1,4 +1,4 @@
-//! The rows.
+//! Rows of the tables.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -15,74 +15,76 @@ use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 pub struct ThreadRow {
     /// The thread.
     pub id: ThreadId,
-    /// The graph that last ran on it.
+    /// Graph that last ran on the thread.
     pub graph: String,
-    /// How its last run stands.
+    /// Status of the last run.
     pub status: RunStatus,
-    /// Its newest checkpoint.
+    /// Newest checkpoint.
     pub head: Option<CheckpointId>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it goes on by itself, because a question of it takes its default then; a timer is one.
+    /// Time at which the thread resumes by itself, because one of its questions takes its default
+    /// then. Timers are such questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
 }
 
-/// A run about to be made.
+/// A run to be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewRun {
-    /// Its thread and id.
+    /// Thread and run id.
     pub at: RunRef,
-    /// The graph.
+    /// Id of the graph.
     pub graph: String,
-    /// Who pays.
+    /// Billing account and origin.
     pub caller: Caller,
-    /// What it starts from.
+    /// Input of the run.
     pub input: RunInput,
-    /// How.
+    /// Options of the run.
     pub options: RunOptions,
-    /// When it is made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {
-    /// How it was made.
+    /// Request that created the run.
     pub new: NewRun,
-    /// Where it stands.
+    /// Status of the run.
     pub status: RunStatus,
-    /// The worker that has it, or had it last.
+    /// Worker that holds the run, or held it last.
     pub worker: Option<WorkerId>,
-    /// How often it was claimed; the newest claim's fence.
+    /// Number of claims, which is the fence of the newest claim.
     pub fence: u64,
-    /// How it ended.
+    /// Outcome, once the run has ended.
     pub outcome: Option<RunFinal>,
-    /// When it ended.
+    /// Time at which the run ended.
     pub ended_at: Option<Timestamp>,
-    /// Whether somebody asked it to stop.
+    /// `true` if cancellation was requested.
     pub cancel_requested: bool,
-    /// Where the thread stood before it, which is known once it was claimed. One that takes others
-    /// back ([`Multitask::Rollback`](weftwork_types::run::Multitask)) has that of the first of
-    /// them, and begins there.
+    /// Position of the thread before the run, known after the first claim. A run that rolls back
+    /// earlier ones ([`Multitask::Rollback`](weftwork_types::run::Multitask)) has the base of the
+    /// first of them, and starts there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
 }
 
-/// Where a thread stands.
+/// The position of a thread before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Base {
-    /// It has no checkpoint.
+    /// The thread has no checkpoint.
     Nothing,
-    /// At this one, the newest of the outermost graph.
+    /// The newest checkpoint of the root graph.
     At(CheckpointId),
 }
 
 impl Base {
-    /// As stores write it: the 16 bytes of the id, or none for a thread without checkpoints.
+    /// Returns the stored form: the 16 bytes of the id, or no bytes for a thread without
+    /// checkpoints.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
@@ -91,7 +93,8 @@ impl Base {
         }
     }
 
-    /// Reads [`to_bytes`](Self::to_bytes); `None` for bytes of another length.
+    /// Parses the result of [`to_bytes`](Self::to_bytes). Returns `None` for bytes of another
+    /// length.
     ///
     /// ```
     /// use weftwork_store::Base;
@@ -119,14 +122,14 @@ impl From<Option<CheckpointId>> for Base {
 }
 
 impl RunRow {
-    /// Whether the run takes all back that its thread has, when it begins. One that was cancelled
-    /// before takes nothing back.
+    /// Returns `true` if the run removes everything from its thread when it starts. A run that was
+    /// cancelled before it started removes nothing.
     #[must_use]
     pub fn clears(&self) -> bool {
         self.rolls_back() && self.base == Some(Base::Nothing) && !self.cancel_requested
     }
 
-    /// The checkpoint at which the run begins because it takes back what came after.
+    /// Returns the checkpoint at which the run starts because it rolls back everything after it.
     #[must_use]
     pub fn back_to(&self) -> Option<CheckpointId> {
         match self.base {
@@ -135,13 +138,13 @@ impl RunRow {
         }
     }
 
-    /// Whether it brings something for its thread, and does not only go on with that.
+    /// Returns `true` if the run has new input for its thread, rather than continuing it.
     #[must_use]
     pub fn brings(&self) -> bool {
         matches!(self.new.input, RunInput::Start { .. } | RunInput::Update { .. })
     }
 
-    /// Whether the run begins where its thread does not stand.
+    /// Returns `true` if the run starts at a position other than the head of its thread.
     #[must_use]
     pub fn begins_elsewhere(&self, head: Option<CheckpointId>) -> bool {
         let at = self.new.options.at;
@@ -154,90 +157,89 @@ impl RunRow {
     }
 }
 
-/// A worker's right to write for a run. The newest claim wins; older ones are refused.
+/// A worker's right to write for a run. Only the newest claim is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The run.
+    /// Claimed run.
     pub at: RunRef,
-    /// The worker.
+    /// Worker that claimed it.
     pub worker: WorkerId,
-    /// The number of the claim, from 1.
+    /// Number of the claim, from 1.
     pub fence: u64,
 }
 
-/// A question and, once given, its answer.
+/// A question, with its answer if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterruptRow {
     /// The question.
     pub interrupt: Interrupt,
-    /// The run that ended at it.
+    /// Run that ended at the question.
     pub run: weftwork_types::RunId,
-    /// The answer. The first one stays.
+    /// First answer. It is never replaced.
     pub answer: Option<Answer>,
-    /// Whether the question is void, because its superstep was left without it.
+    /// `true` if the question is void, because its superstep was left without an answer.
     pub closed: bool,
 }
 
 impl InterruptRow {
-    /// Whether it waits for an answer.
+    /// Returns `true` if the question waits for an answer.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.answer.is_none() && !self.closed
     }
 }
 
-/// Everything one commit of a run writes: all of it or nothing.
+/// The writes of one commit of a run, applied in one transaction.
 ///
-/// The parts take effect in the order of the fields. The thread's status follows the run's.
-/// What is large is shared, so that a commit can be tried again without a copy.
+/// The parts take effect in the order of the fields. The status of the thread follows that of the
+/// run. Large records are shared, so that a commit can be retried without copying them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Commit {
-    /// Checkpoints and parts of open supersteps. The last checkpoint of the root graph becomes the
-    /// thread's head.
+    /// Checkpoints and task results of open supersteps. The last checkpoint of the root graph
+    /// becomes the head of the thread.
     pub keep: Arc<crate::checkpoint::Keep>,
-    /// Calls as they stand now, each with all it counts; see [`record_call`](crate::rule::record_call)
-    /// for one that is on record already.
+    /// Calls in their current state, each with all its counters. A call that is already recorded is
+    /// merged; see [`record_call`](crate::rule::record_call).
     pub calls: Vec<Arc<CallRecord>>,
-    /// Usage facts, of the run itself or of others. An invocation is one of its run: one that is on
-    /// record for it changes nothing.
+    /// Usage facts, of this run or of others. A fact has no effect if its invocation is already
+    /// recorded for its run.
     pub usage: Vec<Arc<UsageRow>>,
-    /// Questions that are open now. One that was answered before stays answered. All other open
-    /// questions of the thread are closed when this commit also ends the run or keeps a
-    /// checkpoint.
+    /// Open questions. A question that was already answered stays answered. If this commit ends the
+    /// run or stores a checkpoint, all other open questions of the thread are closed.
     pub interrupts: Vec<Interrupt>,
-    /// Events, in order. The store numbers them.
+    /// Events, in order. The store assigns their numbers.
     pub events: Vec<AiEvent>,
-    /// Pieces of the run up to here are void, and forgotten before those of this commit are kept;
-    /// what another commit kept goes as a whole, once the last of it is void. Who ends a run voids
-    /// all of it.
+    /// Position up to which partial text of the run is void. It is deleted before the partial text
+    /// of this commit is stored. Partial text of an earlier commit is deleted as a whole, once all
+    /// of it is void. The commit that ends a run voids all of it.
     pub void: Option<Position>,
-    /// Text that was told since, in order. Pieces are no events: they have no numbers, and are not
-    /// part of a thread that is taken to another store.
+    /// Partial text emitted since the last commit, in order. It is not part of the event log: it
+    /// has no event numbers, and is not exported with a thread.
     pub pieces: Vec<Piece>,
-    /// How the run ended, in its last commit.
+    /// Outcome of the run, in its last commit.
     pub finish: Option<RunFinal>,
-    /// With the end of the run: when the thread goes on by itself.
+    /// Time at which the thread resumes by itself; only together with `finish`.
     pub wakes_at: Option<Timestamp>,
-    /// The time of the commit.
+    /// Time of the commit.
     pub at: Timestamp,
 }
 
-/// What a commit gave.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// The sequence number of the first event of the commit; the others follow without gaps. For
-    /// a commit without events, the number that the next event will get.
+    /// Number of the first event of the commit; the others follow without gaps. For a commit
+    /// without events, the number of the next event.
     pub first_seq: u64,
-    /// Whether somebody asked the run to stop.
+    /// `true` if cancellation was requested.
     pub cancel_requested: bool,
 }
 
 /// A durable event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredEvent {
-    /// Its place in the run's log, from 1 without gaps.
+    /// Number in the log of the run, from 1 without gaps.
     pub seq: u64,
-    /// When it was committed.
+    /// Time of the commit.
     pub at: Timestamp,
     /// The event.
     pub event: AiEvent,
@@ -246,19 +248,19 @@ pub struct StoredEvent {
 /// A process that executes runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRow {
-    /// The worker.
+    /// Id of the worker.
     pub id: WorkerId,
-    /// When it started.
+    /// Start time.
     pub started_at: Timestamp,
-    /// Until when it is taken to be alive.
+    /// Time until which the worker is considered alive.
     pub expires_at: Timestamp,
 }
 
-/// What one attempt of a model call used, and who pays for it.
+/// Usage of one attempt of a model call, with its billing identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
-    /// Who pays, and for which run.
+    /// Billing identity, run and graph.
     pub caller: GraphCaller,
-    /// The fact.
+    /// Usage fact.
     pub fact: UsageFact,
 }

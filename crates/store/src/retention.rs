@@ -1,35 +1,36 @@
-//! How long things are kept.
+//! Retention: deletion of old threads and events.
 
 use crate::record::ThreadRow;
 use crate::table::{Result, Store};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
-/// What becomes of threads that wait for an answer, or for a time: those of which a question is
-/// open, however their last run ended.
+/// The treatment of waiting threads: threads with an open question or timer, regardless of the
+/// outcome of their last run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
-    /// They are left alone.
+    /// Waiting threads are not selected.
     #[default]
     Spared,
-    /// They are threads like the others.
+    /// Waiting threads are selected like others.
     Included,
 }
 
-/// Threads that nothing has changed for long. Those with a run that has not ended are never among
-/// them.
+/// A selection of threads that have not changed for a time. Threads with an unfinished run are
+/// never selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Untouched {
-    /// They changed last before this.
+    /// Latest time of the last change, exclusive.
     pub before: Timestamp,
-    /// Whether those that wait are among them.
+    /// Treatment of waiting threads.
     pub waiting: Waiting,
-    /// How many at most.
+    /// Maximum number of threads.
     pub limit: usize,
 }
 
 impl Untouched {
-    /// Whether a thread is among them whose runs have ended, of which a question is open if it asks.
+    /// Returns `true` if a thread is selected, given that its runs have ended. `asks` is `true` if
+    /// a question of the thread is open.
     #[must_use]
     pub fn has(&self, row: &ThreadRow, asks: bool) -> bool {
         let waits = asks || row.status == RunStatus::Interrupted;
@@ -38,35 +39,37 @@ impl Untouched {
     }
 }
 
-/// Forgets what is old.
+/// Deletes old data.
 pub trait Retention: Send + Sync {
-    /// Threads that nothing has changed for long, the longest first (of two, the lesser id first).
+    /// Returns the selected threads, ordered by the time of their last change, then by id.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>>;
 
-    /// Removes these threads in one transaction, as [`delete_thread`](crate::WriteThreads) removes
-    /// each, and says which it removed. Threads that somebody works on in this moment are left.
+    /// Deletes the selected threads in one transaction, each as
+    /// [`delete_thread`](crate::WriteThreads) does, and returns their ids. Threads that are in use
+    /// at this moment are skipped.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn forget_untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadId>>>;
 
-    /// Drops the events of runs that ended before a time, but for the last of each; those of at
-    /// most `limit` runs. Says of how many runs it did. Outcomes, checkpoints, calls, usage stay,
-    /// and so do the events of a failed run that can be requeued: it would go on by them.
+    /// Deletes the events of at most `limit` runs that ended before a time, except the last event
+    /// of each, and returns the number of these runs. Outcomes, checkpoints, calls and usage are
+    /// retained. So are the events of a failed run that can be requeued, because it would continue
+    /// its log.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn drop_events<'a>(
         &'a self,
         who: &'a Principal,
@@ -75,14 +78,14 @@ pub trait Retention: Send + Sync {
     ) -> BoxFuture<'a, Result<u64>>;
 }
 
-/// How many threads are forgotten in one transaction, and the events of how many runs are dropped.
+/// Number of threads, or of runs whose events are dropped, per transaction.
 const AT_ONCE: usize = 100;
 
-/// Forgets all threads that nothing has changed for long, some at a time, and the blobs that only
-/// they spoke of; says which. The limit of `which` does not count.
+/// Deletes all selected threads, in several transactions, and the blobs that only they referred to.
+/// Returns the ids of the threads. The limit of `which` is ignored.
 ///
 /// # Errors
-/// Only those of the system. Threads that were forgotten before stay so.
+/// Only system errors. Deletions up to then are retained.
 pub async fn forget_all(
     store: &dyn Store,
     who: &Principal,
@@ -102,11 +105,11 @@ pub async fn forget_all(
     Ok(forgotten)
 }
 
-/// Drops the events of all runs that ended before a time, but for the last of each, those of some
-/// runs at a time; says of how many runs it did.
+/// Deletes the events of all runs that ended before a time, except the last event of each, in
+/// several transactions. Returns the number of these runs.
 ///
 /// # Errors
-/// Only those of the system. Events that were dropped before stay so.
+/// Only system errors. Deletions up to then are retained.
 pub async fn drop_all_events(
     store: &dyn Store,
     who: &Principal,

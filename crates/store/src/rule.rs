@@ -1,4 +1,4 @@
-//! What every store decides alike, so that drivers only fetch and keep rows.
+//! Rules shared by all stores, so that drivers only read and write rows.
 
 use crate::checkpoint::{Keep, Shelf};
 use crate::error::StoreError;
@@ -9,21 +9,23 @@ use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::{Multitask, RunInput, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
-/// Whether two requests for a run ask for the same.
+/// Returns `true` if two requests for a run are equal.
 #[must_use]
 pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
     a.at.thread == b.at.thread && a.graph == b.graph && a.input == b.input && a.options == b.options
 }
 
-/// Whether a run may wait for others of its thread to end; `Busy` is what it gets otherwise.
+/// Returns `true` if a run may wait for earlier runs of its thread. Otherwise it is refused with
+/// `Busy`.
 #[must_use]
 pub fn may_wait(new: &NewRun) -> bool {
     let answers = matches!(new.input, RunInput::Resume { .. });
     new.options.multitask != Multitask::Reject && !answers
 }
 
-/// Where a run begins that takes others back, the oldest of which is given, and what the thread's
-/// newest checkpoint is now. A first one that was not claimed yet begins there too.
+/// Returns the base of a run that rolls back earlier ones, given the oldest of these and the newest
+/// checkpoint of the thread. If the oldest one was not claimed yet, its base is the newest
+/// checkpoint.
 #[must_use]
 pub fn base_after(new: &NewRun, oldest: &RunRow, newest: Option<CheckpointId>) -> Option<Base> {
     let takes_back = new.options.multitask == Multitask::Rollback && new.options.at.is_none();
@@ -31,21 +33,21 @@ pub fn base_after(new: &NewRun, oldest: &RunRow, newest: Option<CheckpointId>) -
     base.filter(|_| takes_back)
 }
 
-/// What is stored of a run as far as a claim is checked against it.
+/// The stored fields of a run against which a claim is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Holder<'a> {
-    /// Where the run stands.
+    /// Status of the run.
     pub status: RunStatus,
-    /// The worker that has it.
+    /// Worker that holds the run.
     pub worker: Option<&'a WorkerId>,
-    /// The newest claim's fence.
+    /// Fence of the newest claim.
     pub fence: u64,
 }
 
-/// Lets a write of a worker pass when its claim is the newest and the run goes on.
+/// Accepts a write of a worker if its claim is the newest and the run is running.
 ///
 /// # Errors
-/// [`StoreError::Fenced`].
+/// Returns [`StoreError::Fenced`] otherwise.
 pub fn check_claim(claim: &Claim, holder: Holder<'_>) -> Result<()> {
     let newest = holder.fence == claim.fence && holder.worker == Some(&claim.worker);
     if newest && holder.status == RunStatus::Running {
@@ -58,11 +60,11 @@ pub fn check_claim(claim: &Claim, holder: Holder<'_>) -> Result<()> {
     })
 }
 
-/// Lets events be read after a place when the first of them follows it, as it does unless some were
-/// dropped.
+/// Accepts events read after a number if the first of them directly follows it. A gap means that
+/// events were dropped.
 ///
 /// # Errors
-/// [`StoreError::Dropped`].
+/// Returns [`StoreError::Dropped`] otherwise.
 pub fn check_kept(run: &RunId, after: u64, first: Option<u64>) -> Result<()> {
     match first {
         Some(oldest) if oldest > after.saturating_add(1) => {
@@ -72,11 +74,12 @@ pub fn check_kept(run: &RunId, after: u64, first: Option<u64>) -> Result<()> {
     }
 }
 
-/// Lets a run be requeued that failed and is the last of its thread; another run that has not ended
-/// is looked for before.
+/// Accepts the requeue of a run that failed and is the last of its thread. The caller has checked
+/// that no other run is unfinished.
 ///
 /// # Errors
-/// [`StoreError::Busy`] when it has not ended itself, or [`StoreError::NotRequeued`].
+/// Returns [`StoreError::Busy`] if the run has not ended, [`StoreError::NotRequeued`] in all other
+/// cases.
 pub fn check_requeue(at: &RunRef, status: RunStatus, is_last: bool) -> Result<()> {
     let why = match status {
         RunStatus::Queued | RunStatus::Pending | RunStatus::Running => return Err(busy(at)),
@@ -90,10 +93,10 @@ pub fn check_requeue(at: &RunRef, status: RunStatus, is_last: bool) -> Result<()
     Err(StoreError::NotRequeued { run: at.run.to_string(), thread: at.thread.to_string(), why })
 }
 
-/// Lets an answer pass when its question is open.
+/// Accepts an answer if its question is open.
 ///
 /// # Errors
-/// [`StoreError::Answered`] or [`StoreError::NotFound`].
+/// Returns [`StoreError::Answered`] or [`StoreError::NotFound`] otherwise.
 pub fn check_answerable(id: InterruptId, row: Option<&InterruptRow>) -> Result<()> {
     match row {
         Some(InterruptRow { answer: Some(first), .. }) => {
@@ -104,8 +107,8 @@ pub fn check_answerable(id: InterruptId, row: Option<&InterruptRow>) -> Result<(
     }
 }
 
-/// Brings a call that is on record up to what is known of it now. A result that is on record stays,
-/// and counts only go up: the same record a second time changes nothing.
+/// Merges a new record of a call into the recorded one. A recorded result is not replaced, and
+/// counters only increase, so that merging the same record again has no effect.
 pub fn record_call(known: &mut CallRecord, now: CallRecord) {
     if known.state == CallState::Intent {
         known.state = now.state;
@@ -117,25 +120,25 @@ pub fn record_call(known: &mut CallRecord, now: CallRecord) {
     known.reused = known.reused.max(now.reused);
 }
 
-/// The error for what is not there.
+/// Creates the error for a missing entity.
 #[must_use]
 pub fn missing(kind: &'static str, id: impl std::fmt::Display) -> StoreError {
     StoreError::NotFound { kind, id: id.to_string() }
 }
 
-/// The error for a thread or run that somebody else has.
+/// Creates the error for a thread or run that is in use.
 #[must_use]
 pub fn busy(at: &RunRef) -> StoreError {
     StoreError::Busy { thread: at.thread.to_string(), run: at.run.to_string() }
 }
 
-/// The error for an idempotency key that came with another request.
+/// Creates the error for an idempotency key that was used with a different request.
 #[must_use]
 pub fn key_reused(key: &str) -> StoreError {
     StoreError::KeyReused { key: key.to_owned() }
 }
 
-/// The error for a run id that came with another request.
+/// Creates the error for a run id that was used with a different request.
 #[must_use]
 pub fn run_id_reused(at: &RunRef) -> StoreError {
     StoreError::Conflict {
@@ -145,7 +148,7 @@ pub fn run_id_reused(at: &RunRef) -> StoreError {
     }
 }
 
-/// The error for a thread that is put where one of its name is.
+/// Creates the error for an import of a thread whose id exists.
 #[must_use]
 pub fn thread_exists(thread: &ThreadId) -> StoreError {
     StoreError::Conflict {
@@ -155,7 +158,7 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
     }
 }
 
-/// The error for an item that is put where another one of its name is.
+/// Creates the error for an import of an item whose name exists.
 #[must_use]
 pub fn item_exists(item: &Item) -> StoreError {
     StoreError::Conflict {
@@ -169,10 +172,10 @@ pub(crate) fn place_of_item(item: &Item) -> String {
     format!("item {:?} of namespace `{}`", item.key, item.namespace)
 }
 
-/// Lets checkpoints be rewritten when the newest one is still the one that was read.
+/// Accepts the rewrite of checkpoints if the newest one is still the expected one.
 ///
 /// # Errors
-/// [`StoreError::Conflict`].
+/// Returns [`StoreError::Conflict`] otherwise.
 pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<CheckpointId>) -> Result<()> {
     if found == Some(expected) {
         return Ok(());
@@ -184,7 +187,7 @@ pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<Checkpoint
     })
 }
 
-/// Whether a checkpoint is among those that take the place of all others.
+/// Returns `true` if the newest checkpoint is included in the checkpoints that replace all others.
 #[must_use]
 pub fn stays(at: &Shelf, newest: CheckpointId, keep: &Keep) -> bool {
     keep.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)

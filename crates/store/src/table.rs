@@ -1,8 +1,8 @@
-//! The tables, as traits.
+//! The tables of a store, as traits.
 //!
 //! # Cancel safety
-//! Nothing happens before a future is first polled. A future that is dropped after that may still
-//! take effect: who drops a write must read before it decides what to do next.
+//! Nothing happens before a future is first polled. A future that is dropped later may still take
+//! effect: a caller that drops a write has to read before it decides on the next step.
 
 use crate::checkpoint::CheckpointStore;
 use crate::error::StoreError;
@@ -27,21 +27,21 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Reads threads.
 pub trait ReadThreads: Send + Sync {
-    /// One thread.
+    /// Returns a thread.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none.
+    /// Returns [`StoreError::NotFound`] if it does not exist.
     fn thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>>;
 
-    /// Threads, the last changed first (of two changed at the same time, the greater id first), at
-    /// most `limit`, after skipping `offset`.
+    /// Returns at most `limit` threads after skipping `offset`, the last changed first. Threads
+    /// that changed at the same time are in descending order of their ids.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn threads<'a>(
         &'a self,
         who: &'a Principal,
@@ -52,11 +52,12 @@ pub trait ReadThreads: Send + Sync {
 
 /// Removes threads.
 pub trait WriteThreads: Send + Sync {
-    /// Removes a thread with its runs, checkpoints, events, questions and journal. Usage facts
-    /// stay: they are what somebody is billed for.
+    /// Deletes a thread with its runs, checkpoints, events, questions and journal. Usage facts are
+    /// retained for billing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none, [`StoreError::Busy`] while a run of it goes.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist, [`StoreError::Busy`] if it
+    /// has an unfinished run.
     fn delete_thread<'a>(
         &'a self,
         who: &'a Principal,
@@ -66,34 +67,35 @@ pub trait WriteThreads: Send + Sync {
 
 /// Reads runs.
 pub trait ReadRuns: Send + Sync {
-    /// One run.
+    /// Returns a run.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none.
+    /// Returns [`StoreError::NotFound`] if it does not exist.
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// The runs of a thread, oldest first.
+    /// Returns the runs of a thread, oldest first.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
     fn runs<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>>;
 
-    /// One run by its id alone.
+    /// Returns a run by its id alone.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none.
+    /// Returns [`StoreError::NotFound`] if it does not exist.
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// The last runs of threads of any organisation whose time to go on by itself has come at `now`,
-    /// by the clock of the caller, and that belong to one of these graphs. The one whose time came
-    /// first is first, at most `limit`, each with the principal that made it. For workers only.
+    /// Returns the last run of each thread, of any organisation, that is due to resume by itself at
+    /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. At most `limit`
+    /// runs, ordered by the time at which they became due, each with the principal that created it.
+    /// For workers only.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn due(
         &self,
         now: Timestamp,
@@ -101,44 +103,45 @@ pub trait ReadRuns: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
 
-    /// Runs of any organisation that are due and that no living worker has: those without a worker,
-    /// and those whose worker is dead at `now`. Queued ones are due when all before them have
-    /// ended. Oldest first, at most `limit`,
-    /// each with the principal that made it. For workers only.
+    /// Returns runs of any organisation that can be claimed and that no living worker holds: runs
+    /// without a worker, and runs whose worker is dead at `now`. Queued runs are included once all
+    /// earlier runs of their thread have ended. At most `limit` runs, oldest first, each with the
+    /// principal that created it. For workers only.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn orphans(
         &self,
         now: Timestamp,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
 
-    /// The runs of any organisation that a worker has and that somebody asked to stop. For workers
-    /// only.
+    /// Returns the runs of any organisation that a worker holds and whose cancellation was
+    /// requested. For workers only.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>>;
 }
 
-/// Makes runs and writes for them.
+/// Creates runs and writes for them.
 pub trait WriteRuns: Send + Sync {
-    /// Makes a run, and its thread when there is none, and gives the given answers to the open
-    /// questions: all in one transaction. The thread goes on now and not by itself. A repeated idempotency key (within the organisation)
-    /// returns the first request's run and changes nothing; so does a repeated run id. Requests
-    /// are the same when thread, graph, input and options are.
+    /// Creates a run, and its thread if it does not exist, and stores the given answers to open
+    /// questions, in one transaction. The thread no longer resumes by itself. If the idempotency
+    /// key was used before (within the organisation), or the run id exists, the run of the first
+    /// request is returned and nothing changes. Requests are equal if thread, graph, input and
+    /// options are.
     ///
-    /// While the thread has unfinished runs, one that [may wait](crate::rule::may_wait) is
-    /// [queued](weftwork_types::run::RunStatus::Queued), and changes nothing of the thread before
-    /// it is claimed. Those before it are asked to stop when its strategy says so.
+    /// If the thread has unfinished runs, a run that [may wait](crate::rule::may_wait) is
+    /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
+    /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
+    /// requires it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] while the thread has an unfinished run that it does not wait for,
-    /// [`StoreError::NotFound`] for a
-    /// question that is not open, [`StoreError::Answered`] for one that was answered before,
-    /// [`StoreError::KeyReused`] when the key came with another request, [`StoreError::Conflict`]
-    /// when the run id did.
+    /// Returns [`StoreError::Busy`] if the thread has an unfinished run and the new run may not
+    /// wait, [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
+    /// one that was answered before, [`StoreError::KeyReused`] if the key was used with a different
+    /// request, [`StoreError::Conflict`] if the run id was.
     fn create_run<'a>(
         &'a self,
         who: &'a Principal,
@@ -146,15 +149,14 @@ pub trait WriteRuns: Send + Sync {
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// Takes a pending run, a queued one when all before it have ended, or a running one whose
-    /// worker is dead at `now`. The fence goes up. A worker that was never registered, or retired,
-    /// is dead. The first claim of a run that [clears](RunRow::clears) its thread forgets all that
-    /// this has besides runs, questions, calls and usage.
+    /// Claims a pending run, a queued run if all earlier ones have ended, or a running run whose
+    /// worker is dead at `now`. The fence increases. A worker that was never registered, or has
+    /// retired, is dead. The first claim of a run that [clears](RunRow::clears) its thread deletes
+    /// everything of the thread except runs, questions, calls and usage.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when a living worker has it, or one before it has not ended,
-    /// [`StoreError::NotFound`] when it does not
-    /// exist or has ended.
+    /// Returns [`StoreError::Busy`] if a living worker holds the run or an earlier run has not
+    /// ended, [`StoreError::NotFound`] if the run does not exist or has ended.
     fn claim<'a>(
         &'a self,
         who: &'a Principal,
@@ -163,11 +165,11 @@ pub trait WriteRuns: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>>;
 
-    /// Writes everything in `commit` in one transaction.
+    /// Writes everything in `commit`, in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] when there is no such run.
+    /// Returns [`StoreError::Fenced`] if the claim is not the newest or the run has ended,
+    /// [`StoreError::NotFound`] if the run does not exist.
     fn commit<'a>(
         &'a self,
         who: &'a Principal,
@@ -175,11 +177,12 @@ pub trait WriteRuns: Send + Sync {
         commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>>;
 
-    /// Puts a run back that a worker gives up in order: it is pending again, and the log says
-    /// [`Released`](weftwork_types::event::AiEvent::Released). Returns the number of that event.
+    /// Requeues a run that its worker gives up during a graceful shutdown: the run becomes pending,
+    /// and [`Released`](weftwork_types::event::AiEvent::Released) is appended to its log. Returns
+    /// the number of that event.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// Same as [`commit`](Self::commit).
     fn release<'a>(
         &'a self,
         who: &'a Principal,
@@ -187,13 +190,14 @@ pub trait WriteRuns: Send + Sync {
         at: Timestamp,
     ) -> BoxFuture<'a, Result<u64>>;
 
-    /// Puts the last run of a thread back once it failed: it is pending again and has no outcome,
-    /// and the log says [`Requeued`](weftwork_types::event::AiEvent::Requeued). Nobody has asked
-    /// it to stop.
+    /// Requeues the last run of a thread after it failed: the run becomes pending without an
+    /// outcome, and [`Requeued`](weftwork_types::event::AiEvent::Requeued) is appended to its log.
+    /// A requested cancellation is cleared.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Busy`] while a run of the
-    /// thread goes, [`StoreError::NotRequeued`] when it is not the last one or did not fail.
+    /// Returns [`StoreError::NotFound`] if the run does not exist, [`StoreError::Busy`] if the
+    /// thread has an unfinished run, [`StoreError::NotRequeued`] if the run is not the last one or
+    /// did not fail.
     fn requeue<'a>(
         &'a self,
         who: &'a Principal,
@@ -201,10 +205,10 @@ pub trait WriteRuns: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>>;
 
-    /// Asks a run to stop.
+    /// Requests that a run stop.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such run or it has ended.
+    /// Returns [`StoreError::NotFound`] if the run does not exist or has ended.
     fn request_cancel<'a>(
         &'a self,
         who: &'a Principal,
@@ -214,11 +218,11 @@ pub trait WriteRuns: Send + Sync {
 
 /// Reads events.
 pub trait ReadEvents: Send + Sync {
-    /// Events of a run with a sequence above `after`, in order, at most `limit`.
+    /// Returns at most `limit` events of a run with a number above `after`, in order.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such run, [`StoreError::Dropped`] when some of
-    /// these are not kept any more.
+    /// Returns [`StoreError::NotFound`] if the run does not exist, [`StoreError::Dropped`] if some
+    /// of these events are no longer retained.
     fn events<'a>(
         &'a self,
         who: &'a Principal,
@@ -227,13 +231,13 @@ pub trait ReadEvents: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>>;
 
-    /// Pieces of a run of which something stands after a position, in order, at most `limit`.
+    /// Returns at most `limit` pieces of partial text of a run that end after a position, in order.
     ///
-    /// Who reads events first and pieces then, and leaves aside those that stand after the last
-    /// event read, misses none that is not void.
+    /// A reader that reads events first, then partial text, and skips text positioned after the
+    /// last event read, misses no text that is not void.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such run.
+    /// Returns [`StoreError::NotFound`] if the run does not exist.
     fn pieces<'a>(
         &'a self,
         who: &'a Principal,
@@ -245,11 +249,11 @@ pub trait ReadEvents: Send + Sync {
 
 /// Reads questions.
 pub trait ReadInterrupts: Send + Sync {
-    /// The questions of a thread in the order in which they were asked, answered and closed ones
-    /// included.
+    /// Returns the questions of a thread in the order in which they were asked, including answered
+    /// and closed ones.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
     fn interrupts<'a>(
         &'a self,
         who: &'a Principal,
@@ -259,20 +263,20 @@ pub trait ReadInterrupts: Send + Sync {
 
 /// Reads the journal.
 pub trait JournalRead: Send + Sync {
-    /// The recorded calls of a thread, in the order in which they came on record.
+    /// Returns the recorded calls of a thread, in the order in which they were first recorded.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
     fn calls<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>>;
 
-    /// A recorded call of a thread; `None` when it is not on record, or there is no such thread.
+    /// Returns a recorded call of a thread; `None` if the call or the thread does not exist.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn call<'a>(
         &'a self,
         who: &'a Principal,
@@ -280,13 +284,13 @@ pub trait JournalRead: Send + Sync {
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>>;
 
-    /// The same, of a call that was made on top of a checkpoint of the outermost graph, or later. It
-    /// is found if it was recorded in the commit that left this checkpoint as the thread's head, or
-    /// after it, or by the same run when that keeps its checkpoints until its end; one that was
-    /// recorded before need not be found. For stores that read the less the less they are asked for.
+    /// Returns a recorded call, given a checkpoint of the root graph at or after which it was made.
+    /// The call is found if it was recorded in the commit that made this checkpoint the head of the
+    /// thread, in a later commit, or by the same run if that stores its checkpoints at its end. A
+    /// call recorded earlier need not be found. A store may use the checkpoint to read less.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn call_since<'a>(
         &'a self,
         who: &'a Principal,
@@ -300,20 +304,21 @@ pub trait JournalRead: Send + Sync {
 
 /// Reads usage.
 pub trait ReadUsage: Send + Sync {
-    /// The usage of a thread's runs, the first begun first.
+    /// Returns the usage of a thread's runs, ordered by start time.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is no such thread.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist.
     fn usage_of_thread<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>>;
 
-    /// The usage of a run, the first begun first; also after its thread was deleted.
+    /// Returns the usage of a run, ordered by start time. Available after its thread was deleted,
+    /// too.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn usage_of_run<'a>(
         &'a self,
         who: &'a Principal,
@@ -323,31 +328,31 @@ pub trait ReadUsage: Send + Sync {
 
 /// Writes usage.
 pub trait WriteUsage: Send + Sync {
-    /// Records one fact. The same invocation id a second time changes nothing. The run need not
-    /// be stored, so that no fact is lost.
+    /// Records a usage fact. Recording the same invocation id again has no effect. The run need not
+    /// exist, so that no fact is lost.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn record_usage<'a>(&'a self, who: &'a Principal, usage: UsageRow)
     -> BoxFuture<'a, Result<()>>;
 }
 
-/// Who is alive.
+/// Tracks the workers that are alive.
 pub trait Workers: Send + Sync {
-    /// Registers a worker, or prolongs its life.
+    /// Registers a worker, or extends its lease.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>>;
 
-    /// Ends a worker's life at once, so that others may take its runs.
+    /// Ends the lease of a worker immediately, so that other workers can claim its runs.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>>;
 }
 
-/// All tables.
+/// Combination of all tables.
 pub trait Store:
     ReadThreads
     + WriteThreads
@@ -366,6 +371,6 @@ pub trait Store:
     + ItemTable
     + std::fmt::Debug
 {
-    /// Where the store is, for messages: a file, a URL without secrets, or `memory`.
+    /// Returns the address of the store for messages: a file, a URL without secrets, or `memory`.
     fn place(&self) -> &str;
 }

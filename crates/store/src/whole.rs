@@ -1,4 +1,4 @@
-//! Threads as a whole: what is taken from one store to another.
+//! Export and import of complete threads.
 
 use crate::checkpoint::Keep;
 use crate::error::StoreError;
@@ -10,44 +10,44 @@ use weftwork_types::port::CallRecord;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
-/// A thread with everything a store has of it, as it was at one moment, but for pieces of text of a
-/// run that goes on: they are void once it went on elsewhere.
+/// A thread with all its records at one moment, except partial text of an unfinished run, which is
+/// void once the run continues elsewhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WholeThread {
-    /// The thread.
+    /// Row of the thread.
     pub thread: ThreadRow,
-    /// Its runs, oldest first.
+    /// Runs, oldest first.
     pub runs: Vec<WholeRun>,
-    /// Its questions, in the order in which they were asked.
+    /// Questions, in the order in which they were asked.
     pub interrupts: Vec<InterruptRow>,
-    /// Its calls, in the order in which they were first announced.
+    /// Calls, in the order in which they were first recorded.
     pub calls: Vec<CallRecord>,
-    /// Its checkpoints by graph and age, the parts of its open supersteps by graph, age and the
-    /// order in which they were kept, and the blobs that both speak of by their hashes. The names
-    /// that rows leave out are not among what is read: only the graph crate knows which those are.
+    /// Checkpoints by graph and age, parts of open supersteps by graph, age and the order in which
+    /// they were stored, and the blobs that both refer to, by hash. Layouts are not included in
+    /// what a store reads: only the graph crate can find out which are needed.
     pub kept: Keep,
-    /// The usage of its runs, the first begun first.
+    /// Usage of the runs, ordered by start time.
     pub usage: Vec<UsageRow>,
 }
 
 /// A run with its events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WholeRun {
-    /// Who made it, within the organisation.
+    /// Subject that created the run, within the organisation.
     pub subject: String,
-    /// The run.
+    /// Row of the run.
     pub row: RunRow,
-    /// Its events, in order; those that are kept.
+    /// Retained events, in order.
     pub events: Vec<StoredEvent>,
 }
 
-/// Reads threads as a whole.
+/// Reads complete threads.
 pub trait ReadWhole: Send + Sync {
-    /// A thread with everything that belongs to it, as it is at one moment.
+    /// Returns a thread with all its records, as of one moment.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none, [`StoreError::Corrupt`] when something of it
-    /// is damaged, or missing although other rows speak of it.
+    /// Returns [`StoreError::NotFound`] if the thread does not exist, [`StoreError::Corrupt`] if a
+    /// record is damaged, or missing although other rows refer to it.
     fn whole<'a>(
         &'a self,
         who: &'a Principal,
@@ -55,25 +55,25 @@ pub trait ReadWhole: Send + Sync {
     ) -> BoxFuture<'a, Result<WholeThread>>;
 }
 
-/// Writes threads as a whole.
+/// Writes complete threads.
 pub trait WriteWhole: Send + Sync {
-    /// Puts a thread that was read as a whole into this store, in one transaction, as a thread of
-    /// `who`'s organisation. Facts of usage, blobs and names that are there already stay.
+    /// Imports a complete thread into this store, in one transaction, as a thread of `who`'s
+    /// organisation. Existing usage facts, blobs and layouts are not changed.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when there is such a thread, checkpoint or run already,
-    /// [`StoreError::KeyReused`] when a run's idempotency key is taken, [`StoreError::Corrupt`]
-    /// when the parts do not belong together. Nothing was changed then.
+    /// Returns [`StoreError::Conflict`] if the thread, a checkpoint or a run already exists,
+    /// [`StoreError::KeyReused`] if the idempotency key of a run is in use, [`StoreError::Corrupt`]
+    /// if the parts are inconsistent. Nothing was changed.
     fn put_whole<'a>(&'a self, who: &'a Principal, whole: WholeThread)
     -> BoxFuture<'a, Result<()>>;
 }
 
 impl WholeThread {
-    /// Puts what has no order of its own in order, and lets a thread pass whose parts belong
-    /// together. Every store does so with what it reads, and before it writes.
+    /// Sorts the parts and checks their consistency. Every store calls this on the data that it
+    /// reads, and before it writes.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] naming what does not belong.
+    /// Returns [`StoreError::Corrupt`] with the first inconsistency.
     pub fn checked(mut self) -> Result<Self> {
         self.sort();
         self.check_runs()?;
@@ -84,7 +84,7 @@ impl WholeThread {
     fn sort(&mut self) {
         let Keep { checkpoints, pending, blobs, layouts } = &mut self.kept;
         checkpoints.sort_by(|a, b| (&a.ns, a.id).cmp(&(&b.ns, b.id)));
-        // Stable: parts of one kind stay in the order in which they were kept.
+        // A stable sort: parts of the same kind stay in the order in which they were stored.
         pending.sort_by(|a, b| (&a.ns, a.of, a.what).cmp(&(&b.ns, b.of, b.what)));
         let spoken = checkpoints.iter_mut().map(|new| &mut new.blobs);
         for hashes in spoken.chain(pending.iter_mut().map(|part| &mut part.blobs)) {
@@ -104,15 +104,17 @@ impl WholeThread {
             let mut after = self.runs[n + 1..].iter();
             let last = after.all(|run| run.row.status == RunStatus::Queued);
             if at.thread != *thread {
-                return Err(self.corrupt(format!("run `{}` is of thread `{}`", at.run, at.thread)));
+                return Err(
+                    self.corrupt(format!("run `{}` belongs to thread `{}`", at.run, at.thread))
+                );
             }
             if !last && !run.row.status.is_final() {
                 return Err(self.corrupt(format!(
-                    "run `{}` has not ended, but others went on after it",
+                    "run `{}` has not ended, but later runs of the thread have started",
                     at.run
                 )));
             }
-            // Those before the first may have been dropped.
+            // Earlier events may have been dropped.
             let first = run.events.first().map_or(1, |event| event.seq.max(1));
             let gap = run.events.iter().zip(first..).find(|(event, seq)| event.seq != *seq);
             if let Some((_, seq)) = gap {
@@ -125,7 +127,9 @@ impl WholeThread {
     fn check_blobs(&self) -> Result<()> {
         for (hash, body) in &self.kept.blobs {
             if hash_bytes(body) != *hash {
-                return Err(self.corrupt(format!("the bytes of blob `{hash}` do not match it")));
+                return Err(
+                    self.corrupt(format!("the bytes of blob `{hash}` do not match its hash"))
+                );
             }
         }
         let there: BTreeSet<Hash> = self.kept.blobs.iter().map(|(hash, _)| *hash).collect();
@@ -136,13 +140,13 @@ impl WholeThread {
         }
     }
 
-    /// The blobs that its rows speak of, as often as they do.
+    /// Returns the blobs that the rows refer to, once for each reference.
     pub fn spoken(&self) -> impl Iterator<Item = Hash> {
         let checkpoints = self.kept.checkpoints.iter().flat_map(|new| &new.blobs);
         checkpoints.chain(self.kept.pending.iter().flat_map(|part| &part.blobs)).copied()
     }
 
-    /// The number of the last event of the last run that was begun.
+    /// Returns the number of the last event of the last run that was started.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         let mut begun = self.runs.iter().rev().filter(|run| run.row.status != RunStatus::Queued);

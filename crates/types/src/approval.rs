@@ -1,4 +1,4 @@
-//! Approvals: a person says yes or no to one call with its exact arguments.
+//! Approvals: a person accepts or refuses one call with its exact arguments.
 
 use crate::canonical::Hash;
 use crate::tool::Effect;
@@ -6,25 +6,26 @@ use crate::{ThreadId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A call that waits for a person, with everything the person must see.
+/// A call that waits for approval, with everything the person has to see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// The call.
+    /// Id of the call.
     pub tool_call_id: ToolCallId,
-    /// The tool's canonical name.
+    /// Canonical name of the tool.
     pub tool: String,
-    /// The exact arguments that will be used.
+    /// Exact arguments of the call.
     pub args: Value,
-    /// What the tool changes.
+    /// Effect of the tool.
     pub effect: Effect,
-    /// Binds the answer to tool, arguments, call and thread; other arguments need another answer.
+    /// Hash of tool, arguments, call and thread. A call with other arguments needs its own
+    /// approval.
     pub binding: Hash,
-    /// Why policy asks.
+    /// Reason for which the policy requires an approval.
     pub reason: String,
 }
 
 impl ApprovalRequest {
-    /// The hash that binds an approval to one call of one thread with exact arguments.
+    /// Returns the hash that binds an approval to one call of one thread with exact arguments.
     #[must_use]
     pub fn bind(thread: &ThreadId, call: &ToolCallId, tool: &str, args: &Value) -> Hash {
         crate::canonical::hash(&serde_json::json!({
@@ -36,24 +37,24 @@ impl ApprovalRequest {
 /// A person's answer to an [`ApprovalRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// Whether the call may go ahead.
+    /// `true` if the call may be made.
     pub approved: bool,
-    /// The binding that was shown to the person. A decision with another binding is refused.
+    /// Binding that was shown to the person. A decision with another binding is refused.
     pub binding: Hash,
-    /// What the person said; the model reads it when the call is refused.
+    /// Comment of the person; the model reads it if the call is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
 
-/// An answered approval as it stays on record.
+/// An answered approval as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRecord {
-    /// What was asked.
+    /// The request.
     pub request: ApprovalRequest,
-    /// What was answered.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// Who answered: the subject of the principal.
+    /// Subject of the principal that decided.
     pub decided_by: String,
-    /// When.
+    /// Time of the decision.
     pub decided_at: Timestamp,
 }

@@ -1,36 +1,36 @@
-//! Who pays for a call, as types: a graph's call cannot be made without naming run and graph.
+//! Billing identity of calls. A call inside a graph always names its run and graph.
 
 use crate::{BillingAccountId, RequestId, RunId, TraceId, VirtualKeyId};
 use serde::{Deserialize, Serialize};
 
-/// The caller of a model or tool outside any graph.
+/// The billing identity of a model or tool call outside of graphs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// The account that pays.
+    /// Account that is billed.
     pub billing_account: BillingAccountId,
-    /// The key the call is made under.
+    /// Virtual key of the call.
     pub virtual_key: VirtualKeyId,
-    /// The inbound request this belongs to.
+    /// Inbound request that the call belongs to.
     pub request: RequestId,
-    /// The distributed trace this belongs to.
+    /// Distributed trace that the call belongs to.
     pub trace: TraceId,
 }
 
-/// The caller of a model or tool inside a run.
+/// The billing identity of a model or tool call inside a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphCaller {
-    /// Who pays.
+    /// Billing identity of the run.
     pub caller: Caller,
     /// The run.
     pub run: RunId,
-    /// The graph that runs.
+    /// Id of the graph.
     pub graph: String,
-    /// Its version: a git SHA at build, or the content hash of a definition.
+    /// Version of the graph: a git SHA at build time, or the content hash of a definition.
     pub graph_version: String,
 }
 
 impl Caller {
-    /// The caller of a run within the program that started it, where nobody is billed.
+    /// Creates the caller of a run in its own process, which is not billed.
     #[must_use]
     pub fn in_process(run: &RunId) -> Self {
         let uuid = uuid::Uuid::try_parse(run.as_str()).unwrap_or_default();
@@ -42,10 +42,10 @@ impl Caller {
         }
     }
 
-    /// The caller of a program on a person's own machine, where nobody is billed.
+    /// Creates the caller of a program on a user's own machine, which is not billed.
     ///
     /// # Errors
-    /// [`crate::id::InvalidId`] when `request` is not usable as an id.
+    /// Returns [`crate::id::InvalidId`] if `request` is not a valid id.
     pub fn local(request: impl AsRef<str>) -> Result<Self, crate::id::InvalidId> {
         Ok(Self {
             billing_account: BillingAccountId::new("local")?,

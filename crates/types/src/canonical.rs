@@ -1,14 +1,14 @@
-//! One byte form per JSON value, so that equal values hash equally in every process.
+//! Canonical JSON, so that equal values have equal hashes in every process.
 //!
-//! Objects are written with their keys sorted by code point and without white space; numbers and
-//! strings as `serde_json` writes them. This is the idea of RFC 8785, without its rules for
-//! floating point numbers beyond what `serde_json` does.
+//! Objects are written without white space and with keys sorted by code point; numbers and strings
+//! as `serde_json` writes them. This follows RFC 8785, except for the formatting of floating point
+//! numbers, which is that of `serde_json`.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// How deeply a value that is stored may be nested. Readers of JSON refuse more than 128 levels,
-/// and records put some around the value.
+/// Maximum nesting depth of a stored value. JSON parsers accept at most 128 levels, and records add
+/// some levels around the value.
 pub const DEPTH_MAX: usize = 100;
 
 /// The SHA-256 of a canonical JSON text, as 64 hex digits when printed.
@@ -120,7 +120,7 @@ fn plain<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     serde_json::to_writer(out, value).expect("it can be written as JSON");
 }
 
-/// Whether a value is nested no deeper than [`DEPTH_MAX`]. Does not recurse.
+/// Returns `true` if a value is nested no deeper than [`DEPTH_MAX`]. The check is iterative.
 #[must_use]
 pub fn can_be_read_back(value: &Value) -> bool {
     let mut open = vec![(value, 0)];

@@ -17,39 +17,39 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
-/// An error as it is stored and shown: a code, one message, and whether trying again can help.
+/// An error as stored and shown: a code, a message, and whether a retry can succeed.
 ///
-/// The message is safe to show to the person who started the run; secrets never enter it.
+/// The message is safe to show to the user who started the run; it never contains secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// The stable code, such as `W0301`.
+    /// Stable code, such as `W0301`.
     pub code: String,
-    /// What went wrong, with the names of the things involved.
+    /// Description of the error, with the names of the things involved.
     pub message: String,
-    /// Whether the same call may succeed later without a change.
+    /// `true` if the same call may succeed later without a change.
     #[serde(default)]
     pub retriable: bool,
-    /// What kind of failure it is, in the words of whoever failed: `ValueError`.
+    /// Kind of the failure in the terms of its origin, such as `ValueError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
 impl Fault {
-    /// Makes a fault that will not go away by trying again.
+    /// Creates a fault that a retry cannot resolve.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code: code.0.to_owned(), message: message.into(), retriable: false, kind: None }
     }
 
-    /// Says what kind of failure it is.
+    /// Sets the kind of the failure.
     #[must_use]
     pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
     }
 
-    /// Marks the fault as one that trying again may cure.
+    /// Sets if a retry may resolve the fault.
     #[must_use]
     pub fn retriable(mut self, retriable: bool) -> Self {
         self.retriable = retriable;

@@ -1,4 +1,4 @@
-//! What a run tells while it goes: one stream, from which every protocol's stream is made.
+//! Events of a run: the one stream from which every protocol's stream is derived.
 
 mod piece;
 
@@ -16,101 +16,102 @@ use serde_json::Value;
 /// An event of a run.
 ///
 /// `text_delta`, `tool_call_start`, `tool_call_result`, `usage_report`, `human_input_required` and
-/// `done` are the core; the others are extensions. Every run has exactly one `done`, its last
-/// event, whatever fails; one that is requeued after it failed goes on to another. Where a worker
-/// stops in order, its stream ends with `released` and the log goes on elsewhere.
+/// `done` are the core events; the others are extensions. Every run has exactly one `done`, its
+/// last event, whatever fails. A failed run that is requeued continues after its `done` and ends
+/// with another one. If a worker shuts down gracefully, its stream ends with `released` and the log
+/// continues on another worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AiEvent {
-    /// The run began.
+    /// The run started.
     RunStarted {
         /// The graph's id.
         graph: String,
     },
-    /// A worker goes on with the run, whose worker before is gone.
+    /// A worker continues the run of a dead worker.
     TakenOver {
-        /// Which claim of the run this is, from 2.
+        /// Number of the claim, from 2.
         claim: u64,
     },
-    /// The worker that had the run stopped in order and put it back; another one goes on with it.
+    /// The worker of the run shut down gracefully and requeued it; another worker continues it.
     Released {
-        /// Which claim of the run was given up.
+        /// Number of the claim that was released.
         claim: u64,
     },
-    /// The run had failed and was put back; it goes on after its `done`.
+    /// The run had failed and was requeued. Its log continues after the `done`.
     Requeued {
-        /// Who put it back: the subject of the principal.
+        /// Subject of the principal that requeued it.
         by: String,
     },
-    /// A piece of a model's answer. It is told at once, and kept only until what the node made of
-    /// it is on record; the durable log has the final message.
+    /// Partial text of a model's answer. It is emitted immediately and stored only until the result
+    /// of the node is recorded. The durable log has the final message.
     TextDelta {
-        /// The piece.
+        /// The partial text.
         delta: String,
     },
-    /// A piece of a model's thinking, kept as long as one of the answer.
+    /// Partial text of a model's reasoning, stored as long as partial text of the answer.
     ReasoningDelta {
-        /// The piece.
+        /// The partial text.
         delta: String,
     },
-    /// An attempt died after it had shown something; what it showed is void.
+    /// An attempt failed after it had emitted partial text, which is void now.
     AttemptReset {
-        /// The node whose attempt died.
+        /// Node whose attempt failed.
         node: String,
     },
-    /// A whole message was added to the thread.
+    /// A complete message was added to the thread.
     MessageFinal {
         /// The message.
         message: Message,
     },
     /// A tool call was accepted.
     ToolCallStart {
-        /// The call.
+        /// Id of the call.
         tool_call_id: ToolCallId,
-        /// The tool's wire name.
+        /// Wire name of the tool.
         tool_name: String,
-        /// Its arguments.
+        /// Arguments of the call.
         args: Value,
     },
     /// A tool call ended.
     ToolCallResult {
-        /// The call.
+        /// Id of the call.
         tool_call_id: ToolCallId,
         /// The members of the result that may be shown, or an error object.
         result: Value,
-        /// Whether it failed.
+        /// `true` if the call failed.
         #[serde(default)]
         is_error: bool,
     },
-    /// What one attempt of a model call used.
+    /// Usage of one attempt of a model call.
     UsageReport {
-        /// The fact.
+        /// The usage fact.
         fact: UsageFact,
     },
-    /// A recorded call was used again instead of being made a second time.
+    /// A recorded call was reused instead of being repeated.
     CallReused {
         /// `model` or `tool`.
         kind: String,
-        /// The model or tool.
+        /// Name of the model or tool.
         name: String,
     },
-    /// A question is open; the run ends here and an answer starts the next.
+    /// A question is open. The run ends here, and an answer starts the next run.
     HumanInputRequired {
-        /// The question's id.
+        /// Id of the question.
         interrupt_id: InterruptId,
-        /// What is asked.
+        /// Content of the question.
         ask: Ask,
     },
     /// A superstep was committed.
     Step {
-        /// Its number within the thread.
+        /// Number of the superstep within the thread.
         step: i64,
-        /// The nodes that ran in it, in task order.
+        /// Nodes that ran in the superstep, in task order.
         nodes: Vec<String>,
     },
-    /// Whatever a node chose to tell.
+    /// A value that a node emitted.
     Custom {
-        /// What it told.
+        /// The value.
         value: Value,
     },
     /// The run pauses: its store accepts no writes for now. Not in the log.
@@ -122,7 +123,7 @@ pub enum AiEvent {
     StoreAvailable,
     /// The run ended.
     Done {
-        /// How.
+        /// Final status.
         outcome: RunStatus,
     },
 }
@@ -141,23 +142,23 @@ impl AiEvent {
         )
     }
 
-    /// The event for an open question.
+    /// Creates the event for an open question.
     #[must_use]
     pub fn asked(interrupt: &Interrupt) -> Self {
         Self::HumanInputRequired { interrupt_id: interrupt.id, ask: interrupt.ask.clone() }
     }
 }
 
-/// An event with its place in what the run tells.
+/// An event with its position in the run.
 ///
-/// Durable events have their number in the log, pieces of text stand between them. What neither has
-/// was told by a run whose log is out of reach.
+/// Durable events have a number in the log; partial text has a position between them. An event with
+/// neither was emitted by a run whose log is not accessible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunEvent {
-    /// Its place in the durable log, from 1 without gaps; `None` for pieces.
+    /// Number in the durable log, from 1 without gaps; `None` for partial text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// Where a piece of text stands, and who told it.
+    /// Position and origin of partial text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piece: Option<PieceAt>,
     /// The event.
@@ -166,19 +167,19 @@ pub struct RunEvent {
 }
 
 impl RunEvent {
-    /// An event of the durable log.
+    /// Creates an event of the durable log.
     #[must_use]
     pub fn durable(seq: u64, event: AiEvent) -> Self {
         Self { seq: Some(seq), piece: None, event }
     }
 
-    /// An event that has no place.
+    /// Creates an event without a position.
     #[must_use]
     pub fn placeless(event: AiEvent) -> Self {
         Self { seq: None, piece: None, event }
     }
 
-    /// How far somebody is who has seen this event and all before it.
+    /// Returns the position of a reader that has seen this event and all events before it.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match (&self.seq, &self.piece) {

@@ -1,27 +1,27 @@
-//! Ids as types, so that one cannot be passed where another is meant.
+//! Ids as newtypes, so that one kind of id cannot be passed as another.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a text is not a valid id.
+/// An error for text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{kind} `{found}` is not valid: expected 1 to {max_chars} characters from letters, digits, `_`, `-`, `.`, `:`"
 )]
 pub struct InvalidId {
-    /// What the id names, such as `thread id`.
+    /// Kind of the id, such as `thread id`.
     pub kind: &'static str,
-    /// What was given, cut to 80 characters.
+    /// Rejected text, truncated to 80 characters.
     pub found: String,
-    /// The longest id allowed, in characters.
+    /// Maximum length of this kind of id, in characters.
     pub max_chars: usize,
 }
 
-/// The longest text id, in characters.
+/// Maximum length of a text id, in characters.
 pub const ID_CHARS_MAX: usize = 128;
 
-/// Whether a byte may be in a text id. A look is cheaper than comparisons: ids are read with every
-/// message.
+/// Lookup table: `true` for each byte that a text id may contain. Ids are parsed with every
+/// message, and a lookup is faster than a chain of comparisons.
 const ALLOWED: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0u8;
@@ -42,7 +42,7 @@ fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     Err(InvalidId { kind, found: text.chars().take(80).collect(), max_chars: ID_CHARS_MAX })
 }
 
-/// Reads an id from a text that the format need not copy.
+/// A visitor that parses an id from a borrowed string, without an intermediate copy.
 struct Text<F>(F);
 
 impl<T, F: FnOnce(&str) -> Result<T, InvalidId>> Visitor<'_> for Text<F> {
@@ -76,17 +76,17 @@ macro_rules! text_id {
         }
 
         impl $name {
-            /// Checks a text and makes an id of it.
+            /// Validates a text and creates an id from it.
             ///
             /// # Errors
-            /// [`InvalidId`] when it is empty, longer than [`ID_CHARS_MAX`], or holds a character
-            /// other than ASCII letters, digits, `_`, `-`, `.`, `:`.
+            /// Returns [`InvalidId`] if the text is empty, longer than [`ID_CHARS_MAX`], or
+            /// contains a character other than ASCII letters, digits, `_`, `-`, `.`, `:`.
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
                 check($kind, text.as_ref())?;
                 Ok(Self(text.as_ref().into()))
             }
 
-            /// A new id from a UUID; the caller chooses where its bits come from.
+            /// Creates an id from a UUID. The caller chooses the source of its bits.
             #[must_use]
             pub fn from_uuid(uuid: uuid::Uuid) -> Self {
                 Self(uuid.to_string().into())
@@ -132,23 +132,23 @@ text_id! {
     OrgId, "organisation id";
     /// A conversation: the unit of state that runs share.
     ThreadId, "thread id";
-    /// One execution of a graph on a thread.
+    /// An execution of a graph on a thread.
     RunId, "run id";
     /// A message in a thread.
     MessageId, "message id";
-    /// One tool call; the model's own id where it gave one.
+    /// A tool call. The id assigned by the model, if it assigned one.
     ToolCallId, "tool call id";
-    /// One attempt of a model call: the unit of telemetry.
+    /// An attempt of a model call, the unit of telemetry.
     InvocationId, "invocation id";
-    /// One inbound request.
+    /// An inbound request.
     RequestId, "request id";
-    /// One distributed trace.
+    /// A distributed trace.
     TraceId, "trace id";
-    /// The account that pays.
+    /// The account that is billed.
     BillingAccountId, "billing account id";
     /// The key under which a call was made.
     VirtualKeyId, "virtual key id";
-    /// One process that executes runs.
+    /// A process that executes runs.
     WorkerId, "worker id";
 }
 
@@ -198,11 +198,11 @@ macro_rules! bits_id {
 }
 
 bits_id! {
-    /// A checkpoint. Ids of one thread sort by the order in which they were made.
+    /// A checkpoint. Ids of one thread sort by creation order.
     CheckpointId, "checkpoint id";
-    /// One task of one superstep: a function of checkpoint, node and path.
+    /// A task of one superstep, derived from checkpoint, node and path.
     TaskId, "task id";
-    /// One open question: a function of the task and the number of its answers so far.
+    /// An open question, derived from the task and the number of its previous answers.
     InterruptId, "interrupt id";
 }
 

@@ -1,82 +1,83 @@
-//! Open questions: a run ends at them, and an answer starts the run that goes on.
+//! Open questions. A run ends at them, and an answer starts the run that continues.
 
 use crate::approval::ApprovalRequest;
 use crate::{InterruptId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// One open question of a thread.
+/// An open question of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its id: a function of the task and of how many answers the task had before.
+    /// Id, derived from the task and the number of its previous answers.
     pub id: InterruptId,
-    /// The task that waits.
+    /// Task that asked.
     pub task: TaskId,
-    /// The node that waits.
+    /// Node that asked.
     pub node: String,
-    /// What is asked.
+    /// Content of the question.
     pub ask: Ask,
-    /// JSON Schema the answer must satisfy, when there is one.
+    /// JSON Schema that the answer must satisfy, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// When the question lapses, if ever.
+    /// Time at which the question expires, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// What it takes as its answer once it has lapsed. It need not satisfy the schema.
+    /// Answer that the question takes when it expires. It is not checked against the schema.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub default: Option<Value>,
-    /// The key by which it can be answered instead of by its id. Several questions may share one.
+    /// Key by which the question can be answered instead of its id. Several questions may share a
+    /// key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
 impl Interrupt {
-    /// When the question takes its default if nobody answered it before; `None` when it waits for
-    /// an answer however long that takes.
+    /// Returns the time at which an unanswered question takes its default; `None` if it waits for
+    /// an answer without a limit.
     #[must_use]
     pub fn lapses_at(&self) -> Option<Timestamp> {
         self.default.as_ref().and(self.expires_at)
     }
 }
 
-/// A member that is there, though it may be `null`.
+/// Deserialises a member that is present, including `null`, as `Some`.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 
-/// What is asked.
+/// The content of a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
-    /// A question in words, asked through the `ask_human` tool.
+    /// A question to a person, asked through the `ask_human` tool.
     Question {
-        /// The question.
+        /// Text of the question.
         question: String,
-        /// The tool call whose result will be the answer.
+        /// Tool call whose result is the answer.
         tool_call_id: ToolCallId,
     },
-    /// May this call go ahead?
+    /// A request to approve a call.
     Approval(ApprovalRequest),
-    /// Anything else a node asks.
+    /// Any other value that a node passed.
     Value {
-        /// What the node passed.
+        /// The value.
         value: Value,
     },
-    /// Nothing: a node waits for a time.
+    /// A timer: the node waits for a time and asks nothing.
     Timer {
-        /// The time.
+        /// Time at which the node resumes.
         until: Timestamp,
     },
 }
 
-/// An answer, and who gave it. Written once; a second answer gets the first one's record.
+/// An answer with its author. It is written once; a second answer receives the record of the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The answer.
     pub value: Value,
-    /// Who answered: the subject of the principal.
+    /// Subject of the principal that answered.
     pub answered_by: String,
-    /// When.
+    /// Time of the answer.
     pub answered_at: Timestamp,
 }
 

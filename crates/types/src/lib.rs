@@ -1,8 +1,8 @@
-//! The words every other crate speaks: ids, messages, tools, events, errors, and the ports.
+//! Shared types of all crates: ids, messages, tools, events, errors and the ports.
 //!
-//! This crate is passive. It opens nothing, reads no clock and spawns nothing; it holds the
-//! records that are stored or sent, and the traits ([`port`]) through which the rest of the house
-//! reaches the outside.
+//! This crate is passive: it opens nothing, reads no clock and spawns no task. It holds the records
+//! that are stored or sent, and the traits ([`port`]) through which the other crates reach the
+//! outside.
 
 pub mod approval;
 pub mod caller;

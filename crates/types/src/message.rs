@@ -9,105 +9,105 @@ use crate::{MessageId, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Instructions.
+    /// System instructions.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// A tool's answer.
+    /// A tool, reporting a result.
     Tool,
 }
 
-/// One message. Its parts keep the order in which they were said.
+/// A message. Its parts are in the order in which they were produced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Unique within the thread; a message with a known id replaces the older one.
+    /// Id, unique within the thread. A message with an existing id replaces the older one.
     pub id: MessageId,
-    /// Who speaks.
+    /// Author of the message.
     pub role: Role,
-    /// What is said.
+    /// Content, in order.
     #[serde(deserialize_with = "read::parts")]
     pub parts: Vec<Part>,
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
+    /// Plain text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// A model's thinking, as far as the provider shows it.
+    /// Reasoning of a model, as far as the provider exposes it.
     Reasoning {
-        /// The words.
+        /// The text.
         text: String,
-        /// The provider's proof that it may be sent back, when it gave one.
+        /// Signature with which the provider accepts the reasoning back, if it issued one.
         #[serde(skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// An image, sound, film or file.
+    /// An image, audio, video or file.
     Media(Media),
-    /// The model asks for a tool.
+    /// A tool call requested by the model.
     ToolCall(ToolCall),
-    /// A tool's answer to one call.
+    /// The result of a tool call.
     ToolResult(ToolResult),
 }
 
-/// An image, sound, film or file, by reference or inline.
+/// An image, audio, video or file, by reference or inline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Media {
-    /// Its media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Where it lies: an `https:`, `data:` or `blob:` URL. Nothing fetches it by itself.
+    /// Location: an `https:`, `data:` or `blob:` URL. It is never fetched automatically.
     pub url: String,
 }
 
-/// A model's wish to call a tool.
+/// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The model's id for the call, or one made here when it gave none.
+    /// Id assigned by the model, or generated here if the model assigned none.
     pub id: ToolCallId,
-    /// The tool's wire name.
+    /// Wire name of the tool.
     pub name: String,
-    /// The arguments, not yet checked. A model that wrote no valid JSON leaves a string here.
+    /// Arguments, not yet validated. A JSON string if the model produced invalid JSON.
     pub args: Value,
 }
 
-/// A tool's answer as the model reads it.
+/// The result of a tool call, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call it answers.
+    /// The call that this result belongs to.
     pub tool_call_id: ToolCallId,
-    /// The tool's wire name.
+    /// Wire name of the tool.
     pub name: String,
     /// The validated value, or an error object.
     pub value: Value,
-    /// Whether the call failed.
+    /// `true` if the call failed.
     #[serde(default)]
     pub is_error: bool,
 }
 
 impl Message {
-    /// A message of one text part.
+    /// Creates a message with one text part.
     #[must_use]
     pub fn text(id: MessageId, role: Role, text: impl Into<String>) -> Self {
         Self { id, role, parts: vec![Part::Text { text: text.into() }] }
     }
 
-    /// A tool's answer.
+    /// Creates a message with one tool result.
     #[must_use]
     pub fn tool_result(id: MessageId, result: ToolResult) -> Self {
         Self { id, role: Role::Tool, parts: vec![Part::ToolResult(result)] }
     }
 
-    /// All text parts, joined.
+    /// Concatenates all text parts.
     #[must_use]
     pub fn joined_text(&self) -> String {
         self.parts
@@ -119,7 +119,7 @@ impl Message {
             .collect()
     }
 
-    /// The tool calls, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),
@@ -127,7 +127,7 @@ impl Message {
         })
     }
 
-    /// The tool results, in order.
+    /// Returns the tool results, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolResult(result) => Some(result),

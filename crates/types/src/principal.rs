@@ -1,19 +1,20 @@
-//! On whose behalf something is done.
+//! The identity on whose behalf an operation is performed.
 
 use crate::OrgId;
 use serde::{Deserialize, Serialize};
 
-/// Who asks. Every storage call takes one, and the organisation is the first column of every key.
+/// An authenticated client. Every storage call takes one; its organisation is the first column of
+/// every key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
-    /// The organisation whose data may be seen.
+    /// Organisation whose data is accessible.
     pub org: OrgId,
-    /// The person or service within it, as shown in audit records.
+    /// Person or service within the organisation, as shown in audit records.
     pub subject: String,
 }
 
 impl Principal {
-    /// The principal of a program or command line that serves only the person who started it.
+    /// Creates the principal of a local program or command line that serves only its own user.
     #[must_use]
     pub fn local() -> Self {
         Self { org: local_org(), subject: "local".to_owned() }

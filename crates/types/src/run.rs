@@ -1,4 +1,4 @@
-//! How a run is asked for, and how it ends.
+//! Requests for runs, and their outcomes.
 
 use crate::caller::Caller;
 use crate::code::Fault;
@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 /// A request to run a graph on a thread.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// On whose behalf.
+    /// Principal of the run.
     pub principal: Principal,
-    /// Who pays.
+    /// Billing account and origin of the request.
     pub caller: Caller,
-    /// The graph's id, `provider:name`.
+    /// Id of the graph, `provider:name`.
     pub graph: String,
-    /// The thread; made when it does not exist.
+    /// Thread of the run. It is created if it does not exist.
     pub thread: ThreadId,
-    /// What to do on it.
+    /// Input of the run.
     pub input: RunInput,
-    /// How.
+    /// Options of the run.
     pub options: RunOptions,
 }
 
-/// What a run starts from.
+/// The input of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunInput {
@@ -33,20 +33,20 @@ pub enum RunInput {
         /// Writes by channel name.
         input: Value,
     },
-    /// Answers to open questions, by interrupt id.
+    /// Answers to open questions.
     Resume {
-        /// The answers.
+        /// Answers by interrupt id.
         answers: BTreeMap<InterruptId, Value>,
     },
-    /// Nothing new: go on where the thread stands, after a crash or a failure; or, at an older
-    /// checkpoint, run what was due there again on a branch of its own.
+    /// No new input. The run continues at the newest checkpoint, after a crash or a failure. At an
+    /// older checkpoint, it runs the tasks due there again, on a branch of its own.
     Continue,
-    /// A change from outside: the writes are applied as if a node had made them, what follows that
-    /// node is due, and nothing runs.
+    /// A change from outside. The writes are applied as if a node had made them, the successors of
+    /// that node become due, and no task runs.
     Update {
         /// Writes by channel name.
         writes: Value,
-        /// The node; `None` takes the one that ran last, when there is only one.
+        /// Node; `None` selects the node that ran last, if it is the only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         as_node: Option<String>,
     },
@@ -55,48 +55,49 @@ pub enum RunInput {
 /// Options of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// The most supersteps this run may take; `None` takes the graph's own limit.
+    /// Maximum number of supersteps of this run; `None` selects the graph's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_limit: Option<u32>,
-    /// The checkpoint to start from; `None` takes the thread's newest. From an older one the run
-    /// goes on a branch of its own, which becomes the thread's newest.
+    /// Checkpoint to start from; `None` selects the newest of the thread. From an older one the run
+    /// continues on a branch of its own, which becomes the thread's newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<CheckpointId>,
-    /// A key under which a repeated request returns the first one's run.
+    /// Idempotency key. A repeated request with the same key returns the first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// From where calls are used again that are not on record on the run's own branch.
+    /// Source of reusable calls that are not recorded on the branch of the run.
     #[serde(default, skip_serializing_if = "ReuseFrom::is_own")]
     pub reuse_from: ReuseFrom,
-    /// When its checkpoints are stored.
+    /// Time at which checkpoints are stored.
     #[serde(default, skip_serializing_if = "Durability::is_sync")]
     pub durability: Durability,
-    /// What happens when the thread has a run that has not ended.
+    /// Behaviour if the thread has an unfinished run.
     #[serde(default, skip_serializing_if = "Multitask::is_reject")]
     pub multitask: Multitask,
-    /// The model the graph was opened with, as it was asked for (`provider:model`), so that whoever
-    /// goes on with the thread can open the same one.
+    /// Model that the graph was opened with, as requested (`provider:model`), so that a later run
+    /// on the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
-/// When the checkpoints of a run are stored.
+/// The time at which the checkpoints of a run are stored.
 ///
-/// Whatever it says: the run itself, its questions, the intents of calls that change something, and
-/// what calls came to are stored as they come, and the run has ended only when all is stored.
+/// In every mode, the run itself, its questions, the intents of calls with effects, and the results
+/// of calls are stored as they occur. The run ends only after everything is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Each before the next superstep begins.
+    /// Each checkpoint is stored before the next superstep begins.
     #[default]
     Sync,
-    /// Each in order, while the tasks of the next superstep run, which may be one ahead of what is
-    /// stored and no more. What stands on a checkpoint (results of tasks, intents, questions,
-    /// checkpoints of graphs within) is stored or told after it.
+    /// Checkpoints are stored in order while the tasks of the next superstep run. Execution is at
+    /// most one superstep ahead of the stored state. Records that depend on a checkpoint (results
+    /// of tasks, intents, questions, checkpoints of subgraphs) are stored or emitted after it.
     Async,
-    /// When the run ends, stops, fails, is cancelled or is put back; in a run of a process without
-    /// a worker the last one only, and none when it is dropped. Until then the thread stands where
-    /// it stood: a run whose process dies is repeated from there, with its recorded calls.
+    /// Checkpoints are stored when the run ends, stops, fails, is cancelled or is requeued. A run
+    /// without a worker stores only its last checkpoint, and none if it is dropped. Until then the
+    /// thread stays at its previous checkpoint: a run whose process dies is repeated from there,
+    /// with its recorded calls.
     Exit,
 }
 
@@ -106,31 +107,31 @@ impl Durability {
     }
 }
 
-/// What happens with a run for a thread that has one which has not ended. On a thread at rest all
-/// are the same.
+/// The behaviour of a new run on a thread that has an unfinished run. On a thread without one, all
+/// variants are equivalent.
 ///
-/// Answers to questions do not wait: a thread that asks has ended its run, so that a run with
-/// answers is refused whatever this says.
+/// Answers to questions do not wait: a thread with open questions has no unfinished run. A run with
+/// answers is therefore refused in all variants.
 ///
-/// Source: the strategies of the same names of LangGraph's server. There `rollback` deletes the
-/// earlier runs; here they stay on record as cancelled, for what they used was paid.
+/// Source: the strategies of the same names of LangGraph's server. There, `rollback` deletes the
+/// earlier runs; here they are retained as cancelled, because their usage was paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Multitask {
     /// The new run is refused.
     #[default]
     Reject,
-    /// It waits for the ends of those before it, however they end, and goes on from there.
+    /// The run waits until all earlier runs have ended, with any outcome, and continues from there.
     Enqueue,
-    /// Those before it are cancelled, and it goes on from where they stood.
+    /// Earlier runs are cancelled, and the new run continues from where they stopped.
     Interrupt,
-    /// Those before it are cancelled, and it begins where the thread stood before the first of
-    /// them: at that checkpoint, on a branch of its own; on an empty thread when there was none.
+    /// Earlier runs are cancelled, and the new run starts from the state before the first of them:
+    /// on a branch from that checkpoint, or on an empty thread if there was none.
     Rollback,
 }
 
 impl Multitask {
-    /// All, with the words for them in JSON and on the command line.
+    /// All variants, with their names in JSON and on the command line.
     pub const ALL: [(Self, &str); 4] = [
         (Self::Reject, "reject"),
         (Self::Enqueue, "enqueue"),
@@ -142,25 +143,26 @@ impl Multitask {
         *self == Self::Reject
     }
 
-    /// Whether runs before it are asked to stop.
+    /// Returns `true` if earlier runs are requested to stop.
     #[must_use]
     pub fn cancels(self) -> bool {
         matches!(self, Self::Interrupt | Self::Rollback)
     }
 }
 
-/// From where a run uses calls again, rather than making them.
+/// The branches from which a run reuses recorded calls.
 ///
-/// A call is the same where node, path, superstep, name and input are. One that is used again is
-/// on record as reused, and its bill stays the first one's.
+/// Calls are the same if node, path, superstep, name and input are equal. A reused call is recorded
+/// as reused and is not billed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReuseFrom {
-    /// From its own branch only: a branch that goes off the thread makes its calls itself.
+    /// Only the run's own branch: a new branch makes all its calls itself.
     #[default]
     Own,
-    /// From the branch that its own went off as well, and so on to the first: for a replay that
-    /// shall not pay again for what is as before. Effects that were made are not made again either.
+    /// The run's own branch, the branch it started from, and so on up to the first. For a replay
+    /// that does not pay again for unchanged calls. Effects that already happened are not repeated
+    /// either.
     Origin,
 }
 
@@ -170,66 +172,66 @@ impl ReuseFrom {
     }
 }
 
-/// Where a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Accepted; waits until the runs of its thread before it have ended.
+    /// Accepted; waiting until all earlier runs of the thread have ended.
     Queued,
-    /// Accepted, not yet begun.
+    /// Accepted, not yet started.
     Pending,
-    /// A worker has it.
+    /// Claimed by a worker.
     Running,
-    /// It ended well.
+    /// Ended successfully.
     Completed,
-    /// It ended at open questions.
+    /// Ended at open questions.
     Interrupted,
-    /// It ended at its step limit.
+    /// Ended at its step limit.
     LimitReached,
-    /// It was cancelled.
+    /// Cancelled.
     Cancelled,
-    /// It failed.
+    /// Failed.
     Failed,
 }
 
 impl RunStatus {
-    /// Whether nothing more will happen in this run.
+    /// Returns `true` if the run has ended.
     #[must_use]
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Queued | Self::Pending | Self::Running)
     }
 }
 
-/// How a run ended. Interrupts and limits are outcomes, not errors.
+/// The outcome of a run. Interrupts and limits are outcomes, not errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RunFinal {
-    /// Nothing is left to do.
+    /// No tasks are left.
     Completed {
-        /// The state at the end, as an object of channel values.
+        /// Final state, as an object of channel values.
         output: Value,
     },
-    /// Questions are open; an answer is a new run on the thread.
+    /// Questions are open. An answer starts a new run on the thread.
     Interrupted {
-        /// The questions.
+        /// Ids of the questions.
         interrupts: Vec<InterruptId>,
     },
-    /// The step limit was reached with work left to do.
+    /// The step limit was reached while tasks were due.
     LimitReached {
         /// The limit.
         step_limit: u32,
     },
-    /// Somebody cancelled it.
+    /// The run was cancelled.
     Cancelled,
-    /// It failed; what was finished is kept.
+    /// The run failed. Finished work is retained.
     Failed {
-        /// Why.
+        /// Cause.
         fault: Fault,
     },
 }
 
 impl RunFinal {
-    /// The status that stays on record.
+    /// Returns the status that is recorded for this outcome.
     #[must_use]
     pub fn status(&self) -> RunStatus {
         match self {
@@ -242,7 +244,7 @@ impl RunFinal {
     }
 }
 
-/// A run and its thread, as named to a client.
+/// A reference to a run: its thread and id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRef {
     /// The thread.

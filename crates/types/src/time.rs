@@ -1,4 +1,4 @@
-//! Points in time as they are stored.
+//! Timestamps as stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// This time moved forward by a duration; stops at the end of the range.
+    /// Returns this time plus a duration, saturating at the end of the range.
     #[must_use]
     pub fn plus(self, duration: std::time::Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero when it is before it.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later than this time.
     #[must_use]
     pub fn since(self, earlier: Self) -> std::time::Duration {
         std::time::Duration::from_millis(

@@ -1,51 +1,51 @@
-//! What a tool is, and what comes of a call.
+//! Declarations of tools, and outcomes of tool calls.
 
 use crate::ErrorCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a tool changes in the world.
+/// The effect of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It only looks.
+    /// The tool only reads.
     ReadOnly,
-    /// It changes state of ours.
+    /// The tool changes state owned by this program.
     StateChange,
-    /// It changes something outside that we cannot take back.
+    /// The tool changes something outside, which cannot be undone.
     ExternalSideEffect,
 }
 
-/// What to do with a call whose intent is recorded but whose result is not: the process died
-/// inside it, and nobody knows whether it took effect.
+/// The handling of a call whose intent is recorded but whose result is not: the process died during
+/// the call, and it is unknown if the call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownOutcome {
-    /// Call again with the same idempotency key; the other side recognises it.
+    /// Repeat the call with the same idempotency key; the receiver recognises it.
     Idempotent,
-    /// Ask the tool's own look-up, by idempotency key, whether it happened.
+    /// Use the tool's lookup by idempotency key to find out if the call took effect.
     Reconcile,
     /// Stop and ask a person.
     Ask,
 }
 
-/// What a person says about a call of unknown outcome.
+/// A person's answer about a call with an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum UnknownAnswer {
-    /// It took effect, and this is its result.
+    /// The call took effect, with this result.
     Happened {
-        /// The result, as the call would have given it.
+        /// Result, as the call would have returned it.
         value: Value,
     },
-    /// It did not take effect: make it again, with the same idempotency key.
+    /// The call did not take effect: repeat it, with the same idempotency key.
     CallAgain,
-    /// Leave it: nobody knows.
+    /// Give up: the outcome stays unknown.
     GiveUp,
 }
 
 impl UnknownAnswer {
-    /// JSON Schema of an answer, when results are of this schema.
+    /// Returns the JSON Schema of an answer, given the schema of results.
     #[must_use]
     pub fn schema(result: Value) -> Value {
         json!({"oneOf": [
@@ -65,43 +65,43 @@ impl UnknownAnswer {
     }
 }
 
-/// A tool as models and policies see it.
+/// A tool as declared to models and policies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The canonical name, `tool` or `server/tool`.
+    /// Canonical name, `tool` or `server/tool`.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// JSON Schema of the arguments: an object.
+    /// JSON Schema of the arguments; its type is object.
     pub parameters: Value,
-    /// JSON Schema of the result, when it is declared.
+    /// JSON Schema of the result, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// What it changes.
+    /// Effect of the tool.
     pub effect: Effect,
-    /// What to do when a crash leaves its outcome unknown.
+    /// Handling of calls whose outcome is unknown after a crash.
     pub on_unknown: UnknownOutcome,
-    /// The members of the result that may be shown in streams and user interfaces.
-    /// `.` stands for the whole result, whatever its shape.
-    /// `None` means nobody decided, and the call fails before it shows anything.
+    /// Members of the result that may be shown in streams and user interfaces. `.` selects the
+    /// whole result, whatever its type. With `None`, the call fails before anything is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Vec<String>>,
-    /// Short examples: a request in words and the arguments it leads to.
+    /// Short examples: a request and the resulting arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<ToolExample>,
 }
 
-/// A request in words and the arguments it leads to; small models learn a tool from one of these.
+/// An example of a request and the resulting arguments. Small models learn the use of a tool from
+/// one such example.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolExample {
-    /// What a person might say.
+    /// A request as a user may phrase it.
     pub request: String,
-    /// The arguments that follow from it.
+    /// Arguments for the request.
     pub args: Value,
 }
 
 impl ToolSpec {
-    /// The name on the wire: lower snake case of at most 64 characters, `server/tool` becomes
+    /// Returns the wire name: lower snake case with at most 64 characters. `server/tool` becomes
     /// `server__tool`.
     #[must_use]
     pub fn wire_name(&self) -> String {
@@ -109,49 +109,49 @@ impl ToolSpec {
     }
 }
 
-/// How a tool call failed, as the model and the person may know it.
+/// The kind of a tool failure, as reported to the model and the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolErrorKind {
-    /// The arguments or the result broke the schema.
+    /// The arguments or the result violated the schema.
     Validation,
-    /// The tool ran and failed, panicked or ran out of time.
+    /// The tool failed, panicked or timed out.
     Execution,
-    /// No such tool, or it cannot be reached.
+    /// The tool does not exist or is not reachable.
     Unavailable,
-    /// Nobody declared which members of the result may be shown.
+    /// The declaration does not state which members of the result may be shown.
     RedactionFailed,
-    /// Policy or a person refused the call.
+    /// A policy or a person refused the call.
     PolicyDenied,
 }
 
-/// What comes of a tool call.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// It worked.
+    /// The call succeeded.
     Ok {
-        /// The validated full value: what the model reads.
+        /// Validated full value, which the model reads.
         value: Value,
     },
-    /// It did not.
+    /// The call failed.
     Failed(ToolFailure),
 }
 
-/// Why a tool call gave no value.
+/// The failure of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolFailure {
-    /// The kind, for programs.
+    /// Kind, for programs.
     pub error_code: ToolErrorKind,
-    /// The message, safe for the model and the person.
+    /// Message, safe for the model and the user.
     pub safe_message: String,
-    /// The page that explains it, such as `W0403`.
+    /// Code of the error page, such as `W0403`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
 
 impl ToolFailure {
-    /// Makes a failure.
+    /// Creates a failure.
     #[must_use]
     pub fn new(kind: ToolErrorKind, code: ErrorCode, safe_message: impl Into<String>) -> Self {
         Self { error_code: kind, safe_message: safe_message.into(), code: Some(code.0.to_owned()) }

@@ -1,61 +1,61 @@
-//! One fact per attempt of a model call: what it used, what it cost, how it ended.
+//! Usage facts: tokens, cost and status of each attempt of a model call.
 
 use crate::canonical::Hash;
 use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What one attempt of a model call used. Failed attempts have one too.
+/// Usage of one attempt of a model call. Failed attempts are recorded too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageFact {
-    /// Unique per attempt.
+    /// Id of the attempt, unique.
     pub invocation_id: InvocationId,
-    /// The attempt within its call, from 1.
+    /// Number of the attempt within its call, from 1.
     pub attempt: u32,
-    /// The provider, such as `openai` or `local`.
+    /// Provider, such as `openai` or `local`.
     pub provider: String,
-    /// The model as named on the wire.
+    /// Model name on the wire.
     pub model: String,
-    /// How it ended.
+    /// Result of the attempt.
     pub status: UsageStatus,
-    /// The error code of a failed attempt.
+    /// Error code of a failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// Tokens used.
+    /// Token counts.
     pub tokens: Tokens,
-    /// Cost in millionths of a US dollar, when known.
+    /// Cost in millionths of a US dollar, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<u64>,
-    /// The provider's own id of the call.
+    /// Call id assigned by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
-    /// Hash of model, messages, temperature, max tokens and tools.
+    /// Hash of model, messages, temperature, maximum tokens and tools.
     pub prompt_hash: Hash,
-    /// When the attempt began.
+    /// Start of the attempt.
     pub started_at: Timestamp,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub latency_ms: u64,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageStatus {
-    /// A whole answer arrived.
+    /// A complete answer arrived.
     Ok,
-    /// It failed.
+    /// The attempt failed.
     Error,
-    /// It was cut short by us.
+    /// The attempt was cancelled by this program.
     Cancelled,
 }
 
 /// Token counts of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Tokens read.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
-    /// Whether the counts are our estimate because the provider gave none.
+    /// `true` if the counts were estimated locally because the provider reported none.
     #[serde(default)]
     pub estimated: bool,
 }

@@ -34,7 +34,7 @@ pub(super) async fn a_released_run_is_pending_again(store: Arc<dyn Store>) {
     assert_eq!((row.status, row.worker, row.fence), (RunStatus::Pending, None, 1));
     let row = store.thread(&us(), &claim.at.thread).await.expect("the thread");
     assert_eq!((row.status, row.updated_at), (RunStatus::Pending, Timestamp(1_200)));
-    // At once, although the worker lives.
+    // Orphaned immediately, although the worker is alive.
     let orphans = store.orphans(Timestamp(1_200), 9).await.expect("orphans");
     assert_eq!(orphans.len(), 1);
     let w2 = register(&*store, "w2", 1_200).await;

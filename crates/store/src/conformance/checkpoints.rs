@@ -14,7 +14,7 @@ fn shelf(thread_id: &str, ns: &str) -> Shelf {
     Shelf { thread: thread(thread_id), ns: ns.to_owned() }
 }
 
-/// A checkpoint that says what became of the tasks of another.
+/// A checkpoint with the task results of another one.
 fn after(of: u128, id: u128) -> NewCheckpoint {
     let tasks = format!("tasks of {of} with {id}").into_bytes();
     NewCheckpoint { of: Some(CheckpointId(of)), tasks, ..checkpoint(id) }
@@ -28,13 +28,13 @@ async fn keep(store: &dyn Store, thread_id: &str, keep: Keep) {
     store.keep(&us(), &thread(thread_id), keep).await.expect("keeps");
 }
 
-/// A checkpoint of the root graph, or the newest.
+/// Reads a checkpoint of the root graph by id, or the newest one.
 async fn look(store: &dyn Store, thread_id: &str, id: Option<u128>) -> Option<FoundCheckpoint> {
     let at = shelf(thread_id, "");
     store.checkpoint(&us(), &at, id.map(CheckpointId)).await.expect("reads")
 }
 
-/// The ids that a page has.
+/// Returns the ids of a page.
 async fn ids(store: &dyn Store, at: &Shelf, before: Option<u128>, limit: usize) -> Vec<u128> {
     let page = store.page(&us(), at, before.map(CheckpointId), limit).await.expect("reads");
     page.iter().map(|found| found.id.0).collect()
@@ -71,7 +71,7 @@ async fn collected(store: &dyn Store) -> u64 {
 pub(super) async fn a_checkpoint_is_read_by_id_or_as_the_newest(store: Arc<dyn Store>) {
     assert_eq!(look(&*store, "t", None).await, None);
     assert_eq!(look(&*store, "t", Some(1)).await, None);
-    // Ids need not come in order, and no row of a thread is needed.
+    // Ids need not be ascending, and the thread needs no row.
     keep(&*store, "t", these(vec![checkpoint(2)])).await;
     keep(&*store, "t", these(vec![checkpoint(u128::MAX), checkpoint(1)])).await;
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(u128::MAX), &[])));
@@ -90,7 +90,7 @@ pub(super) async fn a_page_has_the_newest_first(store: Arc<dyn Store>) {
     assert_eq!(ids(&*store, &at, None, 9).await, [u128::MAX, 5, 4, 3, 2, 1]);
     assert_eq!(ids(&*store, &at, None, 2).await, [u128::MAX, 5]);
     assert_eq!(ids(&*store, &at, Some(u128::MAX), 2).await, [5, 4]);
-    // One that is not there has a place among the others all the same.
+    // `before` need not be an existing id.
     assert_eq!(ids(&*store, &at, Some(99), usize::MAX).await, [5, 4, 3, 2, 1]);
     assert_eq!(ids(&*store, &at, Some(3), 9).await, [2, 1]);
     assert_eq!(ids(&*store, &at, Some(1), 9).await, Vec::<u128>::new());
@@ -106,7 +106,7 @@ pub(super) async fn tasks_are_added_in_order_and_those_of_the_next_come_last(
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &["a", "b", "a"])));
     keep(&*store, "t", these(vec![after(1, 2), after(1, 3), after(3, 4)])).await;
     let first = found(&checkpoint(1), &["a", "b", "a", "tasks of 1 with 2"]);
-    // The checkpoint after the second one does not name it.
+    // The checkpoint after the second one does not refer to it.
     let second = found(&checkpoint(2), &["early"]);
     let third = found(&checkpoint(3), &["tasks of 3 with 4"]);
     let fourth = found(&checkpoint(4), &[]);
@@ -181,7 +181,7 @@ pub(super) async fn bodies_are_read_by_their_ids(store: Arc<dyn Store>) {
     assert_eq!(store.bodies(&us(), &shelf("t2", ""), vec![CheckpointId(1)]).await, Ok(Vec::new()));
 }
 
-/// Everything of a thread, by graph.
+/// Reads all checkpoints of a thread, by graph.
 async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckpoint>)> {
     let mut all = Vec::new();
     for at in store.shelves(&us(), &thread(thread_id)).await.expect("reads") {
@@ -191,7 +191,7 @@ async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckp
     all
 }
 
-/// A thread with two graphs, open parts and a blob each.
+/// Fills a thread with two graphs, with open parts and a blob each.
 async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
     let (hash, bytes) = blob(mark);
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
@@ -219,7 +219,7 @@ pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store
     assert_eq!(all(&*store, "from").await, before);
     copy("from", "from").await;
     assert_eq!(all(&*store, "from").await, before);
-    // What is written to one is not written to the other, and blobs of copies stay.
+    // Writes to one thread do not affect the other, and blobs of copies are retained.
     keep(&*store, "from", these(vec![checkpoint(7)])).await;
     assert_eq!(all(&*store, "to").await, before);
     store.delete_checkpoints(&us(), &thread("from")).await.expect("deletes");
@@ -238,7 +238,7 @@ pub(super) async fn only_the_thread_that_is_deleted_goes(store: Arc<dyn Store>) 
     store.delete_checkpoints(&us(), &thread("nobody")).await.expect("there is nothing to do");
     assert_eq!(all(&*store, "t").await, []);
     assert_eq!(all(&*store, "t2").await, before);
-    // What was pending is gone as well.
+    // Open parts are deleted as well.
     keep(&*store, "t", these(vec![checkpoint(2)])).await;
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &[])));
 
@@ -274,7 +274,7 @@ pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<
     assert_eq!(ids(&*store, &shelf("t2", ""), None, 9).await, [1]);
     store.rewrite(&us(), &at, CheckpointId(3), Keep::default()).await.expect("rewrites");
     assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
-    // What was pending does not come back with its checkpoint.
+    // Open parts do not return with their checkpoint.
     keep(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
     assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(3), &[])));
@@ -321,11 +321,11 @@ pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dy
     };
     left("abcd", 1).await;
     left("abcd", 0).await;
-    // A row that takes another's place no longer speaks for it.
+    // A replaced row no longer refers to its blobs.
     keep(&*store, "t", parts(vec![outside(2, "x")])).await;
     keep(&*store, "t", these(vec![checkpoint(1)])).await;
     left("bd", 2).await;
-    // Another thread speaks of one too; bytes that are there already stay as they are.
+    // Another thread refers to a blob, too; existing bytes are not changed.
     let other = Keep { blobs: vec![(blob("b").0, b"b".to_vec())], ..Keep::default() };
     keep(&*store, "t2", Keep { checkpoints: vec![speaks(checkpoint(1), &["b"])], ..other }).await;
     let rest = these(vec![speaks(checkpoint(3), &[])]);
@@ -365,7 +365,7 @@ pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn St
     assert_eq!(store.collect_blobs(&them).await, Ok(0));
     assert_eq!(all(&*store, "t").await, before);
 
-    // The same ids with other contents, and the same blob.
+    // The same ids with different contents, and the same blob.
     let theirs = NewCheckpoint { body: b"theirs".to_vec(), blobs: vec![hash], ..checkpoint(2) };
     let kept = Keep { blobs: vec![blob("one")], ..these(vec![theirs.clone()]) };
     store.keep(&them, &t, kept).await.expect("keeps");
@@ -394,12 +394,12 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [9]);
     assert!(has_blob(&*store, "b").await);
     assert_eq!(store.layout(&us(), blob("l").0).await, Ok(Some(b"l".to_vec())));
-    // Neither open parts nor nested graphs move it.
+    // Open parts and checkpoints of subgraphs do not move the head.
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
     let kept = Keep { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
     write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
-    // What removes checkpoints does.
+    // Removing checkpoints does.
     let rest = these(vec![checkpoint(1)]);
     store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
     assert_eq!(head().await, Ok(Some(CheckpointId(1))));

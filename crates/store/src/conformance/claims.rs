@@ -29,7 +29,7 @@ pub(super) async fn a_living_worker_keeps_its_run(store: Arc<dyn Store>) {
     let busy = || Err(rule::busy(&at("t", "r")));
     assert_eq!(claim(&*store, &w2, 1_002).await, busy());
     assert_eq!(claim(&*store, &w1, 1_002).await, busy());
-    // Prolonging the lease keeps the run beyond the first expiry.
+    // Extending the lease protects the run beyond the first expiry.
     register(&*store, "w1", 5_000).await;
     assert_eq!(claim(&*store, &w2, 1_000 + LEASE_MS).await, busy());
     assert_eq!(claim(&*store, &w2, 5_000 + LEASE_MS - 1).await, busy());
@@ -53,7 +53,7 @@ pub(super) async fn a_retired_worker_loses_its_run_at_once(store: Arc<dyn Store>
     store.retire(&worker("never-seen")).await.expect("who is not there is retired already");
     let second = claim(&*store, &w2, 1_002).await.expect("the worker is gone");
     assert_eq!(second.fence, 2);
-    // A worker may come back after it retired.
+    // A worker may return after it retired.
     store.retire(&w2).await.expect("retires");
     let w1 = register(&*store, "w1", 1_003).await;
     assert_eq!(claim(&*store, &w1, 1_004).await.expect("free again").fence, 3);
@@ -74,7 +74,7 @@ pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
     let calls = vec![call(2, Effect::ReadOnly).into(), ended.into()];
     let recorded = store.commit(&us(), &zombie, Commit { calls, ..commit(10_001) }).await;
     assert_eq!(recorded, Err(fenced));
-    // A fence alone is no claim: it belongs to one worker.
+    // A claim belongs to one worker; the fence alone is not sufficient.
     let thief = Claim { worker: zombie.worker.clone(), ..heir.clone() };
     let stolen = store.commit(&us(), &thief, late.clone()).await;
     assert_eq!(stolen, Err(StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 2 }));

@@ -30,7 +30,7 @@ pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
     for (n, event) in (0..).zip(&all) {
         assert_eq!(event.event, told(n));
     }
-    // Any place in the log can be read from, also one in the middle of a commit.
+    // The log can be read from any number, including one within a commit.
     for after in 0..9u64 {
         for limit in 0..9usize {
             let some = store.events(&us(), &at("t", "r"), after, limit).await.expect("events");
@@ -66,7 +66,7 @@ pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
     assert_eq!(head().await, (Some(3), 1_100));
     write(&*store, &claim, Commit { events: vec![told(1)], ..commit(1_200) }).await;
     assert_eq!(head().await, (Some(3), 1_200), "a commit without checkpoints leaves it");
-    // A branch goes on from any checkpoint, also with an id that is less.
+    // A branch may start at any checkpoint, including one with a lower id.
     write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
         .await;
     assert_eq!(head().await, (Some(2), 1_300));

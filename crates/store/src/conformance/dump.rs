@@ -4,11 +4,11 @@ use crate::table::{Result, Store};
 use weftwork_types::event::Position;
 use weftwork_types::{Principal, ThreadId};
 
-/// Everything of threads that have a row that can be read as these principals, one line per thread,
-/// run, event, piece, checkpoint, question, call and usage fact; equal stores give equal lines.
+/// Reads everything that these principals can read of threads with a row, one line per thread, run,
+/// event, partial text, checkpoint, question, call and usage fact. Equal stores give equal lines.
 ///
 /// # Errors
-/// What the reads return.
+/// Returns the errors of the reads.
 pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for who in principals {
@@ -39,10 +39,10 @@ pub async fn dump(store: &dyn Store, principals: &[Principal]) -> Result<Vec<Str
     Ok(lines)
 }
 
-/// The checkpoints of a thread, with or without a row of its own, one line each.
+/// Reads the checkpoints of a thread, with or without a row, one line each.
 ///
 /// # Errors
-/// What the reads return.
+/// Returns the errors of the reads.
 pub async fn dump_checkpoints(
     store: &(impl ReadCheckpoints + ?Sized),
     who: &Principal,

@@ -1,4 +1,4 @@
-//! Small records for the cases.
+//! Records for the conformance cases.
 
 use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
 use crate::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
@@ -71,7 +71,7 @@ pub(super) async fn register(store: &dyn Store, id: &str, now: i64) -> WorkerId 
     worker(id)
 }
 
-/// Makes a run and claims it for the worker `w1`, which lives from 1000 on.
+/// Creates a run and claims it for the worker `w1`, whose lease starts at 1000.
 pub(super) async fn begin(store: &dyn Store, thread_id: &str, run: &str) -> Claim {
     begin_as(store, &us(), new_run(thread_id, run)).await
 }
@@ -83,7 +83,7 @@ pub(super) async fn begin_as(store: &dyn Store, who: &Principal, run: NewRun) ->
     store.claim(who, &at, &worker, Timestamp(1_001)).await.expect("claims the run").0
 }
 
-/// A checkpoint of the root graph at which no tasks were due before.
+/// A checkpoint of the root graph without task results.
 pub(super) fn checkpoint(id: u128) -> NewCheckpoint {
     NewCheckpoint {
         ns: String::new(),
@@ -161,7 +161,7 @@ pub(super) fn key(n: u8) -> CallKey {
     CallKey(canonical::hash_bytes(&[n]))
 }
 
-/// A call that was begun and has no result.
+/// A call that was started and has no result.
 pub(super) fn call(n: u8, effect: Effect) -> CallRecord {
     CallRecord {
         key: key(n),
@@ -180,7 +180,7 @@ pub(super) fn call(n: u8, effect: Effect) -> CallRecord {
     }
 }
 
-/// The same with its result.
+/// The same call with a result.
 pub(super) fn settled(call: &CallRecord, value: Value) -> CallRecord {
     CallRecord {
         state: CallState::Settled,
@@ -190,7 +190,7 @@ pub(super) fn settled(call: &CallRecord, value: Value) -> CallRecord {
     }
 }
 
-/// Puts calls on record.
+/// Records calls.
 pub(super) async fn record(store: &dyn Store, claim: &Claim, calls: Vec<CallRecord>) {
     let calls = calls.into_iter().map(Into::into).collect();
     write(store, claim, Commit { calls, ..commit(1_200) }).await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weftwork_types::run::RunRef;
 use weftwork_types::{InterruptId, Timestamp};
 
-/// A run `r1` on the thread `t` that ended at the questions 1 and 2.
+/// Creates a run `r1` on the thread `t` that ended at the questions 1 and 2.
 async fn parked(store: &dyn Store) -> Claim {
     let claim = begin(store, "t", "r1").await;
     let asked = Commit {
@@ -35,7 +35,7 @@ async fn rows(store: &dyn Store) -> Vec<InterruptRow> {
     store.interrupts(&us(), &thread("t")).await.expect("questions")
 }
 
-/// Id, answer and whether it is closed, in the order of asking.
+/// Reads id, answer and closed flag of each question, in the order of asking.
 async fn brief(store: &dyn Store) -> Vec<(u128, Option<String>, bool)> {
     let text = |row: &InterruptRow| {
         row.answer.as_ref().and_then(|answer| answer.value.as_str().map(str::to_owned))
@@ -122,7 +122,7 @@ pub(super) async fn a_refused_answer_makes_no_run(store: Arc<dyn Store>) {
     let us = us();
     let before = super::dump(&*store, &[us.clone(), them.clone()]).await.expect("reads");
     let missing = |id| Err(rule::missing("interrupt", InterruptId(id)));
-    // Not asked at all, asked in another thread, asked in a thread that does not exist.
+    // A question that does not exist, one of another thread, and one of a missing thread.
     let create = async |who, thread, given: &[(u128, &str)]| {
         store.create_run(who, new_run(thread, "r9"), answers(given)).await
     };

@@ -1,4 +1,4 @@
-//! Items that go from one store to another. What else items do is in
+//! Export and import of items. Other properties of items are in
 //! [`items::conformance`](crate::items::conformance).
 
 use super::fixture::{principal, us};
@@ -23,7 +23,7 @@ async fn put(store: &dyn Store, at: &ItemRef, value: Value, options: PutOptions,
     store.put_item(&us(), at, value, options, Timestamp(now)).await.expect("puts");
 }
 
-/// Items of several ages; at 5,000 ms one of them has expired.
+/// Stores items of several ages. At 5,000 ms one of them has expired.
 async fn filled(store: &dyn Store) -> Vec<StoredItem> {
     let (late, early, kept) = (item("z", "late"), item("a.b", "early"), item("z", "kept"));
     put(store, &late, json!({"n": 1}), for_ms(9_000), 1_000).await;
@@ -55,7 +55,7 @@ pub(super) async fn items_go_elsewhere_just_as_they_are(store: Arc<dyn Store>) {
     assert_eq!(store.put_stored_items(&them, all.clone(), now).await, Ok(3));
     assert_eq!(store.stored_items(&them, now).await, Ok(all.clone()));
     assert_eq!(store.put_stored_items(&them, all.clone(), now).await, Ok(0), "they are there");
-    // Whoever gets them later gets those that live then.
+    // A later import contains only the items that have not expired by then.
     let late = store.put_stored_items(&principal("late"), all, Timestamp(13_000)).await;
     assert_eq!(late, Ok(2));
 }

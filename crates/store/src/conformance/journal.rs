@@ -40,13 +40,13 @@ pub(super) async fn a_result_comes_to_a_call_that_was_begun(store: Arc<dyn Store
         let begun = call(n, effect);
         record(&*store, &claim, vec![begun.clone()]).await;
         let ended = settled(&CallRecord { made: 2, possibly_paid: 1, ..begun }, json!(n));
-        // A second time it changes nothing.
+        // Recording a call again has no effect.
         for _ in 0..2 {
             record(&*store, &claim, vec![ended.clone()]).await;
             assert_eq!(store.call(&us(), &thread("t"), key(n)).await, Ok(Some(ended.clone())));
         }
     }
-    // Both in one commit.
+    // Start and result in one commit.
     let begun = call(7, Effect::StateChange);
     let ended = settled(&begun, json!(7));
     record(&*store, &claim, vec![begun, ended.clone()]).await;
@@ -83,7 +83,7 @@ pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>
     other.fact.latency_ms = 99;
     write(&*store, &claim, Commit { usage: vec![other.into()], ..commit(1_210) }).await;
     assert_eq!(store.usage_of_run(&us(), &claim.at.run).await, Ok(vec![bill]));
-    // What is refused leaves nothing behind.
+    // A refused commit leaves no record.
     finish(&*store, &claim, 1_300).await;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let late = settled(&call(2, Effect::ReadOnly), json!("late"));
@@ -98,7 +98,7 @@ pub(super) async fn calls_outlive_their_run(store: Arc<dyn Store>) {
     let (done, open) =
         (settled(&call(1, Effect::ReadOnly), json!(5)), call(2, Effect::ExternalSideEffect));
     record(&*store, &first, vec![done.clone(), open.clone()]).await;
-    // A takeover and a later run of the thread find what was recorded.
+    // A takeover and a later run of the thread find the recorded calls.
     let w2 = register(&*store, "w2", 10_000).await;
     let (heir, _) = store.claim(&us(), &first.at, &w2, Timestamp(10_000)).await.expect("claims");
     let found = store.call(&us(), &thread("t"), key(2)).await;
@@ -127,7 +127,7 @@ pub(super) async fn calls_are_found_from_a_checkpoint_on(store: Arc<dyn Store>) 
         record(&*store, &claim, vec![settled(&begun(n * 10 + 1), json!(n))]).await;
     }
     finish(&*store, &claim, 1_300).await;
-    // One that keeps its checkpoints until its end.
+    // A run that stores its checkpoints at its end.
     let mut run = new_run("t", "r2");
     run.options.durability = Durability::Exit;
     let claim = begin_as(&*store, &us(), run).await;

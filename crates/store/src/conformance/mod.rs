@@ -1,6 +1,6 @@
-//! What every store must show, as named cases over any [`Store`].
+//! Conformance cases for stores, by name, over any [`Store`].
 //!
-//! The cases need no particular runtime. A driver writes one test per case with
+//! The cases are independent of the async runtime. A driver writes one test per case with
 //! [`conformance_tests`](crate::conformance_tests), or runs them all:
 //!
 //! ```
@@ -45,19 +45,19 @@ use crate::table::Store;
 use std::sync::Arc;
 use weftwork_types::BoxFuture;
 
-/// One thing that every store must show.
+/// A property that every store must have.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
-    /// Shows it on an empty store, or panics.
+    /// Checks the property on an empty store; panics if it does not hold.
     pub run: fn(Arc<dyn Store>) -> BoxFuture<'static, ()>,
 }
 
-/// Runs the case of a name on a store that `fresh` makes.
+/// Runs a case by name on a store created by `fresh`.
 ///
 /// # Panics
-/// When the store fails the case, or when there is no such case.
+/// Panics if the store fails the case, or if there is no case of this name.
 pub async fn run_case<F: Future<Output = Arc<dyn Store>>>(name: &str, fresh: impl Fn() -> F) {
     let case = CASES.iter().find(|case| case.name == name);
     let case = case.expect("the name is that of a case");
@@ -71,7 +71,7 @@ macro_rules! cases {
             Case { name: stringify!($name), run: |store| Box::pin($module::$name(store)) },
         )*];
 
-        /// Makes one test per case. Takes the path of a `fn(case: &str)` that runs the case.
+        /// Generates one test per case. Takes the path of a `fn(case: &str)` that runs the case.
         #[macro_export]
         macro_rules! conformance_tests {
             ($d run:path) => {$(

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weftwork_types::run::{Multitask, RunFinal, RunInput, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 
-/// A run of the thread `t` with a strategy.
+/// A run of the thread `t` with a multitask strategy.
 fn how(run: &str, multitask: Multitask) -> NewRun {
     let mut new = new_run("t", run);
     new.options.multitask = multitask;
@@ -92,7 +92,7 @@ pub(super) async fn who_does_not_wait_is_refused(store: Arc<dyn Store>) {
     assert!(!row(store, "r1").await.cancel_requested, "a refused run stops nobody");
     ask(store, "r3", Multitask::Enqueue).await;
     finish(store, &first, 1_300).await;
-    // Between two runs the thread is the next one's.
+    // Between two runs the thread belongs to the next one.
     let refused = store.create_run(&us(), how("r4", Multitask::Reject), BTreeMap::new()).await;
     assert_eq!(refused, busy("r3"));
     assert_eq!(ask(store, "r4", Multitask::Enqueue).await.status, RunStatus::Queued);
@@ -202,7 +202,7 @@ pub(super) async fn a_run_that_takes_all_back_begins_anew(store: Arc<dyn Store>)
     assert_eq!(now.head, None);
     let told = store.events(&us(), &at("t", "r1"), 0, 9).await.expect("reads");
     assert_eq!(told.len(), 1, "its log stays");
-    // Another worker goes on with it: what it kept since is not forgotten.
+    // Another worker continues the run: its checkpoints since the claim are retained.
     keeps(store, &claimed, 3).await;
     store.release(&us(), &claimed, Timestamp(1_600)).await.expect("releases");
     claim(store, "r3").await.expect("free");

@@ -14,7 +14,7 @@ use weftwork_types::run::{Multitask, RunFinal, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, TaskId, Timestamp};
 
-/// When the lease of `w1` is over.
+/// Time at which the lease of `w1` has ended.
 const LATER: i64 = 1_000 + LEASE_MS;
 
 async fn cancel(store: &dyn Store, run: &str, now: i64) -> Result<()> {
@@ -61,7 +61,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     assert_eq!(log(&*store, "r").await, [told(1), reset, done()]);
     let pieces = store.pieces(&us(), &claim.at, Position::START, 9).await;
     assert_eq!(pieces, Ok(Vec::new()), "what was told of half a message is void");
-    // What it did stays, and the thread is free.
+    // Its results are retained, and the thread is free.
     let root = Shelf { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
     assert_eq!(found.tasks, [b"half done".to_vec()]);
@@ -89,7 +89,7 @@ pub(super) async fn a_thread_wakes_as_before_a_run_that_got_nowhere(store: Arc<d
         assert_eq!(cancel(&*store, run, LATER).await, Ok(()));
         assert_eq!(wakes_at().await, Some(Timestamp(9_000)));
     }
-    // One that got somewhere was stopped there.
+    // A run that reached a checkpoint was cancelled there.
     let claim = begin(&*store, "t", "r4").await;
     let begins = vec![AiEvent::RunStarted { graph: "test:graph".to_owned() }];
     let begins = Commit { interrupts: vec![question(1)], events: begins, ..commit(1_200) };
@@ -106,7 +106,7 @@ pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     assert_eq!(cancel(&*store, "r", LATER - 1).await, Err(rule::busy(&claim.at)));
     let row = store.run(&us(), &claim.at).await.expect("the run");
     assert_eq!((row.status, row.cancel_requested), (RunStatus::Running, false));
-    // Nor one that waits for it.
+    // A run that waits for it cannot be cancelled either.
     let mut waits = new_run("t", "r2");
     waits.options.multitask = Multitask::Enqueue;
     store.create_run(&us(), waits, BTreeMap::new()).await.expect("a run");
@@ -143,7 +143,7 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     assert_eq!(has_begun(&*store, &us(), &at("t", "r2")).await, Ok(false));
     let row = store.thread(&us(), &thread("t")).await.expect("the thread");
     assert_eq!((row.status, row.head), (RunStatus::Cancelled, Some(CheckpointId(1))));
-    // The thread goes on.
+    // The thread continues.
     let w1 = register(&*store, "w1", LATER).await;
     store.create_run(&us(), new_run("t", "r3"), BTreeMap::new()).await.expect("a run");
     let (claim, _) = store.claim(&us(), &at("t", "r3"), &w1, Timestamp(LATER)).await.expect("free");

@@ -15,7 +15,7 @@ fn position(seq: u64, bytes: u64) -> Position {
     Position { seq, bytes }
 }
 
-/// A piece that ends at a position.
+/// A piece of text that ends at a position.
 fn piece(seq: u64, bytes: u64, text: &str) -> Piece {
     let kind = if text.contains('?') { PieceKind::Reasoning } else { PieceKind::Text };
     let at = PieceAt { end: position(seq, bytes), node: "writer".to_owned(), task: TaskId(7) };
@@ -71,7 +71,7 @@ pub(super) async fn void_pieces_go_with_the_commit_that_says_so(store: Arc<dyn S
     let pieces = [piece(0, 1, "a"), piece(0, 2, "b"), piece(3, 1, "c"), piece(3, 2, "d")];
     tell(&*store, &claim, &pieces[..2]).await;
     tell(&*store, &claim, &pieces[2..]).await;
-    // Only the first of those that came together.
+    // Only the first of two pieces in one commit is void.
     write(&*store, &claim, Commit { void: Some(position(0, 1)), ..commit(1_200) }).await;
     assert_eq!(all(&*store, "r").await, pieces);
     let newer = piece(4, 1, "e");

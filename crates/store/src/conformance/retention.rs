@@ -59,7 +59,7 @@ pub(super) async fn threads_that_nothing_changed_for_long_are_forgotten(store: A
     assert_eq!(store.find_run(&us(), &claim.at.run).await, Err(rule::missing("run", "x")));
     let left = store.threads(&us(), 0, 9).await.expect("reads");
     assert_eq!(left.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["d", "b"]);
-    // Another organisation's are not touched, and the names are free again.
+    // Data of another organisation is not affected, and the ids can be used again.
     assert!(store.thread(&principal("them"), &thread("a")).await.is_ok());
     assert_eq!(begin(&*store, "a", "a").await.fence, 1);
 }
@@ -72,14 +72,14 @@ pub(super) async fn threads_that_go_or_wait_are_kept(store: Arc<dyn Store>) {
     write(&*store, &claim, asks).await;
     let claim = begin(&*store, "failed", "f").await;
     write(&*store, &claim, Commit { finish: failed(), ..commit(1_200) }).await;
-    // It asked something, and then a run failed that left the question open.
+    // A run asked a question, and a later run failed and left the question open.
     let claim = begin(&*store, "asks", "a1").await;
     let asks = Commit { interrupts: vec![question(2)], finish: interrupted(&[2]), ..commit(1_100) };
     write(&*store, &claim, asks).await;
     let claim = begin(&*store, "asks", "a2").await;
     let fails = Commit { interrupts: vec![question(2)], finish: failed(), ..commit(1_150) };
     write(&*store, &claim, fails).await;
-    // The run before has ended, and another one waits for its turn.
+    // The earlier run has ended, and another one is queued.
     let claim = begin(&*store, "queued", "q1").await;
     let mut waits = new_run("queued", "q2");
     waits.options.multitask = Multitask::Enqueue;

@@ -70,7 +70,7 @@ pub(super) async fn the_same_key_and_request_give_the_first_run(store: Arc<dyn S
     let mut again = keyed(new_run("t", "r2"), "once");
     again.created_at = Timestamp(9_000);
     again.caller = weftwork_types::caller::Caller::local("request-2").expect("an id");
-    // While the first goes on and after it has ended, the answer is the first run.
+    // While the first run is unfinished and after it has ended, the result is the first run.
     let repeated = store.create_run(&us(), again.clone(), BTreeMap::new()).await;
     assert_eq!(repeated, Ok(made));
     let w = register(&*store, "w1", 1_000).await;
@@ -149,7 +149,7 @@ pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store
     assert_eq!(store.usage_of_thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.delete_thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.threads(&us, 0, 9).await, Ok(Vec::new()));
-    // A run is looked for in its own thread only.
+    // A run is only found in its own thread.
     begin(&*store, "t", "r").await;
     for wrong in [at("t", "r2"), at("t2", "r")] {
         let no_run = || rule::missing("run", &wrong.run);
@@ -178,7 +178,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     assert_eq!(dumped, Vec::<String>::new());
     assert_eq!(store.run(&us(), &at("t", "r")).await, Err(rule::missing("run", "r")));
 
-    // The same names can be used again, and nothing of the past shows.
+    // The same ids can be used again, and no old data is visible.
     let keyed_run = keyed(new_run("t", "r"), "once");
     let claim = super::fixture::begin_as(&*store, &us(), keyed_run.clone()).await;
     assert_eq!(claim.fence, 1);
@@ -193,7 +193,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     assert_eq!(found.tasks, Vec::<Vec<u8>>::new());
     finish(&*store, &claim, 1_400).await;
 
-    // A key is forgotten with its thread.
+    // A key is deleted with its thread.
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
     let other = keyed(new_run("t2", "r2"), "once");
     let made = store.create_run(&us(), other.clone(), BTreeMap::new()).await.expect("a run");

@@ -63,7 +63,7 @@ pub(super) async fn organisations_may_use_the_same_ids(store: Arc<dyn Store>) {
     let claim = filled(&*store).await;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let them = principal("them");
-    // The same thread, run, key, invocation and call, with other contents.
+    // The same thread, run, key, invocation and call, with different contents.
     let mut run = keyed(new_run("t", "r"), "once");
     run.graph = "test:theirs".to_owned();
     let theirs = begin_as(&*store, &them, run).await;

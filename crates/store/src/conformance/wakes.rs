@@ -9,7 +9,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::run::RunFinal;
 use weftwork_types::{ErrorCode, Principal, Timestamp};
 
-/// The end of a run at a question that takes its default then.
+/// A commit that ends a run at a question that takes its default at `wakes_at`.
 fn parked(id: u128, wakes_at: i64) -> Commit {
     let wakes_at = Some(Timestamp(wakes_at));
     let (interrupts, finish) = (vec![question(id)], interrupted(&[id]));
@@ -37,7 +37,7 @@ pub(super) async fn a_thread_is_due_at_its_time_and_no_more_once_it_goes_on(stor
     assert_eq!(listed[0].wakes_at, Some(Timestamp(5_000)));
     assert_eq!(due(&*store, 4_999, 9).await, []);
     assert_eq!(due(&*store, 5_000, 9).await, [(us(), "r".to_owned())]);
-    // Whatever lets it go on.
+    // Any new run of the thread clears the time.
     store.create_run(&us(), new_run("t", "r2"), BTreeMap::new()).await.expect("a run");
     assert_eq!((wakes_at(&*store).await, due(&*store, 9_000, 9).await), (None, Vec::new()));
     let worker = claim.worker;

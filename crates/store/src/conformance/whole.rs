@@ -36,8 +36,8 @@ fn blob(body: &[u8]) -> (Hash, Vec<u8>) {
     (hash_bytes(body), body.to_vec())
 }
 
-/// A thread with something in every table: a run that ended at two questions, and one that
-/// answered the first of them and goes on.
+/// Creates a thread with rows in every table: a run that ended at two questions, and an unfinished
+/// run that answered the first of them.
 async fn fill(store: &dyn Store, thread_id: &str) {
     let (first, second) = (format!("{thread_id}1"), format!("{thread_id}2"));
     let worker = register(store, "w1", 1_000).await;

@@ -5,15 +5,15 @@ use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 
-/// What the value of an item must be like: conditions on its fields, all of which must hold.
+/// Conditions on the fields of an item's value, all of which must hold.
 ///
-/// In JSON each field of the filter says what the field of the same name must be. A plain value
-/// must be equal; an object goes into the fields of an object; a list must be as long, and each
-/// item must fit; an object of operators compares: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`.
-/// A field that is not there counts as null. Numbers are compared by value, texts by their
-/// characters; values of different kinds are not equal, and neither is before the other.
+/// In JSON, each member of the filter is a condition on the field of the same name. A plain value
+/// must be equal. An object applies to the fields of an object. A list must have the same length,
+/// and each item must match. An object of operators compares: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
+/// `$lte`. A missing field is treated as null. Numbers are compared by value, strings by code
+/// points. Values of different types are not equal, and neither is less than the other.
 ///
-/// Source: `langgraph/store/memory`, which refuses what cannot be put in order instead.
+/// Source: `langgraph/store/memory`, which instead raises an error for values without an order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter(Vec<(String, Test)>);
 
@@ -36,11 +36,11 @@ enum Operator {
 }
 
 impl Filter {
-    /// Reads a filter.
+    /// Parses a filter.
     ///
     /// # Errors
-    /// [`StoreError::BadFilter`] for what is no object, an operator that does not exist or stands
-    /// where a field should, and a value that has no order.
+    /// Returns [`StoreError::BadFilter`] for a filter that is not an object, an unknown or
+    /// misplaced operator, and an operand without an order.
     pub fn parse(json: &Value) -> Result<Self> {
         let Value::Object(conditions) = json else {
             return Err(bad("", "an object of conditions", kind(json)));
@@ -54,13 +54,13 @@ impl Filter {
         Ok(Self(fields("", conditions)?))
     }
 
-    /// Whether it lets every value pass.
+    /// Returns `true` if the filter matches every value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a value is like this.
+    /// Returns `true` if a value satisfies all conditions.
     #[must_use]
     pub fn matches(&self, value: &Value) -> bool {
         self.0.iter().all(|(name, test)| test.holds(value.get(name).unwrap_or(&Value::Null)))
@@ -142,7 +142,7 @@ fn fields(at: &str, conditions: &Map<String, Value>) -> Result<Vec<(String, Test
     conditions.iter().map(test).collect()
 }
 
-/// Whether two values are equal, numbers by value.
+/// Returns `true` if two values are equal. Numbers are compared by value.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 
-/// How long a key may be, in bytes.
+/// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 512;
 
-/// How long the value of an item may be as JSON, in bytes.
+/// Maximum length of an item's value as JSON, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The name of an item: its namespace and its key.
@@ -21,10 +21,11 @@ pub struct ItemRef {
 }
 
 impl ItemRef {
-    /// Checks a key and makes a name of it.
+    /// Validates a key and creates the name of an item.
     ///
     /// # Errors
-    /// [`StoreError::BadKey`] when it is empty, longer than [`KEY_BYTES_MAX`], or has a NUL.
+    /// Returns [`StoreError::BadKey`] if the key is empty, longer than [`KEY_BYTES_MAX`], or
+    /// contains a NUL.
     pub fn new(namespace: Namespace, key: impl Into<String>) -> Result<Self> {
         let key = key.into();
         if key.is_empty() || key.len() > KEY_BYTES_MAX || key.contains('\0') {
@@ -33,79 +34,77 @@ impl ItemRef {
         Ok(Self { namespace, key })
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 }
 
-/// An item as it was found.
+/// An item, as returned by a read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: Namespace,
-    /// Its key.
+    /// Key.
     pub key: String,
-    /// Its value, an object.
+    /// Value, a JSON object.
     pub value: Value,
-    /// When it was first put.
+    /// Time of the first put.
     pub created_at: Timestamp,
-    /// When it was last put.
+    /// Time of the last put.
     pub updated_at: Timestamp,
-    /// When it expires, if ever.
+    /// Expiry time, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// How well it matches the text of a search, above 0 and at most 1; see
-    /// [`Terms`](super::Terms).
+    /// Score for the text of a search, above 0 and at most 1; see [`Terms`](super::Terms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
 }
 
-/// What goes with a value that is put.
+/// Options of a put.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PutOptions {
-    /// How long the item lives from now on; for ever when absent.
+    /// Time to live from now on; unlimited if `None`.
     pub ttl: Option<Duration>,
-    /// Which parts of the value a search by text looks at.
+    /// Parts of the value that a text search covers.
     pub indexing: Indexing,
 }
 
-/// Which parts of a value a search by text looks at.
+/// The parts of a value that a text search covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Indexing {
-    /// All of them.
+    /// The whole value.
     #[default]
     All,
-    /// None: no text finds the item.
+    /// Nothing: no text search finds the item.
     Off,
-    /// Those at these paths: names of fields with dots between them, such as `address.city`. A
-    /// list on the way stands for each of its items, with or without `[*]`; `$` is all of the
-    /// value.
+    /// The values at these paths: field names separated by dots, such as `address.city`. A list in
+    /// a path stands for each of its items, with or without `[*]`; `$` is the whole value.
     Paths(Vec<String>),
 }
 
-/// Whether reading an item makes it live on.
+/// The effect of a read on the time to live of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ttl {
-    /// It expires when it would have.
+    /// The expiry time is not changed.
     #[default]
     Keep,
-    /// Its time to live begins anew.
+    /// The time to live restarts.
     Refresh,
 }
 
-/// Lets a value pass that can be stored; every store asks this before it writes.
+/// Checks that a value can be stored. Every store calls this before it writes.
 ///
 /// # Errors
-/// [`StoreError::BadValue`] for one that is no object, deeper than
+/// Returns [`StoreError::BadValue`] for a value that is not an object, is deeper than
 /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) or longer than [`VALUE_BYTES_MAX`].
 pub fn check_value(at: &ItemRef, value: &Value) -> Result<()> {
     let bad = |expected: String, found: String| {
@@ -125,11 +124,11 @@ pub fn check_value(at: &ItemRef, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What a JSON value is, in words.
+/// Returns the type of a JSON value, for messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
@@ -137,7 +136,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A text cut to what fits into a message.
+/// Truncates a text for use in a message.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &text[..end]),

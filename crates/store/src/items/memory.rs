@@ -14,12 +14,12 @@ use std::time::Duration;
 use weftwork_types::port::Clock;
 use weftwork_types::{OrgId, Timestamp};
 
-/// Items in memory: for tests, and for what need not outlive the process. Every future is ready at
-/// its first poll. Writing frees some of what has expired.
+/// An item store in memory, for tests and for data that need not outlive the process. Every future
+/// is ready at its first poll. Writes delete some expired items.
 pub type MemoryItems = StoreItems<MemoryStore>;
 
 impl MemoryItems {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::of(Arc::default(), clock)
@@ -29,24 +29,24 @@ impl MemoryItems {
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     orgs: BTreeMap<OrgId, BTreeMap<Namespace, Space>>,
-    /// Which items expire, by when they do and by their places.
+    /// Items that expire, ordered by expiry time and position.
     expiries: BTreeMap<(Timestamp, u64), (OrgId, ItemRef)>,
-    /// Counts namespaces and items, to know which came first.
+    /// Counter from which positions of namespaces and items are assigned.
     count: u64,
 }
 
-/// The items of a namespace; at least one.
+/// The items of a namespace; there is at least one.
 #[derive(Debug, Default)]
 struct Space {
     place: u64,
     rows: BTreeMap<u64, Row>,
-    /// The place of each key.
+    /// Position of each key.
     places: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
 struct Row {
-    /// Where it is among all items, once it is put.
+    /// Position among all items, assigned by `put`.
     place: u64,
     key: String,
     value: Value,
@@ -207,7 +207,8 @@ impl Tables {
         space.rows.get_mut(space.places.get(at.key())?)
     }
 
-    /// The living items of the namespaces that begin with these labels, in the order of the store.
+    /// Returns the unexpired items of the namespaces that start with `prefix`, in the order of the
+    /// store.
     fn within<'a>(
         &'a self,
         org: &OrgId,
@@ -217,7 +218,7 @@ impl Tables {
         self.rows_within(org, prefix).filter(move |(_, row)| row.lives(now))
     }
 
-    /// The same with those that have expired.
+    /// Returns the items of the namespaces that start with `prefix`, including expired ones.
     fn rows_within<'a>(
         &'a self,
         org: &OrgId,
@@ -244,7 +245,7 @@ impl Tables {
                 self.forget_expiry(expires_at, place);
             }
             None => {
-                // What has expired is gone, and its place with it.
+                // An expired item has lost its position.
                 drop(self.remove(org, at));
                 self.count += 2;
                 row.place = self.count;
@@ -255,7 +256,7 @@ impl Tables {
         }
         let spaces = self.orgs.entry(org.clone()).or_default();
         let space = spaces.entry(at.namespace().clone()).or_default();
-        // As if what has expired were swept already.
+        // The same result as if expired items were already swept.
         if !space.rows.values().any(|known| known.lives(now)) {
             space.place = row.place - 1;
         }
@@ -263,7 +264,7 @@ impl Tables {
         space.rows.insert(row.place, row);
     }
 
-    /// Removes an item, whether or not it has expired.
+    /// Removes an item, expired or not.
     fn remove(&mut self, org: &OrgId, at: &ItemRef) -> Option<Row> {
         let spaces = self.orgs.get_mut(org)?;
         let space = spaces.get_mut(at.namespace())?;
@@ -284,7 +285,7 @@ impl Tables {
         }
     }
 
-    /// Begins the time to live of a living item anew; says when the item expires now.
+    /// Restarts the time to live of an unexpired item and returns its new expiry time.
     fn refresh(&mut self, org: &OrgId, at: &ItemRef, now: Timestamp) -> Option<Timestamp> {
         let row = self.row_mut(org, at).filter(|row| row.lives(now))?;
         let (before, after) = (row.expires_at?, now.plus(row.ttl?));

@@ -1,27 +1,28 @@
-//! Items: what is remembered beyond a thread.
+//! Items: data that is stored beyond a thread.
 //!
-//! An item is a JSON object under a [`Namespace`] and a key. Graphs put what they learn there and
-//! find it again from any thread, by key, by filter or by words. Each call takes a
-//! [`Principal`]; items of another organisation are as good as not there.
+//! An item is a JSON object under a [`Namespace`] and a key. Graphs store data there and find it
+//! again from any thread, by key, by filter or by words. Each call takes a [`Principal`]; items of
+//! another organisation are treated as missing.
 //!
 //! Limits: a namespace has at most [`NAMESPACE_LABELS_MAX`] labels and [`NAMESPACE_BYTES_MAX`]
 //! bytes, a key [`KEY_BYTES_MAX`] bytes, a value [`VALUE_BYTES_MAX`] bytes as JSON and
 //! [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) levels.
 //!
 //! # Order
-//! Items are found namespace by namespace, in the order in which the namespaces got their first
-//! item, and within one in the order in which the items were first put. Replacing the value of an
-//! item leaves it in its place. A namespace without items is forgotten, and so is its place.
+//! Items are returned namespace by namespace, in the order in which the namespaces received their
+//! first item, and within a namespace in the order in which the items were first put. Replacing the
+//! value of an item does not move it. A namespace without items no longer exists and loses its
+//! position.
 //!
 //! # Time
-//! A store of items asks a [`Clock`](weftwork_types::port::Clock) for the time. From the moment at
-//! which an item expires no call finds it any more; [`WriteItems::sweep`] frees its room, and each
-//! put frees some. Drivers keep no clock: the time is an argument of each call of [`ItemTable`], and
-//! [`StoreItems`] puts a clock beside it.
+//! An item store reads the time from a [`Clock`](weftwork_types::port::Clock). Once an item has
+//! expired, no call returns it. [`WriteItems::sweep`] deletes expired items, and each put deletes a
+//! few. Drivers have no clock: the time is an argument of each call of [`ItemTable`], and
+//! [`StoreItems`] combines the table with a clock.
 //!
 //! # Cancel safety
-//! As for the [tables](crate::table): nothing happens before a future is first polled, and a
-//! dropped write may still take effect.
+//! The same as for the [tables](crate::table): nothing happens before a future is first polled, and
+//! a dropped write may still take effect.
 
 pub mod conformance;
 mod filter;
@@ -52,10 +53,10 @@ use weftwork_types::{BoxFuture, Principal};
 
 /// Reads items.
 pub trait ReadItems: Send + Sync {
-    /// One item; `None` when there is none.
+    /// Returns an item; `None` if it does not exist.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn get<'a>(
         &'a self,
         who: &'a Principal,
@@ -63,11 +64,11 @@ pub trait ReadItems: Send + Sync {
         ttl: Ttl,
     ) -> BoxFuture<'a, Result<Option<Item>>>;
 
-    /// The items of the namespaces that begin with `within`, as the query asks for them. Without a
-    /// text in the order of the store, with one the best match first.
+    /// Returns the items selected by the query, from all namespaces that start with `within`.
+    /// Without a text they are in the order of the store, with a text the best match is first.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn search<'a>(
         &'a self,
         who: &'a Principal,
@@ -75,10 +76,10 @@ pub trait ReadItems: Send + Sync {
         query: &'a ItemQuery,
     ) -> BoxFuture<'a, Result<Vec<Item>>>;
 
-    /// The namespaces that hold items, sorted by their labels.
+    /// Returns the namespaces that contain items, sorted by their labels.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn namespaces<'a>(
         &'a self,
         who: &'a Principal,
@@ -88,11 +89,11 @@ pub trait ReadItems: Send + Sync {
 
 /// Writes items.
 pub trait WriteItems: Send + Sync {
-    /// Puts an item, or replaces the value, time to live and indexing of the one that is there.
+    /// Puts an item, or replaces the value, time to live and indexing of the existing one.
     ///
     /// # Errors
-    /// [`StoreError::BadValue`](crate::StoreError::BadValue) for a value that is no object, or too
-    /// deep or too long; nothing was changed then.
+    /// Returns [`StoreError::BadValue`](crate::StoreError::BadValue) for a value that is not an
+    /// object, or is too deep or too long; nothing was changed.
     fn put<'a>(
         &'a self,
         who: &'a Principal,
@@ -101,23 +102,23 @@ pub trait WriteItems: Send + Sync {
         options: PutOptions,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Removes an item; says whether there was one.
+    /// Deletes an item and returns `true` if it existed.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn delete<'a>(&'a self, who: &'a Principal, at: &'a ItemRef) -> BoxFuture<'a, Result<bool>>;
 
-    /// Removes all items of the namespaces that begin with `within`, in one transaction; says how
-    /// many there were.
+    /// Deletes all items of the namespaces that start with `within`, in one transaction, and
+    /// returns their number.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn clear<'a>(&'a self, who: &'a Principal, within: &'a Prefix) -> BoxFuture<'a, Result<usize>>;
 
-    /// Frees the room of expired items of every organisation, those that expired first (of
-    /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
+    /// Deletes at most `limit` expired items of any organisation, ordered by expiry time and then
+    /// by the time of their first put, and returns their number. For maintenance only.
     ///
-    /// # Errors
+    /// Only system errors.
     /// Only those of the system.
     fn sweep(&self, limit: usize) -> BoxFuture<'_, Result<usize>>;
 }

@@ -5,74 +5,74 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many labels a namespace may have.
+/// Maximum number of labels of a namespace.
 pub const NAMESPACE_LABELS_MAX: usize = 16;
 
-/// How long a namespace may be: the bytes of all labels and of one dot between each two.
+/// Maximum length of a namespace: the bytes of all labels, plus one for each dot between them.
 pub const NAMESPACE_BYTES_MAX: usize = 1024;
 
-/// First labels that no namespace of a user's may have.
+/// Labels that are reserved as the first label of a namespace.
 pub const RESERVED_ROOTS: [&str; 2] = ["weftwork", "langgraph"];
 
-/// What is wrong with the labels of a namespace.
+/// A rule that the labels of a namespace violate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceProblem {
-    /// There are none.
+    /// There are no labels.
     #[error("it has no label; expected one or more")]
     Empty,
-    /// One has no characters.
+    /// A label is empty.
     #[error("label {number} is empty; leave it out or name it")]
     EmptyLabel {
-        /// Which, counted from 1.
+        /// Number of the label, from 1.
         number: usize,
     },
-    /// One has a character that stands for something else.
+    /// A label has a reserved character.
     #[error("label {number} has the character {found:?}; labels may not have `.` or NUL")]
     Character {
-        /// Which, counted from 1.
+        /// Number of the label, from 1.
         number: usize,
-        /// The character.
+        /// Reserved character.
         found: char,
     },
-    /// One is `*`.
-    #[error("label {number} is `*`, which stands for any label in patterns; name it otherwise")]
+    /// A label is `*`.
+    #[error("label {number} is `*`, which stands for any label in patterns; choose another name")]
     Wildcard {
-        /// Which, counted from 1.
+        /// Number of the label, from 1.
         number: usize,
     },
-    /// The first is one of [`RESERVED_ROOTS`].
+    /// The first label is one of [`RESERVED_ROOTS`].
     #[error("the first label `{label}` is reserved; choose another")]
     Reserved {
-        /// The label.
+        /// Reserved label.
         label: String,
     },
-    /// There are too many.
+    /// There are too many labels.
     #[error("it has {found} labels; expected at most {NAMESPACE_LABELS_MAX}")]
     TooDeep {
-        /// How many.
+        /// Number of labels.
         found: usize,
     },
-    /// They are too long.
+    /// The labels are too long.
     #[error("it is {found} bytes long; expected at most {NAMESPACE_BYTES_MAX}")]
     TooLong {
-        /// How long with dots between them, in bytes.
+        /// Length with dots between the labels, in bytes.
         found: usize,
     },
 }
 
-/// Where an item is: one label or more, the widest first, such as `users`, `ann`, `facts`. Sorts
-/// by its labels; those that begin alike stand together. Shown with dots between the labels, as
-/// JSON a list of them.
+/// The location of an item: one or more labels, the widest first, such as `users`, `ann`, `facts`.
+/// Namespaces sort by their labels, so that namespaces with a common prefix are adjacent. The
+/// display format has dots between the labels; the JSON format is a list of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Namespace(Arc<[String]>);
 
 impl Namespace {
-    /// Checks labels and makes a namespace of them.
+    /// Validates labels and creates a namespace from them.
     ///
     /// # Errors
-    /// [`StoreError::BadNamespace`].
+    /// Returns [`StoreError::BadNamespace`] if the labels violate a rule.
     pub fn new(labels: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let labels = collect(labels);
         let problem = match labels.first() {
@@ -86,29 +86,29 @@ impl Namespace {
         Ok(Self(labels.into()))
     }
 
-    /// The labels, the widest first; one or more.
+    /// Returns the labels, the widest first. There is at least one.
     #[must_use]
     pub fn labels(&self) -> &[String] {
         &self.0
     }
 
-    /// The labels as one text, for drivers: a dot before, between and after them. The texts of the
-    /// namespaces that begin alike stand together in the order of their bytes.
+    /// Returns the labels as one text for drivers, with a dot before, between and after them. Paths
+    /// of namespaces with a common prefix are adjacent in byte order.
     #[must_use]
     pub fn path(&self) -> String {
         path(&self.0)
     }
 
-    /// Reads what [`path`](Self::path) gave.
+    /// Parses the result of [`path`](Self::path).
     ///
     /// # Errors
-    /// [`StoreError::BadNamespace`].
+    /// Returns [`StoreError::BadNamespace`] if the path is not valid.
     pub fn of_path(path: &str) -> Result<Self> {
         let inner = path.strip_prefix('.').and_then(|rest| rest.strip_suffix('.'));
         Self::new(inner.unwrap_or("").split('.'))
     }
 
-    /// The first labels, at most `depth`.
+    /// Returns the namespace of the first `depth` labels.
     pub(super) fn cut(&self, depth: usize) -> Self {
         match self.0.get(..depth) {
             Some(first) if first.len() < self.0.len() => Self(first.into()),
@@ -149,40 +149,40 @@ impl Borrow<[String]> for Namespace {
     }
 }
 
-/// What the namespaces of a search begin with, label by label; nothing is a wildcard. Without
-/// labels it is what all of them begin with.
+/// The labels with which the namespaces of a search start. There are no wildcards. A prefix without
+/// labels matches all namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefix(Vec<String>);
 
 impl Prefix {
-    /// What all namespaces begin with.
+    /// Returns the prefix of all namespaces.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Checks labels and makes a prefix of them.
+    /// Validates labels and creates a prefix from them.
     ///
     /// # Errors
-    /// [`StoreError::BadNamespace`].
+    /// Returns [`StoreError::BadNamespace`] if the labels violate a rule.
     pub fn new(labels: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let labels = collect(labels);
         refuse(&labels, problem(&labels))?;
         Ok(Self(labels))
     }
 
-    /// The labels.
+    /// Returns the labels.
     #[must_use]
     pub fn labels(&self) -> &[String] {
         &self.0
     }
 
-    /// The paths of the namespaces that begin with these labels: from the first of these texts to
-    /// the second, which is none of them, in the order of bytes.
+    /// Returns the range of the [paths](Namespace::path) that start with these labels, in byte
+    /// order: the first path, inclusive, and the end, exclusive.
     #[must_use]
     pub fn paths(&self) -> (String, String) {
         let first = path(&self.0);
-        // No label has a dot, and a slash is the next character.
+        // Labels contain no dot, and `/` is the character after `.`.
         let end = format!("{}/", &first[..first.len() - 1]);
         (first, end)
     }
@@ -194,37 +194,38 @@ impl From<&Namespace> for Prefix {
     }
 }
 
-/// Labels as they may stand at the beginning or end of a namespace, where `*` is any one label.
+/// Labels at the start or end of a namespace, where `*` matches any one label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pattern(Vec<Option<String>>);
 
 impl Pattern {
-    /// Checks labels and makes a pattern of them. Without labels it fits every namespace.
+    /// Validates labels and creates a pattern from them. A pattern without labels matches every
+    /// namespace.
     ///
     /// # Errors
-    /// [`StoreError::BadNamespace`].
+    /// Returns [`StoreError::BadNamespace`] if the labels violate a rule.
     pub fn new(labels: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
         let labels = collect(labels);
-        // A `*` is checked as the letter, so that places and lengths are counted right.
+        // A `*` is validated as a letter, so that positions and lengths are counted correctly.
         let plain: Vec<_> =
             labels.iter().map(|l| if l == "*" { "x".to_owned() } else { l.clone() }).collect();
         refuse(&labels, problem(&plain))?;
         Ok(Self(labels.into_iter().map(|label| Some(label).filter(|l| l != "*")).collect()))
     }
 
-    /// The labels before the first that may be any.
+    /// Returns the labels before the first wildcard.
     #[must_use]
     pub fn prefix(&self) -> Prefix {
         Prefix(self.0.iter().map_while(Clone::clone).collect())
     }
 
-    /// Whether a namespace begins like this.
+    /// Returns `true` if the namespace starts with a match of this pattern.
     #[must_use]
     pub fn begins(&self, namespace: &Namespace) -> bool {
         namespace.0.len() >= self.0.len() && self.0.iter().zip(namespace.0.iter()).all(fits)
     }
 
-    /// Whether a namespace ends like this.
+    /// Returns `true` if the namespace ends with a match of this pattern.
     #[must_use]
     pub fn ends(&self, namespace: &Namespace) -> bool {
         let from_end = self.0.iter().rev().zip(namespace.0.iter().rev());

@@ -5,24 +5,24 @@ use super::text::Terms;
 use serde_json::Value;
 use std::num::NonZeroUsize;
 
-/// What a search is for.
+/// The parameters of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ItemQuery {
-    /// What the values must be like.
+    /// Conditions on the values.
     pub filter: Filter,
-    /// Words of which at least one must be in the value; see [`Terms`]. Off when absent or without
-    /// a letter or digit.
+    /// Search text, of which at least one word must occur in the value; see [`Terms`]. Ignored if
+    /// `None` or without a letter or digit.
     pub text: Option<String>,
-    /// At most how many items.
+    /// Maximum number of items.
     pub limit: usize,
-    /// How many to skip.
+    /// Number of items to skip.
     pub offset: usize,
-    /// Whether the items that are returned live on.
+    /// Effect on the time to live of the returned items.
     pub ttl: Ttl,
 }
 
 impl Default for ItemQuery {
-    /// The first 10 items, whatever they are.
+    /// Selects the first 10 items, without conditions.
     fn default() -> Self {
         let filter = Filter::default();
         Self { filter, text: None, limit: 10, offset: 0, ttl: Ttl::Keep }
@@ -30,7 +30,7 @@ impl Default for ItemQuery {
 }
 
 impl ItemQuery {
-    /// Whether nothing but the page says which items of the namespaces are asked for.
+    /// Returns `true` if only limit and offset restrict the result.
     #[must_use]
     pub fn takes_any(&self) -> bool {
         self.filter.is_empty() && self.terms().is_none()
@@ -41,42 +41,42 @@ impl ItemQuery {
     }
 }
 
-/// That an item is asked for, and how well it matches the text of the query.
+/// A match of an item, with its score if the query has a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit(Option<f64>);
 
-/// Picks what a query asks for out of items that come one by one, and forgets the others.
+/// A filter over a sequence of items. It retains only the items that the query selects.
 #[derive(Debug)]
 pub struct Selection<'q, T> {
     query: &'q ItemQuery,
     terms: Option<Terms>,
-    /// How many fit that are before the page; those without a text only.
+    /// Number of matches skipped before the page; only for queries without a text.
     skipped: usize,
-    /// What fits so far: the page; with a text the best first, and what is before the page as well.
+    /// Matches of the page. With a text: best matches first, including those before the page.
     found: Vec<(T, Option<f64>)>,
 }
 
 impl<'q, T> Selection<'q, T> {
-    /// Of nothing yet.
+    /// Creates an empty selection.
     #[must_use]
     pub fn new(query: &'q ItemQuery) -> Self {
         Self { query, terms: query.terms(), skipped: 0, found: Vec::new() }
     }
 
-    /// Whether no further item can be among what is asked for.
+    /// Returns `true` if further items cannot change the result.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.query.limit == 0 || (self.terms.is_none() && self.found.len() >= self.query.limit)
     }
 
-    /// Takes the next item in the order of the store, with whatever the store knows it by.
+    /// Offers the next item, in the order of the store. `item` is any reference to it.
     pub fn offer(&mut self, value: &Value, indexing: &Indexing, item: T) {
         if let Some(fit) = self.judge(value, indexing) {
             self.take(fit, item);
         }
     }
 
-    /// How the next item in the order of the store fits; `None` when it is not asked for.
+    /// Matches the next item, in the order of the store; `None` if it is not selected.
     #[must_use]
     pub fn judge(&self, value: &Value, indexing: &Indexing) -> Option<Fit> {
         if self.is_full() || !self.query.filter.matches(value) {
@@ -88,19 +88,20 @@ impl<'q, T> Selection<'q, T> {
         }
     }
 
-    /// Takes the item that was judged.
+    /// Adds an item that was matched.
     pub fn take(&mut self, Fit(score): Fit, item: T) {
         if score.is_none() && self.skipped < self.query.offset {
             self.skipped += 1;
             return;
         }
-        // Equal ones, and those without a score, stay in the order in which they came.
+        // Items with equal scores, or without scores, stay in the order of insertion.
         let place = self.found.partition_point(|(_, other)| *other >= score);
         self.found.insert(place, (item, score));
         self.found.truncate(self.query.offset.saturating_add(self.query.limit));
     }
 
-    /// What was asked for. The scores come with it when a text is searched for, the best first.
+    /// Returns the selected items. With a search text, scores are included and the best match is
+    /// first.
     #[must_use]
     pub fn finish(self) -> Vec<(T, Option<f64>)> {
         let before = if self.terms.is_some() { self.query.offset } else { 0 };
@@ -108,23 +109,24 @@ impl<'q, T> Selection<'q, T> {
     }
 }
 
-/// Which namespaces to list.
+/// The parameters of a listing of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceQuery {
-    /// How they begin.
+    /// Pattern for the start of the namespace.
     pub prefix: Pattern,
-    /// How they end.
+    /// Pattern for the end of the namespace.
     pub suffix: Pattern,
-    /// After how many labels they are cut off; those that are alike then are listed once.
+    /// Maximum number of labels. Longer namespaces are truncated, and equal results are listed
+    /// once.
     pub depth_max: Option<NonZeroUsize>,
-    /// At most how many.
+    /// Maximum number of namespaces.
     pub limit: usize,
-    /// How many to skip.
+    /// Number of namespaces to skip.
     pub offset: usize,
 }
 
 impl Default for NamespaceQuery {
-    /// The first 100 namespaces.
+    /// Selects the first 100 namespaces.
     fn default() -> Self {
         let (prefix, suffix) = (Pattern::default(), Pattern::default());
         Self { prefix, suffix, depth_max: None, limit: 100, offset: 0 }
@@ -132,13 +134,13 @@ impl Default for NamespaceQuery {
 }
 
 impl NamespaceQuery {
-    /// Picks what is asked for out of all namespaces that hold items, given in their order.
+    /// Selects the requested namespaces from the sorted list of those that contain items.
     pub fn select<'a>(&self, sorted: impl Iterator<Item = &'a Namespace>) -> Vec<Namespace> {
         let mut cut: Vec<Namespace> = sorted
             .filter(|namespace| self.prefix.begins(namespace) && self.suffix.ends(namespace))
             .map(|namespace| self.depth_max.map_or(namespace.clone(), |d| namespace.cut(d.get())))
             .collect();
-        // Those that begin alike stand together.
+        // Equal results are adjacent because the input is sorted.
         cut.dedup();
         cut.into_iter().skip(self.offset).take(self.limit).collect()
     }

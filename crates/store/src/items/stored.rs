@@ -1,4 +1,4 @@
-//! Items as stores keep them, and the time beside them.
+//! Stored items, and the combination of an item table with a clock.
 
 use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
 use super::namespace::{Namespace, Prefix};
@@ -12,29 +12,28 @@ use weftwork_types::canonical::hash_bytes;
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
 
-/// How many expired items a put frees. More than it can add, so that what nobody sweeps does not
-/// pile up either.
+/// Number of expired items that a put deletes. It is more than a put can add, so that expired items
+/// do not accumulate without sweeps.
 pub const SWEPT_BY_PUT: usize = 2;
 
-/// An item with what a store keeps beside it.
+/// An item with the fields that a store records with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredItem {
     /// The item, without a score.
     pub item: Item,
-    /// Which parts of its value a search by text looks at.
+    /// Parts of the value that a text search covers.
     pub indexing: Indexing,
-    /// How long it lives once it is put or refreshed; for ever when absent.
+    /// Time to live, which starts when the item is put or refreshed; unlimited if `None`.
     pub ttl: Option<Duration>,
 }
 
 impl StoredItem {
-    /// Its name, when it may be put as it is.
+    /// Validates the item and returns its name.
     ///
-    /// # Errors
-    /// [`StoreError::BadKey`](crate::StoreError::BadKey),
-    /// [`StoreError::BadValue`](crate::StoreError::BadValue), and
-    /// [`StoreError::Conflict`](crate::StoreError::Conflict) for one that expires and has no time
-    /// to live, or the other way round.
+    /// Returns [`StoreError::BadKey`](crate::StoreError::BadKey),
+    /// [`StoreError::BadValue`](crate::StoreError::BadValue), or
+    /// [`StoreError::Conflict`](crate::StoreError::Conflict) if only one of time to live and expiry
+    /// time is set.
     pub fn checked(&self) -> Result<ItemRef> {
         let at = ItemRef::new(self.item.namespace.clone(), self.item.key.as_str())?;
         check_value(&at, &self.item.value)?;
@@ -43,36 +42,37 @@ impl StoredItem {
         }
         Err(crate::StoreError::Conflict {
             place: crate::rule::place_of_item(&self.item),
-            expected: "a time to live and when it expires, or neither".to_owned(),
-            found: "one of them".to_owned(),
+            expected: "both a time to live and an expiry time, or neither".to_owned(),
+            found: "only one of the two".to_owned(),
         })
     }
 
-    /// Whether it lives.
+    /// Returns `true` if the item has not expired.
     #[must_use]
     pub fn lives(&self, now: Timestamp) -> bool {
         self.item.expires_at.is_none_or(|at| at > now)
     }
 
-    /// The same with its time to live in whole milliseconds, of which there are 2^63 - 1 at most:
-    /// as drivers write it down.
+    /// Rounds the time to live down to the stored precision of one millisecond, and limits it to
+    /// 2^63 - 1 ms.
     #[must_use]
     pub fn as_written(self) -> Self {
         Self { ttl: self.ttl_ms().map(Duration::from_millis), ..self }
     }
 
-    /// How long it lives, in milliseconds as drivers write them down.
+    /// Returns the time to live in milliseconds, as stored.
     #[must_use]
     pub fn ttl_ms(&self) -> Option<u64> {
         let most = i64::MAX.unsigned_abs();
         self.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(most).min(most))
     }
 
-    /// Whether it is to be put where this is there, when it comes from another store: not when it
-    /// is there just so. Reading an item may have let it live on; it is the same still.
+    /// Returns `true` if an imported item is new, given the existing item of the same name. Returns
+    /// `false` if the existing item is equal. Expiry times are not compared, because reading an
+    /// item may have extended its life.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`](crate::StoreError::Conflict) when what is there is another.
+    /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) if the existing item differs.
     pub fn is_new_beside(&self, there: Option<&Self>) -> Result<bool> {
         let Some(there) = there else { return Ok(true) };
         let times = |of: &Self| (of.item.created_at, of.item.updated_at, of.ttl_ms());
@@ -81,7 +81,8 @@ impl StoredItem {
         if same { Ok(false) } else { Err(crate::rule::item_exists(&self.item)) }
     }
 
-    /// The item as it is found now: with its score, and living on when it is asked to.
+    /// Returns the item as the result of a read: with its score, and with its time to live
+    /// restarted if requested.
     #[must_use]
     pub fn found(self, score: Option<f64>, ttl: Ttl, now: Timestamp) -> Item {
         let refreshed = self.ttl.filter(|_| ttl == Ttl::Refresh).map(|ttl| now.plus(ttl));
@@ -90,9 +91,9 @@ impl StoredItem {
     }
 }
 
-/// What a driver keeps with the row of an item, and compares when it reads the row: a checksum over
-/// the organisation, the name of the item, and the JSON of its value and of how it is indexed. It
-/// finds out bytes that changed, and rows that were put under another name.
+/// Computes the seal of an item, which a driver stores in its row and verifies on each read: a
+/// checksum over the organisation, the name of the item, and the JSON of its value and indexing. It
+/// detects changed bytes, and rows that were moved to another name.
 #[must_use]
 pub fn seal(org: &OrgId, at: &ItemRef, value: &str, indexing: &str) -> [u8; 8] {
     let path = at.namespace().path();
@@ -105,12 +106,12 @@ pub fn seal(org: &OrgId, at: &ItemRef, value: &str, indexing: &str) -> [u8; 8] {
     std::array::from_fn(|i| hash[i])
 }
 
-/// The table of items of a store: as [`ReadItems`] and [`WriteItems`], with the time of each call.
+/// The table of items: [`ReadItems`] and [`WriteItems`] with the time as an argument of each call.
 pub trait ItemTable: Send + Sync {
-    /// One item; `None` when there is none.
+    /// Returns an item; `None` if it does not exist.
     ///
     /// # Errors
-    /// Only those of the system, and [`StoreError::Corrupt`](crate::StoreError::Corrupt).
+    /// Only system errors, and [`StoreError::Corrupt`](crate::StoreError::Corrupt).
     fn item<'a>(
         &'a self,
         who: &'a Principal,
@@ -119,10 +120,11 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Item>>>;
 
-    /// The items of the namespaces that begin with `within`, as [`ReadItems::search`] has it.
+    /// Returns the selected items of the namespaces that start with `within`; see
+    /// [`ReadItems::search`].
     ///
     /// # Errors
-    /// As [`item`](Self::item).
+    /// Same as [`item`](Self::item).
     fn search_items<'a>(
         &'a self,
         who: &'a Principal,
@@ -131,10 +133,10 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Item>>>;
 
-    /// The namespaces that hold items, sorted by their labels.
+    /// Returns the namespaces that contain items, sorted by their labels.
     ///
     /// # Errors
-    /// As [`item`](Self::item).
+    /// Same as [`item`](Self::item).
     fn item_namespaces<'a>(
         &'a self,
         who: &'a Principal,
@@ -142,12 +144,12 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Namespace>>>;
 
-    /// Puts an item, or replaces the one that is there; frees up to [`SWEPT_BY_PUT`] others that
-    /// have expired.
+    /// Puts an item, or replaces the existing one, and deletes up to [`SWEPT_BY_PUT`] other expired
+    /// items.
     ///
     /// # Errors
-    /// [`StoreError::BadValue`](crate::StoreError::BadValue), see
-    /// [`check_value`](super::check_value); nothing was changed then.
+    /// Returns [`StoreError::BadValue`](crate::StoreError::BadValue), see
+    /// [`check_value`](super::check_value); nothing was changed.
     fn put_item<'a>(
         &'a self,
         who: &'a Principal,
@@ -157,11 +159,11 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Removes an item; says whether there was one. A removal that took effect although its
-    /// connection broke, and is tried again, may find nothing.
+    /// Deletes an item and returns `true` if it existed. If the deletion took effect although the
+    /// connection broke, a retry may find no item.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn delete_item<'a>(
         &'a self,
         who: &'a Principal,
@@ -169,11 +171,12 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<bool>>;
 
-    /// Removes all items of the namespaces that begin with `within`, with those that have expired;
-    /// says how many lived. As with [`delete_item`](Self::delete_item), another try may find none.
+    /// Deletes all items of the namespaces that start with `within`, including expired ones, and
+    /// returns the number of those that had not expired. As with
+    /// [`delete_item`](Self::delete_item), a retry may find none.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn clear_items<'a>(
         &'a self,
         who: &'a Principal,
@@ -181,33 +184,33 @@ pub trait ItemTable: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>>;
 
-    /// Frees the room of expired items of every organisation, those that expired first (of
-    /// two, the one that was put first), at most `limit`; says of how many. For housekeeping only.
+    /// Deletes at most `limit` expired items of any organisation, ordered by expiry time and then
+    /// by the time of their first put, and returns their number. For maintenance only.
     ///
     /// # Errors
-    /// Only those of the system.
+    /// Only system errors.
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>>;
 
-    /// All items of the organisation that live, in the order of the store, as they are at one
-    /// moment. All of them are held at once.
+    /// Returns all items of the organisation that have not expired, in the order of the store, as
+    /// of one moment. The result is held in memory as a whole.
     ///
     /// # Errors
-    /// As [`item`](Self::item).
+    /// Same as [`item`](Self::item).
     fn stored_items<'a>(
         &'a self,
         who: &'a Principal,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<StoredItem>>>;
 
-    /// Puts items of another store just as they were there, in their order and in one transaction;
-    /// says how many. Those that are there just so are passed over, and those that have expired
-    /// are left out. Items that expired here are freed.
+    /// Imports items of another store unchanged, in their order and in one transaction, and returns
+    /// the number of items put. Items that exist with equal content are skipped, and items that
+    /// have expired are omitted. Expired items of this store are deleted.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`](crate::StoreError::Conflict) for an item that is there with
-    /// another content, those of [`StoredItem::checked`], and
-    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt) for what is there; nothing was changed
-    /// then.
+    /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) for an item that exists with
+    /// different content, the errors of [`StoredItem::checked`], and
+    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt) for damaged existing items; nothing was
+    /// changed.
     fn put_stored_items<'a>(
         &'a self,
         who: &'a Principal,
@@ -216,7 +219,7 @@ pub trait ItemTable: Send + Sync {
     ) -> BoxFuture<'a, Result<usize>>;
 }
 
-/// The items of a store, by a clock.
+/// The items of a store, with a clock.
 #[derive(Debug)]
 pub struct StoreItems<S: ?Sized> {
     pub(super) clock: Arc<dyn Clock>,
@@ -224,7 +227,7 @@ pub struct StoreItems<S: ?Sized> {
 }
 
 impl<S: ItemTable + ?Sized> StoreItems<S> {
-    /// Those of a store.
+    /// Creates the item store of a store and a clock.
     #[must_use]
     pub fn of(store: Arc<S>, clock: Arc<dyn Clock>) -> Self {
         Self { clock, store }

@@ -1,20 +1,20 @@
 use super::item::Indexing;
 use serde_json::Value;
 
-/// How many different terms of a text count; the ones after that are left out.
+/// Maximum number of distinct terms of a search text; further terms are ignored.
 pub const TERMS_MAX: usize = 32;
 
-/// The terms of a text to search for: its runs of letters and digits, whatever their case.
+/// The terms of a search text: its sequences of letters and digits, ignoring case.
 ///
-/// This is a match of words, not of meaning. Texts and numbers of a value are looked at, names of
-/// fields are not. A term counts 1 when it is a word of the value, and half when it stands within
-/// one, as every term does in scripts that put no space between words; the score is the sum over
-/// the number of terms.
+/// The search matches words, not meaning. It covers strings and numbers of a value, not field
+/// names. A term scores 1 if it is a word of the value, and 0.5 if it occurs within a word, as in
+/// scripts without spaces between words. The score of a value is the mean of the scores of all
+/// terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms(Vec<String>);
 
 impl Terms {
-    /// The terms of a text; `None` when it has none, so that nothing is searched for.
+    /// Parses the terms of a text; `None` if it has no terms, so that the search is not restricted.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let mut terms: Vec<String> = Vec::new();
@@ -27,7 +27,7 @@ impl Terms {
         (!terms.is_empty()).then_some(Self(terms))
     }
 
-    /// How well a value matches: above 0 and at most 1; `None` when it does not.
+    /// Returns the score of a value, above 0 and at most 1; `None` if it does not match.
     #[must_use]
     pub fn score(&self, value: &Value, indexing: &Indexing) -> Option<f64> {
         let mut texts = Vec::new();
@@ -55,7 +55,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The texts in a value, in lower case.
+/// Collects the texts of a value, in lower case.
 fn collect(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.to_lowercase()),

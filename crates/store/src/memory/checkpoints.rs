@@ -20,7 +20,7 @@ pub(super) struct Checkpoints {
     layouts: BTreeMap<(OrgId, Hash), Vec<u8>>,
 }
 
-/// What one thread has, by the way to the graph.
+/// The graphs of one thread, by namespace.
 type Graphs = BTreeMap<String, Graph>;
 
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ struct Graph {
     open: BTreeMap<CheckpointId, Open>,
 }
 
-/// What is known of a superstep beside the checkpoints.
+/// The stored parts of an open superstep.
 #[derive(Debug, Clone, Default)]
 struct Open {
     outside: Option<NewPending>,
@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl Checkpoints {
-    /// Keeps all of it; returns the last checkpoint of the root graph.
+    /// Stores a batch and returns the last checkpoint of the root graph.
     pub(super) fn keep(
         &mut self,
         org: &OrgId,
@@ -73,7 +73,7 @@ impl Checkpoints {
         head
     }
 
-    /// Whether anything of a thread is there.
+    /// Returns `true` if a thread has any checkpoint or part of an open superstep.
     pub(super) fn has_any(&self, org: &OrgId, thread: &ThreadId) -> bool {
         let graphs = self.threads.get(&(org.clone(), thread.clone()));
         graphs.is_some_and(|graphs| {
@@ -81,7 +81,7 @@ impl Checkpoints {
         })
     }
 
-    /// All of a thread, with the blobs it speaks of.
+    /// Returns all checkpoints and parts of a thread, with the blobs they refer to.
     pub(super) fn all_of(&self, org: &OrgId, thread: &ThreadId) -> Keep {
         let mut all = Keep::default();
         for graph in self.threads.get(&(org.clone(), thread.clone())).into_iter().flatten() {
@@ -98,7 +98,7 @@ impl Checkpoints {
         all
     }
 
-    /// The newest checkpoint of the root graph.
+    /// Returns the newest checkpoint of the root graph.
     pub(super) fn newest(&self, org: &OrgId, thread: &ThreadId) -> Option<CheckpointId> {
         let graphs = self.threads.get(&(org.clone(), thread.clone()))?;
         graphs.get("")?.checkpoints.keys().next_back().copied()
@@ -145,7 +145,7 @@ impl Checkpoints {
 }
 
 impl Tables {
-    /// Lets the head of a thread be its newest checkpoint.
+    /// Sets the head of a thread to its newest checkpoint.
     fn move_head(&mut self, org: &OrgId, thread: &ThreadId) {
         let key = (org.clone(), thread.clone());
         let root = self.checkpoints.threads.get(&key).and_then(|graphs| graphs.get(""));

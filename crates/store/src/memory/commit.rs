@@ -8,18 +8,18 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, InterruptId, RunId, Timestamp};
 
-/// What a commit kept.
+/// The checkpoints that a commit stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
-    /// Whether there were checkpoints.
+    /// `true` if there were any.
     pub(super) checkpoints: bool,
-    /// The last one of the root graph.
+    /// Last checkpoint of the root graph.
     pub(super) head: Option<CheckpointId>,
 }
 
 impl Thread {
-    /// Writes a commit of the run at `index` that was checked: all but what it keeps and
-    /// what is billed, which was written before.
+    /// Applies a validated commit to the run at `index`, except checkpoints and usage, which the
+    /// caller has stored before.
     pub(super) fn commit(&mut self, index: usize, commit: Commit, kept: Kept) -> Committed {
         let leaves_step = kept.checkpoints || commit.finish.is_some();
         self.row.head = kept.head.or(self.row.head);
@@ -51,7 +51,7 @@ impl Thread {
         Committed { first_seq, cancel_requested: run.row.cancel_requested }
     }
 
-    /// Lets a run be pending again; returns the number of what is told of it.
+    /// Sets a run to pending and returns the number of the event that reports it.
     pub(super) fn put_back(&mut self, index: usize, told: AiEvent, at: Timestamp) -> u64 {
         self.row.status = RunStatus::Pending;
         (self.row.updated_at, self.row.wakes_at) = (at, None);
@@ -80,7 +80,7 @@ impl Thread {
 }
 
 impl Run {
-    /// Adds events to the log and returns the number of the first.
+    /// Appends events to the log and returns the number of the first.
     pub(super) fn append(&mut self, events: Vec<AiEvent>, at: Timestamp) -> u64 {
         let first = self.events.last().map_or(1, |event| event.seq + 1);
         let numbered = (first..).zip(events);

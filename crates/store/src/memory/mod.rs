@@ -1,4 +1,4 @@
-//! A store in memory: for tests, and for runs that need not outlive the process.
+//! An in-memory store, for tests and for runs that need not outlive the process.
 
 mod checkpoints;
 mod commit;
@@ -20,26 +20,27 @@ use weftwork_types::{
     BoxFuture, InvocationId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-/// All tables behind one lock. Every future is ready at its first poll. A worker is dead when its
-/// row has expired or is gone.
+/// A store in memory, with all tables behind one lock. Every future is ready at its first poll. A
+/// worker is dead if its row has expired or does not exist.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Every change is checked whole before its first write, so a panic leaves no half of it.
+        // Each change is validated before its first write, so a panic cannot leave a partial
+        // change.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the tables when the future is first polled.
+    /// Runs `work` on the tables when the future is first polled.
     fn with<'a, T: Send + 'a>(
         &'a self,
         work: impl FnOnce(&mut Tables) -> Result<T> + Send + 'a,
@@ -57,15 +58,15 @@ impl Store for MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     threads: BTreeMap<(OrgId, ThreadId), Thread>,
-    /// The thread of each run id, and with it which ids are taken.
+    /// Thread of each run id; also the set of used run ids.
     runs: BTreeMap<(OrgId, RunId), ThreadId>,
-    /// The run of each idempotency key.
+    /// Run of each idempotency key.
     keys: BTreeMap<(OrgId, String), RunRef>,
     usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
     workers: BTreeMap<WorkerId, WorkerRow>,
     checkpoints: checkpoints::Checkpoints,
     items: crate::items::Tables,
-    /// Counts runs, to know which is older.
+    /// Counter that orders runs by age.
     run_count: u64,
 }
 
@@ -83,7 +84,7 @@ struct Run {
     subject: String,
     number: u64,
     events: Vec<StoredEvent>,
-    /// Pieces by commit: each by the position after its last.
+    /// Partial text by commit, under the position after its last piece.
     pieces: BTreeMap<Position, Vec<Piece>>,
 }
 
@@ -99,7 +100,7 @@ impl Tables {
             .ok_or_else(|| rule::missing("run", &at.run))
     }
 
-    /// The thread of a run, and the run's place in it.
+    /// Returns the thread of a run, and the index of the run in it.
     fn run_mut(&mut self, who: &Principal, at: &RunRef) -> Result<(&mut Thread, usize)> {
         let missing = || rule::missing("run", &at.run);
         let thread =
@@ -137,17 +138,17 @@ impl Thread {
         }
     }
 
-    /// Whether a question of it is open.
+    /// Returns `true` if a question of the thread is open.
     fn asks(&self) -> bool {
         self.interrupts.iter().any(InterruptRow::is_open)
     }
 
-    /// Whether all its runs have ended.
+    /// Returns `true` if all runs of the thread have ended.
     fn is_at_rest(&self) -> bool {
         self.runs.iter().all(|run| run.row.status.is_final())
     }
 
-    /// The oldest run that has not ended. Only queued ones come after it.
+    /// Returns the oldest unfinished run. Only queued runs come after it.
     fn open_run(&self) -> Option<&Run> {
         self.runs.iter().find(|run| !run.row.status.is_final())
     }

@@ -213,6 +213,6 @@ pub(super) fn usage(
 ) -> Vec<UsageRow> {
     let rows = tables.usage.iter().filter(|((o, _), row)| o == org && wanted(&row.caller.run));
     let mut rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
-    rows.sort_by_key(|row| row.fact.started_at); // Stable: ties stay in order of the invocation.
+    rows.sort_by_key(|row| row.fact.started_at); // Stable: rows with equal times stay ordered by invocation.
     rows
 }

@@ -1,4 +1,4 @@
-//! Forgetting what is old.
+//! Deletion of old data.
 
 use super::{MemoryStore, Tables};
 use crate::record::ThreadRow;
@@ -8,7 +8,7 @@ use weftwork_types::run::RunStatus;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl Tables {
-    /// Removes a thread with all that is its own.
+    /// Deletes a thread with everything it owns.
     pub(super) fn delete(&mut self, of: &OrgId, id: &ThreadId) {
         self.threads.remove(&(of.clone(), id.clone()));
         self.checkpoints.delete(of, id);

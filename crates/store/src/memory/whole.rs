@@ -1,4 +1,4 @@
-//! Threads as a whole.
+//! Export and import of complete threads.
 
 use super::{MemoryStore, Run, Tables, Thread};
 use crate::rule;

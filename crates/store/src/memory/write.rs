@@ -141,7 +141,7 @@ impl WriteRuns for MemoryStore {
     }
 }
 
-/// What the first claim of a run does besides.
+/// Applies the additional changes of a run's first claim.
 fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
     let row = &tables.run(who, at)?.row;
     if row.fence > 0 {
@@ -162,7 +162,7 @@ fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
     Ok(())
 }
 
-/// The run of an earlier request under the same key or run id.
+/// Returns the run of an earlier request with the same idempotency key or run id.
 fn earlier(tables: &Tables, who: &Principal, new: &NewRun) -> Result<Option<RunRow>> {
     if let Some(key) = &new.options.idempotency_key
         && let Some(at) = tables.keys.get(&(who.org.clone(), key.clone()))
@@ -239,7 +239,7 @@ fn create(
     Ok(row)
 }
 
-/// The thread and place of a run that the claim may write for.
+/// Returns the thread of a run and its index, after checking the claim.
 fn claimed<'t>(
     tables: &'t mut Tables,
     who: &Principal,

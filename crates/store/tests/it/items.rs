@@ -1,4 +1,4 @@
-//! Items: the memory store passes the conformance suite; names, filters and terms.
+//! Tests of items: the conformance suite on the memory store; names, filters and terms.
 
 use serde_json::{Value, json};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use weftwork_store::{
 };
 use weftwork_types::canonical::DEPTH_MAX;
 
-/// Every future of the memory store is ready at its first poll, so one poll must do.
+/// Every future of the memory store is ready at its first poll, so one poll is sufficient.
 fn run(case: &str) {
     let future = pin!(run_case(case, |clock| async {
         Arc::new(MemoryItems::new(clock)) as Arc<dyn ItemStore>

@@ -1,4 +1,4 @@
-//! The memory store passes the conformance suite, and errors say what they should.
+//! Tests of the memory store: the conformance suite, and error messages.
 
 mod errors;
 mod items;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use weftwork_store::conformance::run_case;
 use weftwork_store::{MemoryStore, Store};
 
-/// Every future of the memory store is ready at its first poll, so one poll must do.
+/// Every future of the memory store is ready at its first poll, so one poll is sufficient.
 fn run(case: &str) {
     let future = pin!(run_case(case, || async { Arc::new(MemoryStore::new()) as Arc<dyn Store> }));
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));

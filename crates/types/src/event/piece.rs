@@ -1,86 +1,87 @@
-//! Pieces of text: what is told between two durable events.
+//! Partial text, emitted between two durable events.
 
 use super::{AiEvent, RunEvent};
 use crate::TaskId;
 use serde::{Deserialize, Serialize};
 
-/// How far somebody is in what a run tells. Positions of one run sort by what was told first; they
-/// are the same whether it was seen live or in the store, in this process or in another one.
+/// A position in the output of a run. Positions of one run sort in the order of emission. They are
+/// the same in a live stream and in the store, and in every process.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// The last durable event that was seen; 0 when there was none.
+    /// Number of the last durable event that was read; 0 if there was none.
     pub seq: u64,
-    /// How many bytes of text were seen since then.
+    /// Bytes of partial text read since that event.
     #[serde(default)]
     pub bytes: u64,
 }
 
 impl Position {
-    /// Before everything.
+    /// Position before the first event.
     pub const START: Self = Self { seq: 0, bytes: 0 };
-    /// After everything.
+    /// Position after the last event.
     pub const END: Self = Self { seq: u64::MAX, bytes: u64::MAX };
 
-    /// After a durable event, and before any text that was told since.
+    /// Returns the position directly after a durable event, before any partial text that follows
+    /// it.
     #[must_use]
     pub fn after(seq: u64) -> Self {
         Self { seq, bytes: 0 }
     }
 
-    /// So many bytes of text further.
+    /// Returns the position `bytes` bytes of text later.
     #[must_use]
     pub fn plus(self, bytes: usize) -> Self {
         Self { seq: self.seq, bytes: self.bytes.saturating_add(bytes as u64) }
     }
 }
 
-/// Where a piece stands, and who told it.
+/// Position and origin of partial text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PieceAt {
-    /// The position after it.
+    /// Position after the text.
     pub end: Position,
-    /// The node.
+    /// Node that emitted the text.
     pub node: String,
-    /// Its task, by which several that speak at the same time are told apart.
+    /// Task of the node. It distinguishes tasks that emit text at the same time.
     pub task: TaskId,
 }
 
-/// What a piece is part of.
+/// The kind of output that a text is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PieceKind {
     /// An answer.
     Text,
-    /// The thinking before it.
+    /// The reasoning before an answer.
     Reasoning,
 }
 
-/// Text that a node told in a row; what came as several deltas may be one piece.
+/// Consecutive partial text of one node. Several deltas may be merged into one piece.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Piece {
-    /// Where it stands.
+    /// Position and origin.
     pub at: PieceAt,
-    /// What it is part of.
+    /// Kind of output.
     pub kind: PieceKind,
     /// The text.
     pub text: String,
 }
 
 impl Piece {
-    /// The position before it.
+    /// Returns the position before the text.
     #[must_use]
     pub fn start(&self) -> Position {
         let Position { seq, bytes } = self.at.end;
         Position { seq, bytes: bytes.saturating_sub(self.text.len() as u64) }
     }
 
-    /// What of it comes after a position, if anything does. A position within a character is taken
-    /// for the one before it.
+    /// Returns the part of the text after a position, or `None` if there is none. A position inside
+    /// a character is rounded down to the start of the character.
     #[must_use]
     pub fn rest(mut self, after: Position) -> Option<Self> {
         let start = self.start();

@@ -1,8 +1,8 @@
-//! Reading parts of messages.
+//! Deserialisation of message parts.
 //!
-//! Their kind comes first wherever this program wrote them, so that what follows is read straight
-//! into that kind. A derived reader would hold all of a part in memory as something of any kind
-//! first, which takes twice as long; it still reads parts whose kind comes later.
+//! In messages written by this program, `type` is the first member, and the rest is deserialised
+//! directly into that variant. A derived deserialiser buffers the whole part first and takes twice
+//! as long. Parts whose `type` comes later are buffered here too.
 
 use super::{Media, Part, ToolCall, ToolResult};
 use serde::Deserialize;
@@ -34,7 +34,7 @@ struct Reasoning {
     signature: Option<String>,
 }
 
-/// A name without a copy of it, where the format has it at hand.
+/// A member name, borrowed where the format permits.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -63,7 +63,8 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
-/// The parts of a message: mostly one, for which no room is taken beyond it.
+/// Deserialises the parts of a message. Most messages have one part, so capacity for exactly one is
+/// reserved.
 pub(super) fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     deserializer.deserialize_seq(All)
 }

@@ -1,9 +1,9 @@
-//! Reading messages in the very form in which this program writes them.
+//! A fast parser for messages in the exact format in which this program writes them.
 //!
-//! Nearly every list of messages that is read was written here: without spaces, the members of each
-//! object in their order, none missing and none more. To check for just that takes a fraction of
-//! what it takes to read any JSON that means the same. What is of another form is left to the
-//! readers of that, which also say what is wrong.
+//! Nearly every stored list of messages was written by this program: without white space, with all
+//! members of each object in a fixed order. Parsing only this format takes a fraction of the time
+//! of a general JSON parser. Any other format is left to the general parser, which also reports
+//! errors.
 
 use super::{Media, Message, Part, Role, ToolCall, ToolResult};
 use crate::canonical::can_be_read_back;
@@ -11,14 +11,15 @@ use crate::{MessageId, ToolCallId};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Bytes that are looked at together.
+/// Number of bytes that are examined together.
 const LANES: usize = 16;
 
-/// Reads a list of messages as JSON text in the form in which this program writes it, and gives
-/// each to `take`, in order.
+/// Parses a list of messages from JSON text in the exact format in which this program writes it,
+/// and passes each message to `take`, in order.
 ///
-/// `false` when the text has another form. Some of its first messages may have been taken then,
-/// all of them as any other reader reads them; such a reader is to read the text from its beginning.
+/// Returns `false` if the text has another format. Some of the first messages may have been passed
+/// to `take` by then, with the same content that a general parser returns. The caller then has to
+/// parse the text again from the start with such a parser.
 #[must_use]
 pub fn read_written(text: &str, mut take: impl FnMut(Message)) -> bool {
     let mut read = Written { rest: text };
@@ -36,8 +37,8 @@ pub fn read_written(text: &str, mut take: impl FnMut(Message)) -> bool {
     all().is_some()
 }
 
-/// What is still to be read. Nothing that it says is an error: where a method gives nothing, the
-/// text has another form.
+/// The text that is not yet parsed. `None` from a method is not an error: the text has another
+/// format.
 struct Written<'t> {
     rest: &'t str,
 }
@@ -126,7 +127,7 @@ impl<'t> Written<'t> {
         Some(ToolResult { tool_call_id, name, value, is_error })
     }
 
-    /// A text whose opening quote was read, and its closing quote.
+    /// Parses a string whose opening quote was consumed, with its closing quote.
     fn words(&mut self) -> Option<Cow<'t, str>> {
         let end = end_of_plain(self.rest.as_bytes());
         let (words, rest) = self.rest.split_at_checked(end)?;
@@ -134,7 +135,7 @@ impl<'t> Written<'t> {
             self.rest = rest;
             return Some(Cow::Borrowed(words));
         }
-        // Whoever reads all of JSON also knows which escapes there are.
+        // Escapes are left to the general parser.
         let mut end = end;
         while self.rest.as_bytes().get(end) == Some(&b'\\') {
             end += 2;
@@ -145,7 +146,8 @@ impl<'t> Written<'t> {
         serde_json::from_str(&format!("\"{words}\"")).ok().map(Cow::Owned)
     }
 
-    /// Any value that is not nested too deeply: what is around it may take another few levels.
+    /// Parses any value that is not nested too deeply, given that the surrounding record adds some
+    /// levels.
     fn value(&mut self) -> Option<Value> {
         let mut values = serde_json::Deserializer::from_str(self.rest).into_iter();
         let value = values.next()?.ok()?;
@@ -154,10 +156,11 @@ impl<'t> Written<'t> {
     }
 }
 
-/// How many bytes there are before the first that ends a text, begins an escape or must not be in a
-/// text as it is.
+/// Returns the number of bytes before the first byte that ends a string, starts an escape or is not
+/// allowed in a string.
 fn end_of_plain(bytes: &[u8]) -> usize {
-    // Without a choice between the three, many bytes are looked at in one instruction.
+    // Without short-circuit evaluation, the comparisons of many bytes compile to vector
+    // instructions.
     let ends = |byte: &u8| (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20);
     let (lanes, _) = bytes.as_chunks::<LANES>();
     let has_end = |lane: &[u8; LANES]| lane.iter().fold(0, |any, byte| any | u8::from(ends(byte)));

@@ -1,39 +1,39 @@
 use crate::ErrorCode;
 use crate::usage::UsageFact;
 
-/// What may still be spent. Shared by everything a run starts; asked before each call and told
-/// after it.
+/// Remaining budget of a run, shared by everything the run starts. It is checked before each call
+/// and charged after it.
 pub trait Budget: Send + Sync + std::fmt::Debug {
-    /// Asks whether one more model call may begin.
+    /// Checks that one more model call may start.
     ///
     /// # Errors
-    /// [`BudgetExceeded`] with the limit that was reached.
+    /// Returns [`BudgetExceeded`] with the limit that was reached.
     fn admit_model_call(&self) -> Result<(), BudgetExceeded>;
 
-    /// Asks whether one more tool call may begin.
+    /// Checks that one more tool call may start.
     ///
     /// # Errors
-    /// [`BudgetExceeded`] with the limit that was reached.
+    /// Returns [`BudgetExceeded`] with the limit that was reached.
     fn admit_tool_call(&self) -> Result<(), BudgetExceeded>;
 
-    /// Counts what an attempt used. It is counted even when it passes the limit.
+    /// Charges the usage of an attempt. Usage beyond the limit is charged too.
     fn record(&self, fact: &UsageFact);
 }
 
-/// A limit was reached.
+/// An error for a limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("budget is used up: {used} of {limit} {unit}; raise the limit to go on")]
 pub struct BudgetExceeded {
-    /// What is counted, such as `model calls`.
+    /// Counted unit, such as `model calls`.
     pub unit: &'static str,
-    /// How much was used.
+    /// Amount used.
     pub used: u64,
-    /// How much was allowed.
+    /// Amount allowed.
     pub limit: u64,
 }
 
 impl BudgetExceeded {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode("W0601")

@@ -1,17 +1,18 @@
 use crate::{BoxFuture, Timestamp};
 use std::time::Duration;
 
-/// Time, as a port, so that tests can hold it still.
+/// Source of time, as a port, so that tests can control it.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// The time of day.
+    /// Returns the wall-clock time.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point, never going back; for measuring.
+    /// Returns the time since a fixed point. It is monotonic and suited for measuring durations.
     fn elapsed(&self) -> Duration;
 
-    /// Waits. Cancel safe.
+    /// Waits for a duration. Cancel safe.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// 128 bits that no other call returns, for ids. A seeded clock repeats them.
+    /// Returns 128 bits for use as an id, different on every call. A clock with a seed repeats its
+    /// sequence.
     fn unique(&self) -> u128;
 }

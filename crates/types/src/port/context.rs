@@ -7,37 +7,38 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// Where events of a running task go. Never blocks and never fails: who listens may lag or leave.
+/// Sink for the events of a running task. It never blocks and never fails; slow or absent readers
+/// do not affect the task.
 pub trait Emit: Send + Sync + std::fmt::Debug {
-    /// Tells one event.
+    /// Emits one event.
     fn emit(&self, event: AiEvent);
 }
 
-/// Everything a model or tool call made inside a run needs from the run. A node gets it from its
-/// context and passes it to the model or tool seam.
+/// Everything that a model or tool call inside a run needs from the run. A node receives it in its
+/// context and passes it to models and tools.
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// On whose behalf.
+    /// Principal of the run.
     pub principal: Principal,
-    /// Who pays, and for which run of which graph.
+    /// Billing account, run and graph of the call.
     pub caller: Arc<GraphCaller>,
     /// The thread.
     pub thread: ThreadId,
-    /// The record of calls, bound to the task that makes them.
+    /// Journal, bound to the task that makes the calls.
     pub journal: Arc<dyn Journal>,
-    /// What may still be spent.
+    /// Remaining budget.
     pub budget: Arc<dyn Budget>,
-    /// Where usage facts go.
+    /// Ledger for usage facts.
     pub ledger: Arc<dyn Ledger>,
-    /// Time.
+    /// Source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where events go.
+    /// Sink for events.
     pub emit: Arc<dyn Emit>,
-    /// When the caller stops waiting, if ever.
+    /// Time at which the caller stops waiting, if any.
     pub deadline: Option<Timestamp>,
 }
 
-/// Drops every event.
+/// A sink that discards every event.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -45,15 +46,15 @@ impl Emit for Silent {
     fn emit(&self, _event: AiEvent) {}
 }
 
-/// A journal that remembers nothing: every call is new. For calls outside any run, and for the
-/// test that shows what the journal is good for.
+/// A journal that records nothing, so that every call is new. For calls outside of runs, and for
+/// tests that show the effect of the journal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoJournal;
 
 impl Journal for NoJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
-        // It cannot tell a call that is made again from another one, so that each has a key of its
-        // own: each of these states hashes differently.
+        // Repeated calls cannot be recognised here, so each call gets a random key: each
+        // `RandomState` hashes differently.
         let drawn = [0, 1].map(|half| RandomState::new().hash_one(half));
         let text = format!("{:?}/{}/{}/{drawn:?}", intent.kind, intent.name, intent.input);
         let key = CallKey(canonical::hash_bytes(text.as_bytes()));

@@ -2,15 +2,17 @@ use crate::{BoxFuture, BoxStream, ErrorCode};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The one way to speak HTTP to anything outside the process.
+/// The only way to send HTTP requests out of the process.
 ///
-/// An implementation refuses private, loopback, link-local and metadata addresses unless they are
-/// allowed by configuration, whatever the name resolved to, and checks every redirect again.
+/// An implementation refuses private, loopback, link-local and metadata addresses unless the
+/// configuration allows them, whatever name they were resolved from. It applies the same check to
+/// every redirect.
 pub trait Egress: Send + Sync + std::fmt::Debug {
-    /// Sends a request and waits for the head of the response; the body is a stream.
+    /// Sends a request and waits for the head of the response. The body is a stream.
     ///
     /// # Cancel safety
-    /// Dropping the future or the body closes the connection; the other side may have acted.
+    /// Dropping the future or the body closes the connection. The server may still have processed
+    /// the request.
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>>;
 }
 
@@ -28,20 +30,20 @@ pub enum Method {
 pub struct EgressRequest {
     /// The method.
     pub method: Method,
-    /// The absolute URL, `http` or `https`.
+    /// Absolute URL, `http` or `https`.
     pub url: String,
     /// Headers, in order. Values may be secret and are never printed.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
-    /// How long to wait for the head of the response.
+    /// Maximum wait for the head of the response.
     pub head_timeout: Duration,
-    /// How long to wait between two pieces of the body.
+    /// Maximum wait between two chunks of the body.
     pub idle_timeout: Duration,
 }
 
 impl EgressRequest {
-    /// A request without headers or body, with timeouts of 30 seconds.
+    /// Creates a request without headers or body, with timeouts of 30 seconds.
     #[must_use]
     pub fn new(method: Method, url: impl Into<String>) -> Self {
         Self {
@@ -72,12 +74,12 @@ pub struct EgressResponse {
     pub status: u16,
     /// Headers with lower-case names, in order.
     pub headers: Vec<(String, String)>,
-    /// The body in pieces.
+    /// The body, in chunks.
     pub body: BoxStream<'static, Result<Bytes, EgressError>>,
 }
 
 impl EgressResponse {
-    /// The first header of that (lower-case) name.
+    /// Returns the first header with the given lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
@@ -90,60 +92,60 @@ impl std::fmt::Debug for EgressResponse {
     }
 }
 
-/// Why nothing, or not all of it, came back.
+/// An error of a request: it was not sent, or its response is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressError {
-    /// The address is one that must not be reached.
+    /// The host resolved to an address that is not allowed.
     #[error(
         "address {address} of `{host}` is {class} and not allowed; allow the host in the configuration (`egress.allow`) if you trust it"
     )]
     Refused {
-        /// The host as named.
+        /// Host name in the URL.
         host: String,
-        /// The address it led to.
+        /// Address that the host resolved to.
         address: String,
-        /// What kind of address that is, such as `loopback`.
+        /// Class of the address, such as `loopback`.
         class: &'static str,
     },
-    /// The URL is not one this client speaks.
+    /// The URL is not supported.
     #[error("url `{url}` cannot be used: {reason}")]
     BadUrl {
         /// The URL, without user name, password or query.
         url: String,
-        /// Why.
+        /// Reason.
         reason: &'static str,
     },
-    /// Nobody answered there.
+    /// The connection could not be established.
     #[error("cannot connect to `{host}`: {reason}")]
     Connect {
         /// The host.
         host: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
-    /// It took too long.
+    /// A time limit was reached.
     #[error("`{host}` did not {what} within {after_ms} ms")]
     Timeout {
         /// The host.
         host: String,
-        /// What was waited for: `answer` or `send more`.
+        /// Expected action of the host: `answer` or `send more`.
         what: &'static str,
-        /// How long was waited, in milliseconds.
+        /// Time waited, in milliseconds.
         after_ms: u64,
     },
-    /// The connection broke in the middle.
+    /// The connection broke before the response was complete.
     #[error("the connection to `{host}` broke: {reason}")]
     Broken {
         /// The host.
         host: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
 }
 
 impl EgressError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
@@ -155,7 +157,7 @@ impl EgressError {
         })
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::Timeout { .. } | Self::Broken { .. })

@@ -3,19 +3,19 @@ use crate::event::RunEvent;
 use crate::run::{RunFinal, RunRef, RunRequest};
 use crate::{BoxFuture, BoxStream, Principal};
 
-/// The only way a graph or an agent runs.
+/// Executor of graphs and agents, the only way to start a run.
 pub trait GraphExecutor: Send + Sync + std::fmt::Debug {
-    /// Accepts a run. When this returns the run is in the store and will come to its end whether
-    /// or not anybody listens.
+    /// Accepts a run. When the future completes, the run is in the store and is executed to its
+    /// end, even if nobody reads its events.
     ///
     /// # Errors
-    /// [`ExecuteError`] when it was not accepted: nothing was written then.
+    /// Returns [`ExecuteError`] if the run was not accepted; nothing was written.
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>>;
 
-    /// Asks a run to stop. It stops at its next await point; what was committed stays.
+    /// Requests that a run stop. It stops at its next await point; committed work is retained.
     ///
     /// # Errors
-    /// [`ExecuteError`] when there is no such run.
+    /// Returns [`ExecuteError`] if there is no such run.
     fn cancel<'a>(
         &'a self,
         principal: &'a Principal,
@@ -23,15 +23,15 @@ pub trait GraphExecutor: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'a, Result<(), ExecuteError>>;
 }
 
-/// A run that was accepted: its events as they come, and its end.
+/// Handle of an accepted run: a live stream of events, and the outcome.
 ///
-/// Dropping the handle, or either part of it, does not cancel the run.
+/// Dropping the handle, or one of its fields, does not cancel the run.
 pub struct RunHandle {
     /// The run.
     pub run: RunRef,
-    /// Its events; the last one is `done`.
+    /// Events of the run; the last one is `done`.
     pub events: BoxStream<'static, RunEvent>,
-    /// How it ends.
+    /// Outcome of the run.
     pub outcome: BoxFuture<'static, RunFinal>,
 }
 
@@ -41,10 +41,10 @@ impl std::fmt::Debug for RunHandle {
     }
 }
 
-/// A run was not accepted.
+/// An error for a run that was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct ExecuteError {
-    /// Why.
+    /// Reason.
     pub fault: Fault,
 }

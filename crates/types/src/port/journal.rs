@@ -6,38 +6,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// The record of calls that cost money or change the world, so that none is made twice.
+/// The record of calls that cost money or have effects, so that no call is made twice.
 ///
-/// Calls are found by key, never by position: code that changed between a crash and the resume at
-/// worst makes a call that is new, and never breaks a thread. An implementation is bound to one
-/// task of one run, and fills in that part of the key itself.
+/// Calls are found by key, never by position. If code changed between a crash and the resume, the
+/// worst case is a call that is made again; the thread stays usable. An implementation is bound to
+/// one task of one run, and adds that task to the key.
 pub trait Journal: Send + Sync + std::fmt::Debug {
-    /// Announces a call and learns whether it was made before.
+    /// Announces a call and returns its record if it was made before.
     ///
-    /// For effects other than [`Effect::ReadOnly`] the intent is on disk when this returns. A call
-    /// that only reads comes on record when it is settled, or cut off.
+    /// For effects other than [`Effect::ReadOnly`] the intent is durable when the future completes.
+    /// A read-only call is recorded when it is settled or cut off.
     ///
     /// # Errors
-    /// [`JournalError`] when the store refused; the call must not be made then.
+    /// Returns [`JournalError`] if the store refused the record; the call must not be made.
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
 
-    /// Announces that a call of unknown outcome is made once more, because a person said so. That
-    /// is on disk when this returns: whoever finds the call without a result then asks anew.
+    /// Announces that a call with an unknown outcome is repeated, as decided by a person. The
+    /// record is durable when the future completes: after another crash the call has no result, and
+    /// the person is asked again.
     ///
     /// # Errors
-    /// [`JournalError`] when the store refused; the call must not be made then.
+    /// Returns [`JournalError`] if the store refused the record; the call must not be made.
     fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>>;
 
-    /// Records how a call ended. For effects other than [`Effect::ReadOnly`] that is on disk when
-    /// this returns; otherwise with the next commit of the run, at the latest that of the
-    /// superstep.
+    /// Records the result of a call. For effects other than [`Effect::ReadOnly`] it is durable when
+    /// the future completes; otherwise with the next commit of the run, at the latest with that of
+    /// the superstep.
     ///
     /// # Errors
-    /// [`JournalError`] when the store refused.
+    /// Returns [`JournalError`] if the store refused the record.
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>>;
 }
 
-/// What kind of call it is.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
@@ -45,52 +46,53 @@ pub enum CallKind {
     Model,
     /// A call of a tool.
     Tool,
-    /// Anything else a node wants done once.
+    /// Any other operation that a node performs once.
     Once,
 }
 
-/// Whether a retry by policy (not a resume) makes the call again.
+/// The scope of a call across retries by policy. A resume is not such a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempts {
-    /// Each attempt of the node makes the call anew: models and reads.
+    /// Each attempt of the node makes the call again. Used for models and reads.
     Each,
-    /// All attempts of the node share one call: effects.
+    /// All attempts of the node share one call. Used for effects.
     Shared,
 }
 
 /// A call about to be made.
 #[derive(Debug, Clone)]
 pub struct Intent {
-    /// What kind of call.
+    /// Kind of the call.
     pub kind: CallKind,
-    /// The model or tool.
+    /// Name of the model or tool.
     pub name: String,
     /// Hash of the canonical input, without ids and metadata.
     pub input: Hash,
-    /// The call's own id where it has one; otherwise calls with the same input are told apart by
-    /// counting them within the task.
+    /// Id of the call, if it has one. Calls without an id and with equal input are distinguished by
+    /// a counter within the task.
     pub call_id: Option<String>,
-    /// What the call changes.
+    /// Effect of the call.
     pub effect: Effect,
-    /// Whether each attempt of the node makes it anew.
+    /// Scope of the call across attempts of the node.
     pub attempts: Attempts,
 }
 
-/// The key of one call. Equal keys mean the same call.
+/// The key of a call. Equal keys identify the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallKey(pub Hash);
 
-/// What is sent along with a call, so that the other side knows it again: the same whenever the
-/// call is made again, and that of no other call, on this thread or any other.
+/// A key that is sent along with a call, so that the receiver recognises repetitions. It is the
+/// same each time the call is repeated, and different for every other call of this or any other
+/// thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyKey(pub Hash);
 
 impl IdempotencyKey {
-    /// That of a call of a thread. The thread takes part for the sake of its copies, whose calls
-    /// stand at the same places.
+    /// Returns the key of a call on a thread. The thread is included because copies of a thread
+    /// have equal call keys.
     #[must_use]
     pub fn of(thread: &ThreadId, key: CallKey) -> Self {
         Self(hash_bytes(&[thread.as_str().as_bytes(), &key.0.0].concat()))
@@ -103,90 +105,92 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// What the journal knows of an announced call.
+/// The journal's record of an announced call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
-    /// It is new: make it, then settle it.
+    /// The call is new: make it, then settle it.
     New {
-        /// Its key, of which the [`IdempotencyKey`] to send along is made.
+        /// Call key, from which the [`IdempotencyKey`] is derived.
         key: CallKey,
     },
-    /// It was made and this came of it: do not make it again.
+    /// The call has a recorded result: do not make it again.
     Settled {
-        /// Its key.
+        /// Call key.
         key: CallKey,
-        /// What came of it.
+        /// Recorded result.
         result: CallResult,
     },
-    /// It was announced, and the process died before it ended. Nobody knows what came of it.
+    /// The call was announced, and the process died before it ended. Its outcome is unknown.
     Unknown {
-        /// Its key, of which the [`IdempotencyKey`] that was sent along is made.
+        /// Call key, from which the [`IdempotencyKey`] that was sent along is derived.
         key: CallKey,
-        /// How often it was begun.
+        /// Number of times the call was started.
         made: u32,
     },
 }
 
-/// How a call ended. Errors of transport are not results: such a call may be made again.
+/// The result of a call. Transport errors are not results; a call that failed with one may be
+/// repeated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The value, in the form the caller reads back.
+    /// The value, in the format that the caller deserialises.
     pub value: Value,
 }
 
-/// Where a recorded call stands.
+/// The state of a recorded call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Announced or begun; no result yet.
+    /// Announced or started, without a result.
     Intent,
-    /// Ended.
+    /// Ended, with a result.
     Settled,
 }
 
-/// A call as the journal keeps it.
+/// A call as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// The key.
+    /// Call key.
     pub key: CallKey,
-    /// What kind of call.
+    /// Kind of the call.
     pub kind: CallKind,
-    /// The model or tool.
+    /// Name of the model or tool.
     pub name: String,
-    /// The node that made it.
+    /// Node that made the call.
     pub node: String,
-    /// The superstep in which it was made.
+    /// Superstep in which the call was made.
     pub step: i64,
-    /// What it changes.
+    /// Effect of the call.
     pub effect: Effect,
-    /// Where it stands.
+    /// State of the call.
     pub state: CallState,
-    /// How it ended.
+    /// Result, if the call has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
-    /// How often it was begun, as far as is known; of a call that changes something, not how often
-    /// it was begun again with the same key because the other side knows that.
+    /// Known number of times the call was started. For a call with an effect, repetitions under the
+    /// same idempotency key are not counted, because the receiver recognises them.
     pub made: u32,
-    /// How often it may have been made besides and paid, without leaving a result. For a call that
-    /// changes something: how often it was found without one. For one that reads an upper bound:
-    /// each process that died in its superstep may have been within it.
+    /// Number of further times the call may have been made and paid for without leaving a result.
+    /// For a call with an effect: the number of times it was found without a result. For a
+    /// read-only call this is an upper bound: every process that died in its superstep may have
+    /// been making the call.
     #[serde(default)]
     pub possibly_paid: u32,
-    /// How often its result was used again.
+    /// Number of times the result was reused.
     pub reused: u32,
-    /// When it was announced or begun.
+    /// Time at which the call was announced or started.
     pub opened_at: Timestamp,
-    /// When it ended.
+    /// Time at which the call ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
 }
 
-/// The journal could not do its work.
+/// An error of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("call of `{name}` cannot be recorded: {source}")]
 pub struct JournalError {
-    /// The model or tool.
+    /// Name of the model or tool.
     pub name: String,
-    /// Why.
+    /// Cause.
     pub source: Fault,
 }

@@ -3,13 +3,14 @@ use crate::code::Fault;
 use crate::usage::UsageFact;
 use crate::{BoxFuture, Principal};
 
-/// Where usage facts go. The only writer of charges.
+/// Sink for usage facts. The only writer of charges.
 pub trait Ledger: Send + Sync + std::fmt::Debug {
-    /// Writes one fact. The same invocation id a second time changes nothing. In hosted runs it is
-    /// on disk with the next commit of the run, as the answer it is the bill of.
+    /// Records one fact. Recording the same invocation id again has no effect. In hosted runs the
+    /// fact is durable with the next commit of the run, together with the answer it belongs to.
     ///
     /// # Errors
-    /// [`LedgerError`] when it could not be written; the caller keeps the fact and tries again.
+    /// Returns [`LedgerError`] if the fact could not be written; the caller retains it and tries
+    /// again.
     fn record<'a>(
         &'a self,
         principal: &'a Principal,
@@ -18,17 +19,17 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'a, Result<(), LedgerError>>;
 }
 
-/// A fact could not be written.
+/// An error for a usage fact that was not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("usage of invocation `{invocation}` was not recorded: {source}")]
 pub struct LedgerError {
-    /// The attempt whose fact is not written.
+    /// Id of the attempt.
     pub invocation: String,
-    /// Why.
+    /// Cause.
     pub source: Fault,
 }
 
-/// Writes no fact down, for calls outside of hosted runs.
+/// A ledger that discards every fact, for calls outside of hosted runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLedger;
 

@@ -1,4 +1,4 @@
-//! The ports: how the house reaches time, network, budget, ledger, journal, and runs.
+//! Ports: traits for access to time, network, budget, ledger, journal and runs.
 
 mod budget;
 mod clock;

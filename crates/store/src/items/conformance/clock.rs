@@ -3,7 +3,7 @@ use std::time::Duration;
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
 
-/// A clock that moves only when told to. It begins at 1000 milliseconds.
+/// A clock that only advances explicitly. It starts at 1000 ms.
 #[derive(Debug)]
 pub struct StillClock {
     now_ms: AtomicI64,
@@ -19,7 +19,7 @@ impl Default for StillClock {
 }
 
 impl StillClock {
-    /// Moves it forward.
+    /// Advances the clock.
     pub fn advance(&self, duration: Duration) {
         let by = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         self.now_ms.fetch_add(by, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Clock for StillClock {
         self.now().since(Timestamp(START_MS))
     }
 
-    /// Moves the clock forward at once instead of waiting.
+    /// Advances the clock immediately instead of waiting.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.advance(duration);
         Box::pin(std::future::ready(()))

@@ -1,4 +1,4 @@
-//! Short words for the cases.
+//! Helpers for the conformance cases.
 
 use super::Bench;
 use crate::items::{
@@ -16,7 +16,7 @@ pub(super) fn us() -> Principal {
     principal("us")
 }
 
-/// A namespace written with dots.
+/// Parses a namespace with dots between its labels.
 pub(super) fn ns(dotted: &str) -> Namespace {
     dotted.parse().expect("a namespace")
 }
@@ -25,7 +25,7 @@ pub(super) fn prefix(dotted: &str) -> Prefix {
     if dotted.is_empty() { Prefix::all() } else { Prefix::from(&ns(dotted)) }
 }
 
-/// `u.ann/k1` is the key `k1` in the namespace `u`, `ann`.
+/// Parses the name of an item: `u.ann/k1` is the key `k1` in the namespace `u`, `ann`.
 pub(super) fn at(path: &str) -> ItemRef {
     let (namespace, key) = path.split_once('/').expect("a namespace and a key");
     ItemRef::new(ns(namespace), key).expect("a key")
@@ -68,7 +68,7 @@ impl Bench {
         self.store.search(&us(), &prefix(within), query).await.expect("searches")
     }
 
-    /// Where the found items are.
+    /// Returns the paths of the items found.
     pub(super) async fn paths(&self, within: &str, query: &ItemQuery) -> Vec<String> {
         self.found(within, query).await.iter().map(path).collect()
     }

@@ -1,6 +1,6 @@
-//! What every store of items must show, as named cases over any [`ItemStore`].
+//! Conformance cases for item stores, by name, over any [`ItemStore`].
 //!
-//! The cases need no particular runtime. A driver writes one test per case with
+//! The cases are independent of the async runtime. A driver writes one test per case with
 //! [`item_conformance_tests`](crate::item_conformance_tests), or runs them all:
 //!
 //! ```
@@ -36,28 +36,28 @@ use std::sync::Arc;
 use weftwork_types::BoxFuture;
 use weftwork_types::port::Clock;
 
-/// An empty store and the clock it looks at.
+/// An empty store and its clock.
 #[derive(Debug, Clone)]
 pub struct Bench {
-    /// The store.
+    /// Store under test.
     pub store: Arc<dyn ItemStore>,
-    /// Its clock.
+    /// Clock of the store.
     pub clock: Arc<StillClock>,
 }
 
-/// One thing that every store of items must show.
+/// A property that every item store must have.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
-    /// Shows it, or panics.
+    /// Checks the property; panics if it does not hold.
     pub run: fn(Bench) -> BoxFuture<'static, ()>,
 }
 
-/// Runs the case of a name on a store that `fresh` makes.
+/// Runs a case by name on a store created by `fresh`.
 ///
 /// # Panics
-/// When the store fails the case, or when there is no such case.
+/// Panics if the store fails the case, or if there is no case of this name.
 pub async fn run_case<F>(name: &str, fresh: impl Fn(Arc<dyn Clock>) -> F)
 where
     F: Future<Output = Arc<dyn ItemStore>>,
@@ -76,7 +76,7 @@ macro_rules! cases {
             Case { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },
         )*];
 
-        /// Makes one test per case. Takes the path of a `fn(case: &str)` that runs the case.
+        /// Generates one test per case. Takes the path of a `fn(case: &str)` that runs the case.
         #[macro_export]
         macro_rules! item_conformance_tests {
             ($d run:path) => {$(

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weftwork_types::Timestamp;
 use weftwork_types::port::Clock;
 
-/// Numbers that look random and are the same in every run: SplitMix64.
+/// A pseudorandom number generator with a fixed sequence: SplitMix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -28,7 +28,7 @@ struct Known {
     created_at: i64,
 }
 
-/// Items as a list, in the order in which they were first put, and the namespaces likewise.
+/// A model: items and namespaces as lists, in the order in which they were first put.
 #[derive(Debug, Default)]
 struct Plain {
     items: Vec<Known>,

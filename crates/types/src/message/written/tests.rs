@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// What both readers say of a text, where the quick one says anything.
+/// Compares the results of both parsers on a text, if the fast parser accepts it.
 fn read(text: &str) -> Option<Vec<Message>> {
     let mut taken = Vec::new();
     let is_written = read_written(text, |message| taken.push(message));
@@ -64,7 +64,7 @@ proptest! {
         prop_assert_eq!(read(&text), Some(messages));
     }
 
-    /// Whatever is made of a text, nothing is read that another reader reads differently.
+    /// The fast parser accepts no text that the general parser reads differently.
     #[test]
     fn a_text_that_was_changed_is_read_as_any_reader_does(
         messages in prop::collection::vec(message(), 1..3),
