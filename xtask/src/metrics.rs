@@ -8,15 +8,16 @@ use anyhow::Result;
 use crate::figures::{Spread, columns};
 use crate::source::{Role, Source, role};
 use crate::tree::Tree;
-use crate::workspace::{Crate, Crates};
+use crate::workspace::{Crate, Crates, package_of};
 
-const HEADER: [&str; 9] = [
+const HEADER: [&str; 10] = [
     "crate",
     "code",
     "test",
     "doc",
     "test/code",
     "doc/code",
+    "openers",
     "file med/p95/max",
     "fn med/p95/max",
     "deps",
@@ -24,6 +25,7 @@ const HEADER: [&str; 9] = [
 const LIMITS: &str = "\
 house   file: median 200, p95 500, max 800 · fn: median 10, p95 50, max 100
         test/code: engine 1.0, all 0.8 · doc/code: weftwork and graph 0.4, others 0.1
+        openers: doc comments that open with What, Whether, Who, .. of all doc comments; 0
         deps: engine 8, others 25
 ";
 
@@ -32,6 +34,8 @@ struct Figures {
     code: usize,
     test: usize,
     doc: usize,
+    summaries: usize,
+    openers: usize,
     files: Vec<usize>,
     functions: Vec<usize>,
     deps: BTreeSet<String>,
@@ -58,7 +62,7 @@ fn table(tree: &Tree) -> String {
 fn measure(tree: &Tree) -> BTreeMap<&str, Figures> {
     let mut per_crate: BTreeMap<&str, Figures> = BTreeMap::new();
     for (path, text) in tree.rust_files() {
-        let Some(name) = crate_of(path) else { continue };
+        let Some(name) = package_of(path) else { continue };
         // Files that do not parse are cases for compile errors; `tidy` reports any other.
         if let Ok(source) = Source::parse(text) {
             per_crate.entry(name).or_default().count(role(path), &source);
@@ -74,17 +78,10 @@ fn measure(tree: &Tree) -> BTreeMap<&str, Figures> {
     per_crate
 }
 
-fn crate_of(path: &str) -> Option<&str> {
-    let mut parts = path.split('/');
-    match parts.next()? {
-        "crates" => parts.next(),
-        "xtask" => Some("xtask"),
-        _ => None,
-    }
-}
-
 impl Figures {
     fn count(&mut self, role: Role, source: &Source) {
+        self.summaries += source.summaries;
+        self.openers += source.openers.len();
         match role {
             Role::Example => {}
             Role::Test => self.test += source.code_lines() + source.inline_test_lines(),
@@ -103,6 +100,8 @@ impl Figures {
         self.code += other.code;
         self.test += other.test;
         self.doc += other.doc;
+        self.summaries += other.summaries;
+        self.openers += other.openers;
         self.files.extend(&other.files);
         self.functions.extend(&other.functions);
         self.deps.extend(other.deps.iter().cloned());
@@ -117,6 +116,7 @@ fn row(name: &str, figures: &Figures) -> Vec<String> {
         figures.doc.to_string(),
         share(figures.test, figures.code),
         share(figures.doc, figures.code),
+        format!("{}/{}", figures.openers, figures.summaries),
         Spread::of(figures.files.clone()).to_string(),
         Spread::of(figures.functions.clone()).to_string(),
         figures.deps.len().to_string(),
@@ -143,7 +143,7 @@ mod tests {
 [dependencies]
 serde.workspace = true
 -- crates/a/src/lib.rs --
-/// Doc.
+/// Whether.
 fn one() {
     f();
 }
@@ -152,6 +152,7 @@ mod tests {
     fn check() {}
 }
 -- crates/a/tests/it/main.rs --
+/// Doc.
 fn other() {}
 -- crates/b/src/lib.rs --
 fn two() {}
@@ -162,9 +163,9 @@ fn two() {}
             .skip(1)
             .map(|line| line.split_whitespace().map(str::to_owned).collect())
             .collect();
-        assert_eq!(found[0], ["a", "3", "5", "1", "1.66", "0.33", "3/3/3", "3/3/3", "1"]);
-        assert_eq!(found[1], ["b", "1", "0", "0", "0.00", "0.00", "1/1/1", "1/1/1", "0"]);
-        assert_eq!(found[2], ["all", "4", "5", "1", "1.25", "0.25", "1/3/3", "1/3/3", "1"]);
+        assert_eq!(found[0], ["a", "3", "5", "1", "1.66", "0.33", "1/2", "3/3/3", "3/3/3", "1"]);
+        assert_eq!(found[1], ["b", "1", "0", "0", "0.00", "0.00", "0/0", "1/1/1", "1/1/1", "0"]);
+        assert_eq!(found[2], ["all", "4", "5", "1", "1.25", "0.25", "1/2", "1/3/3", "1/3/3", "1"]);
     }
 
     #[test]

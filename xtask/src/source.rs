@@ -62,6 +62,10 @@ pub(crate) struct Source {
     docs: BTreeSet<usize>,
     tests: Vec<RangeInclusive<usize>>,
     tokens: Vec<(LineColumn, LineColumn)>,
+    /// Number of doc comments.
+    pub(crate) summaries: usize,
+    /// Lines and first words of the doc comments that open with one of [`OPENERS`].
+    pub(crate) openers: Vec<(usize, &'static str)>,
     pub(crate) functions: Vec<Function>,
     pub(crate) attributes: Vec<Attribute>,
     /// Names and lines of the modules that the file declares.
@@ -77,7 +81,13 @@ impl Source {
         let mut items = ItemScan::new(&tokens.code);
         items.visit_file(&file);
         let (functions, modules, tests) = (items.functions, items.modules, items.tests);
+        let summaries = tokens.summaries();
         Ok(Self {
+            summaries: summaries.len(),
+            openers: summaries
+                .iter()
+                .filter_map(|line| Some((*line, opener(tokens.text_lines.get(line - 1)?)?)))
+                .collect(),
             code: tokens.code,
             docs: tokens.docs,
             tests,
@@ -113,6 +123,18 @@ impl Source {
         let place = LineColumn { line, column };
         !self.tokens.iter().any(|(start, end)| *start <= place && place < *end)
     }
+}
+
+/// First words of a summary line that hide its subject.
+const OPENERS: [&str; 9] =
+    ["What", "Whether", "Who", "Whoever", "How", "Those", "One", "That", "Of"];
+
+/// The word of [`OPENERS`] that the summary line of a doc comment opens with.
+fn opener(line: &str) -> Option<&'static str> {
+    let text = line.trim_start().trim_start_matches(['/', '!', '*']).trim_start();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '-');
+    let word = &text[..end.unwrap_or(text.len())];
+    OPENERS.into_iter().find(|opener| *opener == word)
 }
 
 /// Macros whose tokens are somebody else's source: attributes in them are not ours.
@@ -153,6 +175,12 @@ impl TokenScan<'_> {
             }
             self.scan_in(group.stream(), inner);
         }
+    }
+
+    /// The first line of each doc comment.
+    fn summaries(&self) -> Vec<usize> {
+        let first = self.docs.iter().filter(|line| !self.docs.contains(&(*line - 1)));
+        first.copied().collect()
     }
 
     fn leaf(&mut self, span: Span) {
@@ -373,6 +401,16 @@ mod tests {
             .map(|f| (f.name.as_str(), f.line, f.lines, f.in_test))
             .collect();
         assert_eq!(found, [("long", 8, 6, false), ("works", 20, 1, true)]);
+    }
+
+    #[test]
+    fn finds_doc_comments_that_open_with_a_pronoun() {
+        let text = "//! What it is.\n\n/// One-shot.\n/// That too.\nstruct A {\n    \
+                    /// Whether\n    a: bool,\n    /** Of b's */\n    b: u8,\n}\n\
+                    // What\nconst B: &str = \"\n/// What\n\";\n";
+        let source = Source::parse(text).unwrap();
+        assert_eq!(source.summaries, 4);
+        assert_eq!(source.openers, [(1, "What"), (6, "Whether"), (8, "Of")]);
     }
 
     #[test]

@@ -101,6 +101,16 @@ pub(crate) enum Kind {
     Dev,
 }
 
+/// The name of the package that a file belongs to, if it is under `crates/` or `xtask/`.
+pub(crate) fn package_of(path: &str) -> Option<&str> {
+    let mut parts = path.split('/');
+    match parts.next()? {
+        "crates" => parts.next(),
+        "xtask" => Some("xtask"),
+        _ => None,
+    }
+}
+
 /// The folder name of one of our packages; nothing for a package of the world.
 fn our_name(package: &str) -> Option<String> {
     if package == PREFIX {

@@ -4,7 +4,9 @@
 mod arrows;
 mod errors;
 mod manifests;
+mod openers;
 mod outside;
+mod ratchet;
 mod sizes;
 mod sources;
 mod texts;
@@ -99,6 +101,7 @@ const RULES: &[Rule] = &[
     Rule { name: "machine", check: texts::machine },
     Rule { name: "manifests", check: manifests::manifests },
     Rule { name: "modules", check: sources::modules },
+    Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "sizes", check: sizes::check },
@@ -122,7 +125,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 /// Lowers the entries of the ratchet to today's sizes and drops those within the limits.
 pub(crate) fn tighten(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
-    let tightened = sizes::tightened(&House::of(&tree))?;
+    let tightened = ratchet::tightened(&House::of(&tree))?;
     std::fs::write(root.join(crate::tree::RATCHET), tightened)?;
     run(root)
 }
