@@ -1,6 +1,6 @@
 //! Queries and changes of runs that do not need their graphs.
 
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::record::{Commit, InterruptRow};
 use crate::rule;
 use crate::table::{ReadEvents, Result, Store};

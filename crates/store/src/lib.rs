@@ -13,7 +13,6 @@
 pub mod aside;
 pub mod checkpoint;
 pub mod conformance;
-pub mod error;
 pub mod items;
 pub mod ledger;
 pub mod memory;
@@ -28,7 +27,6 @@ pub use checkpoint::{
     Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
     ReadCheckpoints, Shelf, WriteCheckpoints,
 };
-pub use error::StoreError;
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
@@ -45,4 +43,5 @@ pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,
 };
+pub use weftwork_types::StoreError;
 pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

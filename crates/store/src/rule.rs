@@ -1,7 +1,7 @@
 //! Rules shared by all stores, so that drivers only read and write rows.
 
+use crate::StoreError;
 use crate::checkpoint::{Keep, Shelf};
-use crate::error::StoreError;
 use crate::items::Item;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;

@@ -5,7 +5,6 @@
 //! effect: a caller that drops a write has to read before it decides on the next step.
 
 use crate::checkpoint::CheckpointStore;
-use crate::error::StoreError;
 use crate::items::ItemTable;
 use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
@@ -22,8 +21,7 @@ use weftwork_types::{
     BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-/// The result of a store call.
-pub type Result<T> = std::result::Result<T, StoreError>;
+pub use weftwork_types::store_error::Result;
 
 /// Reads threads.
 pub trait ReadThreads: Send + Sync {

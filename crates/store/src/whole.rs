@@ -1,7 +1,7 @@
 //! Export and import of complete threads.
 
+use crate::StoreError;
 use crate::checkpoint::Keep;
-use crate::error::StoreError;
 use crate::record::{InterruptRow, RunRow, StoredEvent, ThreadRow, UsageRow};
 use crate::table::Result;
 use std::collections::BTreeSet;

@@ -11,10 +11,12 @@ pub mod code;
 pub mod event;
 pub mod id;
 pub mod interrupt;
+pub mod item;
 pub mod message;
 pub mod port;
 pub mod principal;
 pub mod run;
+pub mod store_error;
 pub mod time;
 pub mod tool;
 pub mod usage;
@@ -25,6 +27,7 @@ pub use id::{
     TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
 };
 pub use principal::Principal;
+pub use store_error::StoreError;
 pub use time::Timestamp;
 
 /// A future that can be stored behind a trait object.

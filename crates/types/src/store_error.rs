@@ -1,9 +1,9 @@
 //! Store errors, divided by the reaction of the caller.
 
-use crate::items::{KEY_BYTES_MAX, NamespaceProblem};
-use weftwork_types::ErrorCode;
-use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Answer;
+use crate::ErrorCode;
+use crate::code::Fault;
+use crate::interrupt::Answer;
+use crate::item::{KEY_BYTES_MAX, NamespaceProblem};
 
 /// An error of a store.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -225,3 +225,6 @@ impl StoreError {
         Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
     }
 }
+
+/// Result of a store call.
+pub type Result<T> = std::result::Result<T, StoreError>;

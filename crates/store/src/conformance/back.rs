@@ -2,7 +2,7 @@ use super::fixture::{
     at, begin, checkpoint, commit, completed, finish, interrupted, new_run, principal, question,
     register, these, thread, told, us, write,
 };
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::record::{Commit, StoredEvent};
 use crate::rule;
 use crate::table::Store;

@@ -2,8 +2,8 @@ use super::fixture::{
     begin, checkpoint, commit, finish, outside, principal, question, register, tasks, these,
     thread, us, write,
 };
+use crate::StoreError;
 use crate::checkpoint::{FoundCheckpoint, Keep, NewCheckpoint, NewPending, Shelf};
-use crate::error::StoreError;
 use crate::record::Commit;
 use crate::table::Store;
 use std::sync::Arc;

@@ -2,7 +2,7 @@ use super::fixture::{
     LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, principal, record, register,
     settled, these, told, us, worker, write,
 };
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::record::{Claim, Commit};
 use crate::rule;
 use crate::table::Store;

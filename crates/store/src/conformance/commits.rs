@@ -2,8 +2,8 @@ use super::fixture::{
     at, begin, checkpoint, commit, completed, finish, outside, question, register, tasks, these,
     thread, told, us, write,
 };
+use crate::StoreError;
 use crate::checkpoint::{Keep, NewCheckpoint, Shelf};
-use crate::error::StoreError;
 use crate::record::{Claim, Commit};
 use crate::rule;
 use crate::table::Store;

@@ -1,5 +1,5 @@
+use crate::StoreError;
 use crate::checkpoint::ReadCheckpoints;
-use crate::error::StoreError;
 use crate::table::{Result, Store};
 use weftwork_types::event::Position;
 use weftwork_types::{Principal, ThreadId};

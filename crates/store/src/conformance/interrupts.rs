@@ -2,7 +2,7 @@ use super::fixture::{
     answer, answers, at, begin, begin_as, checkpoint, commit, interrupted, new_run, principal,
     question, register, these, thread, us, write,
 };
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::record::{Claim, Commit, InterruptRow};
 use crate::rule;
 use crate::table::Store;

@@ -2,7 +2,7 @@
 //! [`items::conformance`](crate::items::conformance).
 
 use super::fixture::{principal, us};
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::items::{Indexing, ItemRef, Namespace, PutOptions, StoredItem, Ttl};
 use crate::table::Store;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@ use super::fixture::{
     begin, begin_as, call, checkpoint, commit, fact, finish, key, new_run, record, register,
     settled, these, thread, us, write,
 };
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::record::Commit;
 use crate::table::Store;
 use serde_json::json;

@@ -2,8 +2,8 @@ use super::fixture::{
     answers, at, begin, checkpoint, commit, finish, interrupted, keyed, new_run, question,
     register, these, thread, told, us, worker, write,
 };
+use crate::StoreError;
 use crate::checkpoint::Shelf;
-use crate::error::StoreError;
 use crate::record::{Base, Claim, Commit, NewRun, RunRow};
 use crate::rule;
 use crate::table::Store;

@@ -1,7 +1,7 @@
 use super::fixture::{
     at, begin, commit, completed, finish, principal, register, thread, told, us, write,
 };
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::memory::MemoryStore;
 use crate::record::{Claim, Commit};
 use crate::rule;

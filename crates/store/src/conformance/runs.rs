@@ -2,8 +2,8 @@ use super::fixture::{
     at, begin, call, checkpoint, commit, fact, finish, interrupted, keyed, new_run, question,
     record, register, tasks, these, thread, told, us, worker, write,
 };
+use crate::StoreError;
 use crate::checkpoint::{Keep, Shelf};
-use crate::error::StoreError;
 use crate::record::Commit;
 use crate::rule;
 use crate::table::Store;

@@ -3,8 +3,8 @@ use super::fixture::{
     answers, at, begin, begin_as, call, commit, fact, interrupted, keyed, new_run, principal,
     question, record, register, settled, thread, told, us, write,
 };
+use crate::StoreError;
 use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
-use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::record::Commit;
 use crate::rule;

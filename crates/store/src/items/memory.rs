@@ -1,9 +1,9 @@
 //! Items in memory.
 
-use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
-use super::namespace::{Namespace, Prefix};
-use super::query::{ItemQuery, NamespaceQuery, Selection};
 use super::stored::{SWEPT_BY_PUT, StoreItems, StoredItem};
+use super::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
+use super::{ItemQuery, NamespaceQuery, Selection};
+use super::{Namespace, Prefix};
 use crate::memory::MemoryStore;
 use crate::table::Result;
 use serde_json::Value;

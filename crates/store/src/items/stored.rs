@@ -1,8 +1,8 @@
 //! Stored items, and the combination of an item table with a clock.
 
-use super::item::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
-use super::namespace::{Namespace, Prefix};
-use super::query::{ItemQuery, NamespaceQuery};
+use super::{Indexing, Item, ItemRef, PutOptions, Ttl, check_value};
+use super::{ItemQuery, NamespaceQuery};
+use super::{Namespace, Prefix};
 use super::{ReadItems, WriteItems};
 use crate::table::Result;
 use serde_json::Value;

@@ -1,9 +1,9 @@
-use super::item::{cut, kind};
-use crate::error::StoreError;
-use crate::table::Result;
+use super::record::{cut, kind};
+use crate::StoreError;
+use crate::canonical::{DEPTH_MAX, can_be_read_back};
+use crate::store_error::Result;
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
-use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 
 /// Conditions on the fields of an item's value, all of which must hold.
 ///

@@ -1,5 +1,5 @@
-use crate::error::StoreError;
-use crate::table::Result;
+use crate::StoreError;
+use crate::store_error::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
@@ -247,7 +247,7 @@ fn path(labels: &[String]) -> String {
 
 fn refuse(labels: &[String], problem: Option<NamespaceProblem>) -> Result<()> {
     let Some(problem) = problem else { return Ok(()) };
-    let found = super::item::cut(&format!("{labels:?}"));
+    let found = super::record::cut(&format!("{labels:?}"));
     Err(StoreError::BadNamespace { found, problem })
 }
 

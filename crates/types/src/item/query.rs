@@ -1,6 +1,6 @@
 use super::filter::Filter;
-use super::item::{Indexing, Ttl};
 use super::namespace::{Namespace, Pattern};
+use super::record::{Indexing, Ttl};
 use super::text::Terms;
 use serde_json::Value;
 use std::num::NonZeroUsize;

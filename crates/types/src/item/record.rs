@@ -1,11 +1,11 @@
 use super::namespace::Namespace;
-use crate::error::StoreError;
-use crate::table::Result;
+use crate::StoreError;
+use crate::Timestamp;
+use crate::canonical::{DEPTH_MAX, can_be_read_back};
+use crate::store_error::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
-use weftwork_types::Timestamp;
-use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 
 /// Maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -105,7 +105,7 @@ pub enum Ttl {
 ///
 /// # Errors
 /// Returns [`StoreError::BadValue`] for a value that is not an object, is deeper than
-/// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) or longer than [`VALUE_BYTES_MAX`].
+/// [`DEPTH_MAX`](crate::canonical::DEPTH_MAX) or longer than [`VALUE_BYTES_MAX`].
 pub fn check_value(at: &ItemRef, value: &Value) -> Result<()> {
     let bad = |expected: String, found: String| {
         let item = cut(&format!("{:?}", at.key));

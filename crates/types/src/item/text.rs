@@ -1,4 +1,4 @@
-use super::item::Indexing;
+use super::record::Indexing;
 use serde_json::Value;
 
 /// Maximum number of distinct terms of a search text; further terms are ignored.

@@ -1,6 +1,6 @@
 use super::Bench;
 use super::fixture::{at, lives, prefix, principal, us};
-use crate::error::StoreError;
+use crate::StoreError;
 use crate::items::{
     Item, ItemQuery, KEY_BYTES_MAX, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
     VALUE_BYTES_MAX,
