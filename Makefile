@@ -37,11 +37,11 @@ eval: ## twenty prompts on the embedded model: valid calls, right tools, right a
 
 .PHONY: bench
 bench: ## what a task costs, against the same work by hand; rows in target/bench/engine.json
-	$(CARGO) bench --locked -p weftwork-graph --bench engine
+	$(CARGO) bench --locked -p weftwork-runtime --bench engine
 
 .PHONY: bench-scale
 bench-scale: ## the same with a million threads in a store; rows in target/bench/scale.json
-	$(CARGO) bench --locked -p weftwork-graph --bench engine -- threads
+	$(CARGO) bench --locked -p weftwork-runtime --bench engine -- threads
 
 .PHONY: bench-peers
 bench-peers: ## the same work on other engines, side by side; the first time builds them (15 minutes)

@@ -93,7 +93,7 @@ impl Ctx {
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
         let attempt = Attempt { number: self.0.attempt, beat: &self.0.beat };
-        calls.get_or_init(|| at.scope.shared.host.calls(at, attempt))
+        calls.get_or_init(|| at.scope.shared.host.environment().calls(at, attempt))
     }
 
     /// Time.

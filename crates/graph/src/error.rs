@@ -3,7 +3,7 @@
 use crate::builder::BuildError;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
-use weftwork_store::StoreError;
+use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
@@ -60,7 +60,8 @@ impl NodeError {
     }
 }
 
-pub(crate) const NODE_FAILED: ErrorCode = ErrorCode("W0109");
+/// Code of a fault of a node.
+pub const NODE_FAILED: ErrorCode = ErrorCode("W0109");
 pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");

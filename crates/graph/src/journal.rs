@@ -6,66 +6,50 @@ mod key;
 use crate::error::RuntimeError;
 use crate::exec::scope::{TaskAt, lock};
 use crate::exec::{Attempt, Earlier};
-use crate::hosted::{CallLog, Origins};
-pub(crate) use book::Book;
+pub use book::{CallBook, Origin};
 use key::Occurrence;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weftwork_store::{Claim, Store, rule};
 use weftwork_types::canonical::{Hash, can_be_read_back};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{
-    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Clock, Intent, Journal,
-    JournalError, Opened,
+    Attempts, CallKey, CallKind, CallRecord, CallResult, CallState, Intent, Journal, JournalError,
+    Opened,
 };
 use weftwork_types::tool::Effect;
-use weftwork_types::{BoxFuture, CheckpointId, Principal};
+use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// Finds and records the calls of one attempt of a task.
 ///
 /// The key of a call is made of where the task stands in the run's history (branch, node, path,
 /// step) and of what is called with what; never of ids that a rebuilt run would make anew.
 ///
-/// Whatever becomes of a call goes to its [`Book`], and the next commit takes it along.
+/// Whatever becomes of a call goes to its [`CallBook`], and the next commit takes it along.
 /// Only what changes something is waited for: its intent before it is made, and its result.
 #[derive(Debug)]
-pub(crate) struct TaskJournal {
-    pub(crate) book: Book,
-    pub(crate) place: Place,
+pub struct TaskJournal {
+    book: Box<dyn CallBook>,
+    place: Place,
     /// Who may have made calls of the task before.
-    pub(crate) earlier: Earlier,
-    pub(crate) known: Mutex<Known>,
-}
-
-/// What the journals of all tasks of a hosted run share.
-#[derive(Debug)]
-pub(crate) struct RunJournal {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) who: Principal,
-    pub(crate) claim: Claim,
-    pub(crate) log: Arc<CallLog>,
-    /// How many processes died with the run since it last got further.
-    pub(crate) lost: u32,
-    /// Where to look for calls that are not on record on a branch.
-    pub(crate) origins: Option<Origins>,
+    earlier: Earlier,
+    known: Mutex<Known>,
 }
 
 /// Where a task stands in its thread's history.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+struct Place {
     /// The branch of the thread, as [`Metadata`](crate::Metadata) has it.
-    pub(crate) branch: Option<CheckpointId>,
+    branch: Option<CheckpointId>,
     /// The tasks from the outermost graph on: nodes, how they came to run, and supersteps.
-    pub(crate) path: Vec<(String, String, i64)>,
-    pub(crate) node: String,
-    pub(crate) step: i64,
-    pub(crate) attempt: u32,
+    path: Vec<(String, String, i64)>,
+    node: String,
+    step: i64,
+    attempt: u32,
 }
 
 /// What the attempt itself has done.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+struct Known {
     /// How often it called what with which input.
     seen: BTreeMap<(Hash, CallKind, String), u32>,
     /// Its calls as they stand.
@@ -82,7 +66,8 @@ struct Call {
 
 impl TaskJournal {
     /// The journal of an attempt of a task.
-    pub(crate) fn new(book: Book, at: &TaskAt, attempt: Attempt<'_>) -> Self {
+    #[must_use]
+    pub fn new(book: Box<dyn CallBook>, at: &TaskAt, attempt: Attempt<'_>) -> Self {
         let place = Place {
             branch: *lock(&at.scope.shared.branch),
             path: at.way(),
@@ -132,17 +117,16 @@ impl TaskJournal {
 
     /// The result of the same call on a branch that this one went off.
     async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
-        let (Some(origins), Some(branch)) = (self.book.origins(), self.place.branch) else {
+        let Some(branch) = self.place.branch.filter(|_| self.book.reuses_origins()) else {
             return Ok(None);
         };
-        let chain = origins.of(branch).await.map_err(|e| RuntimeError::from(e).fault())?;
-        for origin in chain.iter() {
+        for origin in self.book.origins(branch).await?.iter() {
             let mut place = Place { branch: origin.branch, ..self.place.clone() };
             if let Some((_, _, step)) = place.path.first_mut() {
                 *step -= origin.earlier;
             }
             let key = self.key(&call.intent, &call.occurrence, &place);
-            let found = self.book.read(key, None).await?;
+            let found = self.book.find_on_thread(key).await?;
             // What came of an effect without a result is for its own branch to find out.
             if let Some(result) = found.and_then(|found| found.result.clone()) {
                 return Ok(Some(result));
@@ -191,13 +175,21 @@ impl TaskJournal {
 
     /// Lets the next commit take a call along; waits for it when the call changes something.
     async fn record(&self, call: CallRecord) -> Result<(), Fault> {
-        self.book.record(self.know(call)).await
+        self.store(self.know(call)).await
+    }
+
+    async fn store(&self, call: Arc<CallRecord>) -> Result<(), Fault> {
+        if call.effect == Effect::ReadOnly {
+            self.book.note(call);
+            return Ok(());
+        }
+        self.book.record(call).await
     }
 
     /// Begins a call that only reads and that nobody can have made before; gives it back when it is
     /// to be looked for.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
-        let branched = self.book.origins().is_some() && self.place.branch.is_some();
+        let branched = self.book.reuses_origins() && self.place.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
@@ -273,7 +265,7 @@ impl TaskJournal {
         change: impl FnOnce(&mut CallRecord),
     ) -> Result<Option<Arc<CallRecord>>, Fault> {
         let mut known = self.known();
-        let missing = || rule::missing("call", key.0).fault();
+        let missing = || StoreError::NotFound { kind: "call", id: key.0.to_string() }.fault();
         let call = known.calls.get_mut(&key).ok_or_else(missing)?;
         if call.state == CallState::Settled {
             return Ok(None);
@@ -285,7 +277,7 @@ impl TaskJournal {
 
     async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
         match self.change(key, |call| call.made = call.made.saturating_add(1))? {
-            Some(call) => self.book.record(call).await,
+            Some(call) => self.store(call).await,
             None => Ok(()),
         }
     }
@@ -298,7 +290,7 @@ impl TaskJournal {
             call.settled_at = Some(settled_at);
         })?;
         match ended {
-            Some(call) => self.book.record(call).await,
+            Some(call) => self.store(call).await,
             None => Ok(()),
         }
     }

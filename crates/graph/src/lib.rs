@@ -6,9 +6,10 @@
 //! result says what they write. [`Graph::build`] reports every problem of a graph at once. A
 //! [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
 //!
-//! A [`Runtime`] hosts compiled graphs over a store and is the one `GraphExecutor` of this process;
-//! runs without a store go through [`exec`], on a [`Host`]. Both
-//! are one run loop (`docs/adr/0009-the-loop-moves.md`).
+//! [`exec`] is the run loop: it runs a graph within a program, or in the [environment] of a worker,
+//! which crate `weftwork-runtime` provides (`docs/adr/0009-the-loop-moves.md`).
+//!
+//! [environment]: exec::RunEnvironment
 
 mod builder;
 mod clock;
@@ -21,48 +22,38 @@ pub mod exec;
 mod extract;
 mod field;
 mod flow;
-mod follow;
-mod hosted;
-mod hub;
-mod inspect;
 mod journal;
 mod node;
 mod once;
 mod policy;
 mod question;
 mod route;
-mod runtime;
 mod state;
 mod subgraph;
-mod worker;
 
 pub use builder::{BuildError, Graph};
 pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
-pub use error::{NodeError, RuntimeError};
+pub use error::{NODE_FAILED, NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, CheckedRows, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes,
-    Outcome, Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops,
-    StoreSaver, StreamEvent, check_names, check_rows,
+    AsNode, At, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes, Outcome,
+    Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
-pub use inspect::thread_state;
 pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
 pub use once::Once;
 pub use policy::{Cache, Retry, Timeout};
 pub use question::Question;
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
-pub use runtime::{JournalMode, Orphans, Runtime, RuntimeBuilder};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::pregel::Path as TaskPath;
 pub use weftwork_engine::{List, Value, Write, channel};
 pub use weftwork_macros::{Routes, State};
-pub use worker::Pace;
 
 /// What the derive macros expand to. Not part of the promise of this crate.
 #[doc(hidden)]

@@ -3,8 +3,8 @@
 //! An agent is a graph: a model, tools, and rules about what a person must approve. Its runs
 //! survive a kill of the process: what was answered is not paid again, and what was done is not
 //! done again. [`App`] wires store, model and agents together from a configuration; everything
-//! below it is public too, under [`agents`], [`graph`], [`models`], [`tools`], [`store`] and
-//! [`types`].
+//! below it is public too, under [`agents`], [`graph`], [`runtime`], [`models`], [`tools`],
+//! [`store`] and [`types`].
 //!
 //! ```
 //! use weftwork::prelude::*;
@@ -61,11 +61,16 @@ pub mod models {
     pub use weftwork_models::*;
 }
 
-/// Graphs: the builder, what nodes take and give, and the runtime.
+/// Graphs: the builder, extractors, results of nodes, and runs within a program.
 pub mod graph {
     pub use weftwork_graph::*;
     // The derives that name this crate, in the place of those that name the parts.
     pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State};
+}
+
+/// Durable runs: threads and runs over a store.
+pub mod runtime {
+    pub use weftwork_runtime::*;
 }
 
 /// Tools and the one place where they run.

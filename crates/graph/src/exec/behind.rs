@@ -6,7 +6,7 @@
 
 use super::api::{Durability, Fail, Going};
 use super::cycle::Cycle;
-use super::hosting::Hosting;
+use super::environment::RunEnvironment;
 use super::job::{End, What};
 use super::saver::{Memo, Puts, SaverError};
 use super::scope::Scope;
@@ -17,8 +17,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::watch;
-use weftwork_store::StoreError;
-use weftwork_types::BoxFuture;
+use weftwork_types::{BoxFuture, StoreError};
 
 /// How far the write of a loop's newest checkpoint has come.
 #[derive(Debug, Clone)]
@@ -108,7 +107,7 @@ impl Drop for Writing {
 }
 
 /// The right to the next commit of a hosted run.
-struct Turn<'a>(&'a dyn Hosting);
+struct Turn<'a>(&'a dyn RunEnvironment);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -128,11 +127,12 @@ impl Cycle {
     /// at once: what it writes is as it is before any task of the next superstep begins.
     pub(super) async fn write_behind(&mut self, puts: Puts) -> Going<()> {
         self.caught_up().await?;
-        let hosting = self.scope.shared.host.hosting().cloned();
-        let turn = match &hosting {
-            Some(hosting) => {
-                hosting.reserve().await;
-                Some(Turn(&**hosting))
+        let around = Arc::clone(&self.scope);
+        let environment = around.shared.host.environment();
+        let turn = match environment.reserve() {
+            Some(reserved) => {
+                reserved.await;
+                Some(Turn(environment))
             }
             None => None,
         };

@@ -112,7 +112,7 @@ impl Ctx {
     /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's
     /// store. A node reads and writes for the organisation of its run, `ctx.calls().principal`.
     #[must_use]
-    pub fn items(&self) -> Option<&Arc<dyn weftwork_store::items::ItemStore>> {
+    pub fn items(&self) -> Option<&Arc<dyn weftwork_types::item::ItemStore>> {
         self.at().scope.shared.host.items()
     }
 
@@ -180,7 +180,7 @@ impl TaskAt {
         let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
         let lent = saver.clone().or_else(|| scope.keep.lent.clone());
         let keeper = self.keeper().map(Arc::new);
-        let journals = keeper.is_some() || scope.shared.host.hosting().is_some();
+        let journals = keeper.is_some() || scope.shared.host.environment().has_log();
         let mut around = scope.around.clone();
         around.insert(scope.place.ns.to_string(), self.checkpoint);
         let within = scope.within(Within {

@@ -23,7 +23,8 @@ pub(crate) fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Fault 
 }
 
 /// A panic of the run's types where no node runs: a value that is written, read or dropped.
-pub(crate) fn out_of_node(panic: &(dyn std::any::Any + Send)) -> RuntimeError {
+#[must_use]
+pub fn out_of_node(panic: &(dyn std::any::Any + Send)) -> RuntimeError {
     let text = format!("a type of the graph panicked between its nodes: {}", text_of(panic));
     RuntimeError::Node(Fault::new(crate::error::NODE_PANICKED, text))
 }
@@ -53,6 +54,8 @@ pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> u64 {
+/// Milliseconds of a duration.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

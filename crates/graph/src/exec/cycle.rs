@@ -130,7 +130,7 @@ impl Cycle {
     fn addressed(mut self, addressed: bool, superseded: bool) -> Self {
         if !self.scope.is_nested() {
             if self.saved.is_none() {
-                self.meta.branch = Some(self.scope.shared.root());
+                self.meta.branch = Some(self.scope.shared.host.environment().branch_root());
             }
             self.scope.shared.begins(self.saved, self.meta.branch);
         }

@@ -1,26 +1,20 @@
 //! What runs in this process share, and starting one.
 
-use super::event::Modes;
-use super::hosting::{Attempt, Hosting};
+use super::environment::RunEnvironment;
+use super::in_process::LocalEnvironment;
 use super::saver::Saver;
-use super::scope::{TaskAt, lock};
+use super::scope::lock;
 use crate::clock::SystemClock;
-use crate::journal::{Book, TaskJournal};
 use crate::policy::Cache;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_engine::TaskOutput;
-use weftwork_store::items::ItemStore;
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
-use weftwork_types::event::AiEvent;
-use weftwork_types::port::{
-    Budget, CallContext, Clock, Emit, Journal, Ledger, NoJournal, NoLedger, Unlimited,
-};
-use weftwork_types::{CheckpointId, Principal, RunId, ThreadId};
+use weftwork_types::item::ItemStore;
+use weftwork_types::port::Clock;
 
 /// What runs in this process share: where checkpoints and items are kept, the cache of nodes, and
 /// time. Cloning shares it.
@@ -32,7 +26,8 @@ struct Inner {
     saver: Option<Arc<dyn Saver>>,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
-    hosting: Option<Arc<dyn Hosting>>,
+    local: LocalEnvironment,
+    environment: Option<Arc<dyn RunEnvironment>>,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<BTreeMap<CacheKey, Cached>>>,
     /// The last checkpoint id that was given.
@@ -64,12 +59,14 @@ impl Host {
     /// A host that keeps no checkpoints.
     #[must_use]
     pub fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         Self(Arc::new(Inner {
             saver: None,
             items: None,
             rebuilds: false,
-            hosting: None,
-            clock: Arc::new(SystemClock::new()),
+            local: LocalEnvironment::new(Arc::clone(&clock)),
+            environment: None,
+            clock,
             cache: Arc::default(),
             ids: Arc::default(),
         }))
@@ -80,7 +77,8 @@ impl Host {
             saver: self.0.saver.clone(),
             items: self.0.items.clone(),
             rebuilds: self.0.rebuilds,
-            hosting: self.0.hosting.clone(),
+            local: self.0.local.clone(),
+            environment: self.0.environment.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
             ids: Arc::clone(&self.0.ids),
@@ -108,13 +106,14 @@ impl Host {
         self.with(|inner| inner.rebuilds = true)
     }
 
-    /// Lets what a worker has claimed run here.
-    pub(crate) fn hosted_by(self, hosting: Arc<dyn Hosting>) -> Self {
-        self.with(|inner| inner.hosting = Some(hosting))
+    /// Runs in another environment than that of this program.
+    #[must_use]
+    pub fn in_environment(self, environment: Arc<dyn RunEnvironment>) -> Self {
+        self.with(|inner| inner.environment = Some(environment))
     }
 
-    pub(crate) fn hosting(&self) -> Option<&Arc<dyn Hosting>> {
-        self.0.hosting.as_ref()
+    pub(crate) fn environment(&self) -> &dyn RunEnvironment {
+        self.0.environment.as_deref().unwrap_or(&self.0.local)
     }
 
     pub(crate) fn rebuilds(&self) -> bool {
@@ -124,7 +123,10 @@ impl Host {
     /// Takes time from another clock than the system's.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        self.with(|inner| inner.clock = clock)
+        self.with(|inner| {
+            inner.local = LocalEnvironment::new(Arc::clone(&clock));
+            inner.clock = clock;
+        })
     }
 
     /// Where checkpoints are kept.
@@ -194,85 +196,5 @@ impl Host {
     pub(crate) fn cache(&self, key: CacheKey, output: Arc<TaskOutput>) {
         let until = key.time.map(|time| self.0.clock.elapsed().saturating_add(time));
         lock(&self.0.cache).insert(key, Cached { output, until });
-    }
-
-    /// What a node's model and tool calls get in a run of this process: nobody is billed, and they
-    /// are journaled when the run's checkpoints are kept.
-    pub(crate) fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
-        if let Some(hosting) = &self.0.hosting {
-            return hosting.calls(at, attempt);
-        }
-        let beat = attempt.beat;
-        let journal: Arc<dyn Journal> = match at.keeper() {
-            Some(keeper) => Arc::new(TaskJournal::new(Book::Task(keeper), at, attempt)),
-            None => Arc::new(NoJournal),
-        };
-        let shared = at.scope.shared.in_process.get_or_init(|| InProcess::new(at));
-        let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
-        CallContext {
-            principal: shared.principal.clone(),
-            caller: Arc::clone(&shared.caller),
-            thread: shared.thread.clone().unwrap_or_else(own),
-            journal,
-            budget: Arc::clone(&shared.budget),
-            ledger: Arc::clone(&shared.ledger),
-            clock: Arc::clone(&self.0.clock),
-            emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
-            deadline: None,
-        }
-    }
-}
-
-/// What the calls of all tasks of a run of this process have in common.
-#[derive(Debug)]
-pub(crate) struct InProcess {
-    principal: Principal,
-    caller: Arc<GraphCaller>,
-    /// None when its name is no id.
-    thread: Option<ThreadId>,
-    budget: Arc<dyn Budget>,
-    ledger: Arc<dyn Ledger>,
-}
-
-impl InProcess {
-    /// For the run whose first call this task makes.
-    fn new(first: &TaskAt) -> Self {
-        let outermost = first.scope.outermost_graph();
-        let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
-        Self {
-            principal: Principal::local(),
-            caller: Arc::new(GraphCaller {
-                caller: Caller::in_process(&run),
-                run,
-                graph: outermost.name().to_owned(),
-                graph_version: outermost.version().to_owned(),
-            }),
-            thread: ThreadId::new(&first.scope.shared.thread).ok(),
-            budget: Arc::new(Unlimited),
-            ledger: Arc::new(NoLedger),
-        }
-    }
-}
-
-/// Tells what a node's calls tell.
-#[derive(Debug)]
-struct Teller {
-    at: TaskAt,
-    beat: Arc<AtomicU64>,
-}
-
-impl Emit for Teller {
-    fn emit(&self, event: AiEvent) {
-        let now = crate::exec::caught::millis(self.at.scope.shared.host.clock().elapsed());
-        self.beat.store(now, Ordering::Relaxed);
-        match event {
-            AiEvent::Custom { value } => self.at.emit(value),
-            _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
-            other => {
-                if let Ok(value) = serde_json::to_value(&other) {
-                    self.at.emit(value);
-                }
-            }
-        }
     }
 }

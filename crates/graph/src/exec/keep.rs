@@ -71,7 +71,9 @@ impl Cycle {
     /// The nodes that ran, where somebody is told.
     fn ran(&self, source: Source) -> Option<Vec<String>> {
         let told = source == Source::Loop && !self.scope.is_nested();
-        self.scope.shared.host.hosting().filter(|_| told)?;
+        if !told || !self.scope.shared.host.environment().has_log() {
+            return None;
+        }
         let graph = &self.scope.graph;
         let of = |slot: &Slot| slot.name(graph).to_string();
         let ran = self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);

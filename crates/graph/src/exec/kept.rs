@@ -7,11 +7,13 @@ use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Scope, Scratch, TaskAt, lock};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::journal::{CallBook, Origin};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use weftwork_types::CheckpointId;
+use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, CallState, Clock};
+use weftwork_types::{BoxFuture, CheckpointId};
 
 /// How many checkpoints are read at a time.
 const PAGE: usize = 64;
@@ -25,7 +27,8 @@ pub struct CallList(pub Vec<Arc<CallRecord>>);
 
 impl CallList {
     /// None, when there are none.
-    pub(super) fn of(calls: Vec<Arc<CallRecord>>) -> Calls {
+    #[must_use]
+    pub fn of(calls: Vec<Arc<CallRecord>>) -> Calls {
         (!calls.is_empty()).then(|| Box::new(Self(calls)))
     }
 
@@ -189,31 +192,56 @@ impl TaskAt {
             let own = Some(Arc::new(own()));
             return Some(Keeper { own, ..Keeper::clone(keeper) });
         }
-        let hosted = self.scope.shared.host.hosting().is_some();
+        let hosted = self.scope.shared.host.environment().has_log();
         self.scope.keep.saver.as_ref().filter(|_| !hosted)?;
         Some(own())
     }
 }
 
-impl Keeper {
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+impl CallBook for Keeper {
+    fn clock(&self) -> &Arc<dyn Clock> {
         self.scope.shared.host.clock()
     }
 
-    pub(crate) fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
-        self.scratch.calls.find(key)
+    fn lost(&self) -> u32 {
+        0
     }
 
-    /// Lets what is kept next of the task have a call: at the latest with its end, before that when
-    /// the loop waits.
-    pub(crate) fn put(&self, call: Arc<CallRecord>) {
+    fn reuses_origins(&self) -> bool {
+        false
+    }
+
+    fn origins(&self, _: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
+        Box::pin(std::future::ready(Ok(Arc::from([]))))
+    }
+
+    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(std::future::ready(Ok(self.scratch.calls.find(key))))
+    }
+
+    fn find_on_thread(
+        &self,
+        key: CallKey,
+    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        self.find(key)
+    }
+
+    /// Includes the call in the next record of the task: at the latest that of its end, before that
+    /// when the loop waits.
+    fn note(&self, call: Arc<CallRecord>) {
         self.scratch.calls.put(call);
         self.scope.noted.notify_one();
     }
 
+    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move { self.keep(call).await.map_err(|error| error.fault()) })
+    }
+}
+
+impl Keeper {
     /// Keeps a call, and what else the task called, at once. A run that keeps everything at its end
     /// does so with this.
-    pub(crate) async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
+    async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
         let (scope, of) = (&self.scope, &self.scratch.calls);
         let exit = scope.shared.durability == Durability::Exit;
         let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else {
@@ -257,7 +285,7 @@ impl CompiledGraph {
     /// superstep by superstep, the oldest first, of all branches, whichever checkpoint `at` names.
     ///
     /// They are kept with the checkpoints of the outermost graph and go with them. Calls of hosted
-    /// runs are in the store ([`JournalRead`](weftwork_store::JournalRead)).
+    /// runs are in the store (`JournalRead` of the store).
     ///
     /// # Errors
     /// [`RuntimeError::NoSaver`], and what the saver says: a checkpoint that cannot be read is an

@@ -15,9 +15,10 @@ mod call;
 pub(crate) mod caught;
 mod check;
 mod cycle;
+mod environment;
 mod event;
 mod host;
-mod hosting;
+mod in_process;
 mod job;
 mod keep;
 mod kept;
@@ -32,24 +33,24 @@ pub(crate) mod scope;
 mod settle;
 mod slot;
 mod start;
-mod stored;
 mod tell;
 mod tick;
 mod update;
 mod wait;
 
+pub use crate::journal::{CallBook, Origin, TaskJournal};
 pub(crate) use api::Drain;
 pub use api::{
     Durability, Keep, Limits, Outcome, Resume, Resuming, Semantics, Start, StartCommand, Stops,
     Unanswered,
 };
+pub use caught::{millis, out_of_node};
+pub use environment::{Attempt, RunEnvironment, Speaker};
 pub use event::{
     Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::Host;
-pub(crate) use hosting::{Attempt, Claimed, Hosting, Told};
-pub(crate) use kept::Keeper;
 pub use kept::{CallList, Calls};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
@@ -58,10 +59,9 @@ pub use saver::{
     Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,
     TaskKey, TaskRecord,
 };
-pub(crate) use schema::Checker;
+pub use schema::Checker;
 pub(crate) use scope::Earlier;
-pub(crate) use stored::Recent;
-pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
+pub use scope::TaskAt;
 pub(crate) use tell::read_json;
 pub use update::{AsNode, StateUpdate};
 pub use weftwork_engine::Plan;

@@ -214,7 +214,8 @@ impl Finished {
     }
 
     /// Returns `true` if the run stopped because its process shuts down.
-    pub(crate) fn is_released(&self) -> bool {
+    #[must_use]
+    pub fn is_released(&self) -> bool {
         matches!(self.ended, Ended::Drained(Drain::Shutdown))
     }
 
@@ -244,7 +245,10 @@ impl Finished {
     }
 
     /// The same. The output is made by types of users, which may panic.
-    pub(crate) fn told(self) -> Result<Outcome, RuntimeError> {
+    ///
+    /// # Errors
+    /// The panic of a type.
+    pub fn told(self) -> Result<Outcome, RuntimeError> {
         let told = catch_unwind(AssertUnwindSafe(|| self.outcome()));
         told.map_err(|panic| out_of_node(&*panic))
     }

@@ -9,10 +9,9 @@ use weftwork_engine::ids::interrupt_id;
 use weftwork_engine::packed::Mark;
 use weftwork_engine::pregel::{Machine, Path};
 use weftwork_engine::{EngineError, NodeIdx, Plan, TaskOutput};
-use weftwork_store::StoreError;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{BoxFuture, CheckpointId};
+use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// A thread, and the way to one of its graphs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,9 +75,9 @@ pub enum SaverError {
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     /// The checkpoint relative to which the next one is written.
-    pub(super) mark: Option<Arc<Mark>>,
+    pub mark: Option<Arc<Mark>>,
     /// Whether that is the newest of its graph.
-    pub(super) newest: bool,
+    pub newest: bool,
 }
 
 /// The answer of a saver: at once, where it need not wait.
@@ -123,10 +122,11 @@ pub struct TaskRecord {
     /// before.
     pub edges: bool,
     /// Whether the output is the input that waits at the checkpoint, and nothing else.
-    pub(super) is_input: bool,
+    pub is_input: bool,
     /// The calls it made, as far as they are kept with it: not in hosted runs.
     pub calls: Calls,
-    pub(super) rest: Option<Box<Rest>>,
+    /// Details beyond a result at the first attempt.
+    pub rest: Option<Box<Rest>>,
 }
 
 /// What is known of a task that did not just finish.
@@ -233,7 +233,7 @@ impl TaskRecord {
     }
 
     /// Leaves out what is not stored. A task that left nothing else behind has not finished then.
-    pub(super) fn untrack(&mut self, plan: &Plan, node: NodeIdx) {
+    pub fn untrack(&mut self, plan: &Plan, node: NodeIdx) {
         let Some(output) = &mut self.output else { return };
         if !output.writes.iter().any(|(index, _)| plan.is_untracked(*index)) {
             return;
@@ -246,7 +246,7 @@ impl TaskRecord {
     }
 
     /// Adds what is newly known. An output that is on record stays.
-    pub(super) fn merge(&mut self, newer: Self) {
+    pub fn merge(&mut self, newer: Self) {
         if self.output.is_none() && newer.output.is_some() {
             self.output = newer.output;
             self.edges = newer.edges;

@@ -12,10 +12,14 @@ const PROBLEM_CHARS_MAX: usize = 240;
 /// A compiled schema. It never reaches for a document outside itself, and its patterns take linear
 /// time.
 #[derive(Debug)]
-pub(crate) struct Checker(Validator);
+pub struct Checker(Validator);
 
 impl Checker {
-    pub(crate) fn new(schema: &Json) -> Result<Self, RuntimeError> {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// [`RuntimeError::BadAnswerSchema`].
+    pub fn new(schema: &Json) -> Result<Self, RuntimeError> {
         jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex())
@@ -28,7 +32,7 @@ impl Checker {
     ///
     /// # Errors
     /// The first problems, each with the JSON pointer of its place.
-    pub(crate) fn check(&self, answer: &Json) -> Result<(), String> {
+    pub fn check(&self, answer: &Json) -> Result<(), String> {
         let mut errors = self.0.iter_errors(answer);
         let mut problems: Vec<String> = errors
             .by_ref()

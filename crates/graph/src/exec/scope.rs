@@ -3,7 +3,7 @@
 use super::api::Durability;
 use super::behind::Behind;
 use super::event::{Modes, StreamEvent, StreamItem};
-use super::host::InProcess;
+use super::in_process::InProcess;
 use super::kept::{Calls, Keeper, TaskCalls};
 use super::questions::Expiries;
 use super::saver::{Place, Saver, TaskKey, TaskRecord};
@@ -415,7 +415,7 @@ impl Scratch {
 
 /// A task in its loop.
 #[derive(Debug, Clone)]
-pub(crate) struct TaskAt {
+pub struct TaskAt {
     pub(crate) scope: Arc<Scope>,
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) key: TaskKey,
@@ -433,14 +433,24 @@ pub(crate) struct TaskAt {
 }
 
 impl TaskAt {
-    pub(crate) fn id(&self) -> TaskId {
+    /// Id of the task.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
         let id = || self.key.id(&self.scope.place.ns, self.checkpoint, self.step);
         *self.scratch.id.get_or_init(id)
+    }
+
+    /// Checkpoint from which the outermost graph of the run continued; `None` if there was none.
+    #[must_use]
+    pub fn run_base(&self) -> Option<CheckpointId> {
+        self.scope.shared.since.get().copied()
     }
 }
 
 impl TaskKey {
-    pub(crate) fn name(&self) -> &Arc<str> {
+    /// Name of the node or of the called task.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
         match self {
             Self::Node { node, .. } => node,
             Self::Call { name, .. } => name,

@@ -144,7 +144,7 @@ impl Cycle {
             // The checkpoints since the loaded one are not kept: all of them may have been made.
             Durability::Exit => true,
         };
-        let repeats = || self.scope.shared.host.hosting().is_some_and(|hosting| hosting.repeats());
+        let repeats = || self.scope.shared.host.environment().repeats();
         if (begun || repeats()) && !self.scope.is_nested() {
             return Earlier::Processes;
         }

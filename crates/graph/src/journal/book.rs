@@ -1,124 +1,55 @@
-//! Where calls come on record.
-
-use super::RunJournal;
-use crate::exec::Keeper;
-use crate::hosted::{Origins, Patience, Ticket};
 use std::sync::Arc;
-use weftwork_store::StoreError;
-use weftwork_types::CheckpointId;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, Clock};
-use weftwork_types::tool::Effect;
+use weftwork_types::{BoxFuture, CheckpointId};
 
-/// Where the calls of a task come on record.
-#[derive(Debug)]
-pub(crate) enum Book {
-    /// With the commits of a hosted run. The checkpoint is that on which the run went on, unless
-    /// its checkpoints are stored later than what was called on top of them: calls of the task are
-    /// not on record before it.
-    Run(Arc<RunJournal>, Option<CheckpointId>),
-    /// With what becomes of a task, where a run of this process keeps its checkpoints.
-    Task(Keeper),
+/// Branch that another branch of the thread starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Checkpoint the branch begins with; `None` for the first branch of the thread.
+    pub branch: Option<CheckpointId>,
+    /// Number of supersteps by which the same work is earlier there.
+    pub earlier: i64,
 }
 
-impl Book {
-    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
-        match self {
-            Self::Run(run, _) => &run.clock,
-            Self::Task(keeper) => keeper.clock(),
-        }
-    }
+/// Storage for the call records of a task: with the commits of its run, or with the records of its
+/// task.
+pub trait CallBook: Send + Sync + std::fmt::Debug {
+    /// Clock for the times of calls.
+    fn clock(&self) -> &Arc<dyn Clock>;
 
-    /// How many processes are known to have died with the run since it last got further.
-    pub(super) fn lost(&self) -> u32 {
-        match self {
-            Self::Run(run, _) => run.lost,
-            Self::Task(_) => 0,
-        }
-    }
+    /// Number of processes known to have died with the run since it last made progress.
+    fn lost(&self) -> u32;
 
-    /// Where to look for calls that are not on record on a branch.
-    pub(super) fn origins(&self) -> Option<&Origins> {
-        match self {
-            Self::Run(run, _) => run.origins.as_ref(),
-            Self::Task(_) => None,
-        }
-    }
+    /// Returns `true` if calls of origin branches are reused.
+    fn reuses_origins(&self) -> bool;
 
-    /// What is on record of a call of the task.
-    pub(super) async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, Fault> {
-        match self {
-            Self::Run(run, since) => match run.log.find(key) {
-                Some(waiting) => Ok(Some(waiting)),
-                None => self.read(key, *since).await,
-            },
-            Self::Task(keeper) => Ok(keeper.find(key)),
-        }
-    }
+    /// Branches that a branch starts from, nearest first; empty without
+    /// [`reuses_origins`](Self::reuses_origins).
+    ///
+    /// # Errors
+    /// Failure to read the checkpoints of the branches.
+    fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>>;
 
-    /// Looks into the store, from a checkpoint on or through all of the thread.
-    pub(super) async fn read(
-        &self,
-        key: CallKey,
-        since: Option<CheckpointId>,
-    ) -> Result<Option<Arc<CallRecord>>, Fault> {
-        let Self::Run(run, _) = self else { return Ok(None) };
-        let found = run.read(key, since).await.map_err(|error| error.fault())?;
-        Ok(found.map(Arc::new))
-    }
+    /// Finds a call of the task.
+    ///
+    /// # Errors
+    /// Failure to read the record.
+    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
 
-    /// Lets the next commit take a call along.
-    pub(super) fn note(&self, call: Arc<CallRecord>) {
-        match self {
-            Self::Run(run, _) => drop(run.log.put(call)),
-            Self::Task(keeper) => keeper.put(call),
-        }
-    }
+    /// Finds a call anywhere on the thread.
+    ///
+    /// # Errors
+    /// Failure to read the record.
+    fn find_on_thread(&self, key: CallKey)
+    -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>>;
 
-    /// Lets the next commit take a call along; waits for it when the call changes something.
-    pub(super) async fn record(&self, call: Arc<CallRecord>) -> Result<(), Fault> {
-        if call.effect == Effect::ReadOnly {
-            self.note(call);
-            return Ok(());
-        }
-        match self {
-            Self::Task(keeper) => keeper.keep(call).await.map_err(|error| error.fault()),
-            Self::Run(run, _) => {
-                let ticket = run.log.put(call);
-                run.on_disk(ticket).await.map_err(|error| error.fault())
-            }
-        }
-    }
-}
+    /// Includes a call in the next commit.
+    fn note(&self, call: Arc<CallRecord>);
 
-impl RunJournal {
-    /// Looks into the store; one that is out of reach for now pauses the call.
-    async fn read(
-        &self,
-        key: CallKey,
-        since: Option<CheckpointId>,
-    ) -> Result<Option<CallRecord>, StoreError> {
-        let mut patience = Patience::new();
-        let (who, thread) = (&self.who, &self.claim.at.thread);
-        loop {
-            let found = match since {
-                Some(since) => self.store.call_since(who, thread, key, since).await,
-                None => self.store.call(who, thread, key).await,
-            };
-            match found {
-                Err(error) => {
-                    patience.after(error, self.clock.as_ref(), &self.claim.at, None).await?;
-                }
-                found => return found,
-            }
-        }
-    }
-
-    async fn on_disk(&self, ticket: Ticket) -> Result<(), StoreError> {
-        if self.log.on_disk(ticket).await {
-            return Ok(());
-        }
-        let (run, fence) = (self.claim.at.run.to_string(), self.claim.fence);
-        Err(StoreError::Fenced { run, newest: fence, ours: fence })
-    }
+    /// Includes a call in the next commit and waits until it is stored.
+    ///
+    /// # Errors
+    /// Failure to store it.
+    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>>;
 }

@@ -9,7 +9,8 @@ pub use write::{Export, export};
 
 use crate::Error;
 use std::collections::BTreeSet;
-use weftwork_graph::{SystemClock, check_names, check_rows};
+use weftwork_graph::SystemClock;
+use weftwork_runtime::{check_names, check_rows};
 use weftwork_store::{Store, StoreError, WholeThread};
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::Clock;

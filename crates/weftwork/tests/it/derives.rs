@@ -1,8 +1,8 @@
 //! The macros expand to paths of this crate, so that programs need no other one.
 
 use serde_json::json;
-use weftwork::graph::Runtime;
 use weftwork::prelude::*;
+use weftwork::runtime::Runtime;
 use weftwork::store::MemoryStore;
 use weftwork::types::caller::Caller;
 use weftwork::types::port::GraphExecutor;

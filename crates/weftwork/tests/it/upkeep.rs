@@ -1,7 +1,7 @@
 //! Exports: the format that is written down, and who may be exported.
 
 use std::collections::BTreeMap;
-use weftwork::graph::{check_names, check_rows};
+use weftwork::runtime::{check_names, check_rows};
 use weftwork::store::{
     Commit, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace, NewRun, ReadRuns, ReadWhole,
     StoreError, Ttl, WorkerRow, Workers, WriteRuns,

@@ -6,7 +6,7 @@ use crate::house::House;
 use crate::screen::{Screen, Style, moment, plain, short};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork::graph::thread_state;
+use weftwork::runtime::thread_state;
 use weftwork::store::{CheckpointStore, RunRow};
 use weftwork::types::message::{Message, Part, Role};
 use weftwork::types::run::{RunFinal, RunStatus};

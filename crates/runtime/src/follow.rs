@@ -1,0 +1,232 @@
+//! Following a run, by what the store has of it and, while it goes here, by what is told live.
+
+use crate::hosted::Host;
+use crate::hub::{Attached, Hub};
+use futures_util::StreamExt;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::exec::At;
+use weftwork_store::StoreError;
+use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{RunFinal, RunRef, RunStatus};
+use weftwork_types::{BoxStream, Principal};
+
+/// How long to wait before looking again.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The most events read at once.
+const EVENTS_MAX: usize = 256;
+/// The most pieces of text read at once; each is seldom more than what is saved at once.
+const PIECES_MAX: usize = 64;
+
+/// Looks into the store for a run's events and end.
+#[derive(Debug, Clone)]
+pub(crate) struct Follow {
+    pub(crate) host: Arc<Host>,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) who: Principal,
+    pub(crate) at: RunRef,
+}
+
+/// Who follows a run, and how far he is.
+#[derive(Debug)]
+struct Follower {
+    run: Follow,
+    /// What he has seen.
+    at: Position,
+    /// What waits for him.
+    next: VecDeque<RunEvent>,
+    source: Source,
+}
+
+/// Where he gets more from.
+#[derive(Debug)]
+enum Source {
+    /// The store, until what is told here.
+    Before(Attached),
+    /// The run, which goes here.
+    Here(mpsc::UnboundedReceiver<RunEvent>),
+    /// The store, until the run has ended.
+    Store,
+    /// There is no more.
+    Over,
+}
+
+impl Follow {
+    /// What is told after a position. Of a run that goes here (`hub`), text comes at once.
+    pub(crate) fn handle(self, after: Position, hub: Option<&Hub>) -> RunHandle {
+        let run = self.at.clone();
+        let source = hub.and_then(Hub::attach).map_or(Source::Store, Source::Before);
+        let follower = Follower { run: self.clone(), at: after, next: VecDeque::new(), source };
+        let events = follower.events();
+        let outcome = Box::pin(async move { self.end().await });
+        RunHandle { run, events, outcome }
+    }
+
+    /// Waits for the run's end.
+    pub(crate) async fn end(&self) -> RunFinal {
+        let ended = self.outcome().await;
+        ended.unwrap_or_else(|error| RunFinal::Failed { fault: error.fault() })
+    }
+
+    /// Whether something comes after the `done` at this place, since the run was requeued.
+    async fn goes_on(&self, last: u64) -> bool {
+        let more = self.host.store.events(&self.who, &self.at, last, 1).await;
+        more.is_ok_and(|more| !more.is_empty())
+    }
+
+    /// What the store has after a position, as far as one look goes.
+    async fn look(&self, after: Position) -> Result<VecDeque<RunEvent>, RuntimeError> {
+        let Self { host, who, at, .. } = self;
+        let events = match host.store.events(who, at, after.seq, EVENTS_MAX).await {
+            // Those that are kept.
+            Err(StoreError::Dropped { oldest, .. }) => {
+                host.store.events(who, at, oldest.saturating_sub(1), EVENTS_MAX).await?
+            }
+            read => read?,
+        };
+        let mut last = events.last().map_or(after.seq, |event| event.seq);
+        // Events first: text that stands before one of them came to the store no later, and what
+        // is not there any more is void.
+        let pieces = host.store.pieces(who, at, after, PIECES_MAX).await?;
+        if let Some(piece) = pieces.last().filter(|_| pieces.len() == PIECES_MAX) {
+            last = last.min(piece.at.end.seq);
+        }
+        let events = events.into_iter().filter(|event| event.seq <= last);
+        let events = events.map(|event| RunEvent::durable(event.seq, event.event));
+        let pieces = pieces.into_iter().filter(|piece| piece.at.end.seq <= last);
+        Ok(merged(after, events, pieces))
+    }
+
+    async fn outcome(&self) -> Result<RunFinal, RuntimeError> {
+        loop {
+            let row = self.host.store.run(&self.who, &self.at).await?;
+            match row.outcome {
+                Some(RunFinal::Completed { .. }) => {
+                    return Ok(RunFinal::Completed { output: self.output().await? });
+                }
+                Some(outcome) => return Ok(outcome),
+                None => self.host.clock.sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    /// The state, which is not stored a second time with the outcome. Once a later run went on
+    /// with the thread, what it was at the end of this one is not known here.
+    async fn output(&self) -> Result<serde_json::Value, RuntimeError> {
+        let (store, thread) = (&self.host.store, &self.at.thread);
+        let runs = store.runs(&self.who, thread).await?;
+        if runs.last().is_none_or(|last| last.new.at != self.at) {
+            return Ok(serde_json::Value::Null);
+        }
+        let (host, at) = (self.host.looking(&self.who), At::thread(thread.as_str()));
+        Ok(self.graph.state(&host, &at, false).await?.values)
+    }
+}
+
+impl Follower {
+    fn events(self) -> BoxStream<'static, RunEvent> {
+        let events = futures_util::stream::unfold(self, async |mut this| {
+            let event = this.event().await?;
+            Some((event, this))
+        });
+        events.boxed()
+    }
+
+    /// What comes next; waits for it.
+    async fn event(&mut self) -> Option<RunEvent> {
+        loop {
+            if let Some(event) = self.next.pop_front() {
+                self.at = event.position().unwrap_or(self.at);
+                return Some(event);
+            }
+            let more = match std::mem::replace(&mut self.source, Source::Over) {
+                Source::Over => return None,
+                Source::Before(attached) => self.before(attached).await,
+                Source::Here(live) => self.here(live).await,
+                Source::Store => self.store().await,
+            };
+            self.next = more.unwrap_or_else(|error| {
+                tracing::warn!(%error, run = %self.run.at.run, "cannot read the events of the run");
+                self.source = Source::Over;
+                let event = AiEvent::Done { outcome: RunStatus::Failed };
+                VecDeque::from([RunEvent::placeless(event)])
+            });
+        }
+    }
+
+    /// What the store has of what was told before somebody listened here.
+    async fn before(&mut self, attached: Attached) -> Result<VecDeque<RunEvent>, RuntimeError> {
+        let mut seen = self.run.look(self.at).await?;
+        seen.retain(|event| event.position().is_some_and(|at| at <= attached.from));
+        if seen.is_empty() {
+            let Attached { unsaved, live, .. } = attached;
+            self.source = Source::Here(live);
+            return Ok(merged(self.at, std::iter::empty(), unsaved.into_iter()));
+        }
+        self.source = Source::Before(attached);
+        Ok(seen)
+    }
+
+    async fn here(
+        &mut self,
+        mut live: mpsc::UnboundedReceiver<RunEvent>,
+    ) -> Result<VecDeque<RunEvent>, RuntimeError> {
+        let Some(event) = live.recv().await else {
+            // Another worker may go on with it.
+            self.source = Source::Store;
+            return Ok(VecDeque::new());
+        };
+        let Some(at) = event.position() else {
+            // The log was out of reach, or is another worker's: what it says counts.
+            self.source = Source::Store;
+            return Ok(VecDeque::new());
+        };
+        let done = matches!(event.event, AiEvent::Done { .. });
+        self.source = if done { Source::Over } else { Source::Here(live) };
+        Ok(Some(event).filter(|_| at > self.at).into_iter().collect())
+    }
+
+    /// Looks until there is something.
+    async fn store(&mut self) -> Result<VecDeque<RunEvent>, RuntimeError> {
+        loop {
+            let seen = self.run.look(self.at).await?;
+            let done = seen.back().filter(|event| matches!(event.event, AiEvent::Done { .. }));
+            let over = match done.and_then(|done| done.seq) {
+                Some(last) => !self.run.goes_on(last).await,
+                None => false,
+            };
+            self.source = if over { Source::Over } else { Source::Store };
+            if !seen.is_empty() {
+                return Ok(seen);
+            }
+            self.run.host.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Events and what of the pieces stands after a position, in order.
+fn merged(
+    after: Position,
+    events: impl Iterator<Item = RunEvent>,
+    pieces: impl Iterator<Item = Piece>,
+) -> VecDeque<RunEvent> {
+    let mut all = VecDeque::new();
+    let (mut events, mut at) = (events.peekable(), after);
+    for piece in pieces {
+        while let Some(event) = events.next_if(|event| event.seq <= Some(piece.at.end.seq)) {
+            at = event.position().unwrap_or(at);
+            all.push_back(event);
+        }
+        if let Some(rest) = piece.rest(at) {
+            at = rest.at.end;
+            all.push_back(rest.into());
+        }
+    }
+    all.extend(events);
+    all
+}

@@ -1,0 +1,163 @@
+//! What nodes of hosted runs reach: models and tools with journal, budget and ledger, and those
+//! who watch.
+
+use super::writer::Writer;
+use super::{CallLog, Host};
+use crate::hub::Hub;
+use crate::journal::{RunBook, RunJournal};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use weftwork_graph::exec::millis;
+use weftwork_graph::exec::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
+use weftwork_store::UsageRow;
+use weftwork_types::caller::GraphCaller;
+use weftwork_types::canonical::{Hash, hash};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
+use weftwork_types::usage::UsageFact;
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal};
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) host: Arc<Host>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) caller: Arc<GraphCaller>,
+    /// Who answered which question of the thread.
+    pub(super) answers: BTreeMap<InterruptId, Answer>,
+    pub(super) journal: Arc<RunJournal>,
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) writer: Arc<Writer>,
+}
+
+impl Calls {
+    pub(super) fn new(
+        host: &Arc<Host>,
+        writer: &Arc<Writer>,
+        (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
+    ) -> Self {
+        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
+        Self {
+            host: Arc::clone(host),
+            hub: Arc::clone(writer.hub()),
+            caller: Arc::new(caller),
+            answers,
+            journal: Arc::new(journal),
+            ledger: Arc::new(RunLedger { log, late }),
+            writer: Arc::clone(writer),
+        }
+    }
+}
+
+impl RunEnvironment for Calls {
+    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+        let host = &self.host;
+        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
+            let since = at.run_base().filter(|_| !self.writer.holds);
+            let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
+            (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
+        } else {
+            (Arc::new(NoJournal), Arc::clone(&host.ledger))
+        };
+        let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
+        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
+        let emit = Arc::new(Pulse { to, at, by, clock, beat });
+        CallContext {
+            principal: self.journal.who.clone(),
+            caller: Arc::clone(&self.caller),
+            thread: self.journal.claim.at.thread.clone(),
+            journal,
+            budget: Arc::clone(&host.budget),
+            ledger,
+            clock: Arc::clone(&host.clock),
+            emit,
+            deadline: None,
+        }
+    }
+
+    fn emit(&self, by: &TaskAt, event: AiEvent) {
+        self.hub.emit(&by.speaker(), event);
+    }
+
+    fn has_log(&self) -> bool {
+        true
+    }
+
+    fn shuts_down(&self) -> bool {
+        self.host.closing.drains()
+    }
+
+    fn reserve(&self) -> Option<BoxFuture<'_, ()>> {
+        Some(Box::pin(self.writer.reserve()))
+    }
+
+    fn unreserve(&self) {
+        self.writer.unreserve();
+    }
+
+    fn repeats(&self) -> bool {
+        self.writer.holds
+    }
+
+    fn answer(&self, id: InterruptId) -> Option<Answer> {
+        self.answers.get(&id).cloned()
+    }
+
+    fn branch_root(&self) -> CheckpointId {
+        let Hash(bytes) = hash(&json!({"first run": self.journal.claim.at.run}));
+        let drawn = u128::from_be_bytes(std::array::from_fn(|at| bytes[at]));
+        // Of the same length in each row: 126 bits.
+        CheckpointId(drawn >> 2 | 1 << 125)
+    }
+}
+
+/// Lets facts come into the ledger with the commits of the run: a recorded answer and its bill are
+/// there together or not at all.
+#[derive(Debug)]
+struct RunLedger {
+    log: Arc<CallLog>,
+    /// For what comes when the run has ended.
+    late: Arc<dyn Ledger>,
+}
+
+impl Ledger for RunLedger {
+    fn record<'a>(
+        &'a self,
+        principal: &'a Principal,
+        caller: &'a GraphCaller,
+        fact: &'a UsageFact,
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let row = UsageRow { caller: caller.clone(), fact: fact.clone() };
+        Box::pin(async move {
+            if self.log.bill(row) {
+                return Ok(());
+            }
+            self.late.record(principal, caller, fact).await
+        })
+    }
+}
+
+/// Passes events on and takes each as a sign of life. Says which node it is whose attempt died,
+/// where a model only knows itself.
+#[derive(Debug)]
+struct Pulse {
+    to: Arc<Hub>,
+    at: TaskAt,
+    /// The task, once it told something.
+    by: OnceLock<Speaker>,
+    clock: Arc<dyn Clock>,
+    beat: Arc<AtomicU64>,
+}
+
+impl Emit for Pulse {
+    fn emit(&self, mut event: AiEvent) {
+        let by = self.by.get_or_init(|| self.at.speaker());
+        if let AiEvent::AttemptReset { node } = &mut event {
+            *node = by.node.to_string();
+        }
+        self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
+        self.to.emit(by, event);
+    }
+}

@@ -1,0 +1,58 @@
+//! The branches that a branch of a thread went off, for runs that use calls of these again.
+
+use super::Patience;
+use crate::stored::StoreSaver;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_graph::exec::Origin;
+use weftwork_graph::exec::{Place, Plan, Saved, Saver, SaverError, Source};
+use weftwork_types::CheckpointId;
+use weftwork_types::port::Clock;
+use weftwork_types::run::RunRef;
+
+/// Finds the branches that a branch starts from, from the checkpoints that branches began with.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    pub(super) saver: Arc<StoreSaver>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) run: RunRef,
+    pub(super) known: Mutex<BTreeMap<CheckpointId, Arc<[Origin]>>>,
+}
+
+impl Origins {
+    /// The branches that a branch went off, the nearest first. They end where a checkpoint is not
+    /// kept any more.
+    pub(crate) async fn of(&self, branch: CheckpointId) -> Result<Arc<[Origin]>, SaverError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&branch) {
+            return Ok(Arc::clone(found));
+        }
+        let (mut found, mut next, mut earlier) = (Vec::new(), Some(branch), 0);
+        while let Some(branch) = next.take() {
+            let Some(first) = self.load(branch).await? else { break };
+            // A replay of what was due there takes up one superstep for its own checkpoint.
+            earlier += i64::from(first.checkpoint.metadata.source == Source::Fork);
+            let Some(parent) = first.checkpoint.parent else { break };
+            let Some(parent) = self.load(parent).await? else { break };
+            next = parent.checkpoint.metadata.branch;
+            found.push(Origin { branch: next, earlier });
+        }
+        let found: Arc<[Origin]> = found.into();
+        known().insert(branch, Arc::clone(&found));
+        Ok(found)
+    }
+
+    async fn load(&self, id: CheckpointId) -> Result<Option<Saved>, SaverError> {
+        let at = Place { thread: self.run.thread.as_str().into(), ns: "".into() };
+        let mut patience = Patience::new();
+        loop {
+            match self.saver.load(&at, &self.plan, Some(id)).await {
+                Err(SaverError::Store(error)) => {
+                    patience.after(error, self.clock.as_ref(), &self.run, None).await?;
+                }
+                found => return found,
+            }
+        }
+    }
+}

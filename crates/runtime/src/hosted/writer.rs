@@ -1,0 +1,467 @@
+//! Commits: everything a moment of the run leaves behind, in one transaction.
+
+use super::log::Waiting;
+use super::{CallLog, Host, Run};
+use crate::hub::{Carried, Hub};
+use crate::stored::{Claimed, Told};
+use futures_util::future::Either;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
+use weftwork_graph::RuntimeError;
+use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking, wakes_as_before};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::port::Clock;
+use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
+use weftwork_types::{BoxFuture, Principal, Timestamp};
+
+/// The longest wait between two attempts at a write that the store does not take now.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The most bytes of checkpoints that wait for the end of their run.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// How a store that is full or out of reach for now is waited for: a second, and then twice as
+/// long each time.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    wait: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { wait: Duration::from_secs(1) }
+    }
+
+    /// Waits once more, and reports the pause to those who watch the run. Returns the error when
+    /// waiting cannot cure it.
+    pub(crate) async fn after(
+        &mut self,
+        error: StoreError,
+        clock: &dyn Clock,
+        run: &RunRef,
+        watched: Option<&Hub>,
+    ) -> Result<(), StoreError> {
+        let passes = !matches!(error, StoreError::Busy { .. }) && error.is_retriable();
+        if !passes {
+            return Err(error);
+        }
+        let wait_ms = self.wait.as_millis();
+        tracing::warn!(%error, run = %run.run, thread = %run.thread, wait_ms, "the run waits for its store");
+        if let Some(hub) = watched {
+            hub.pause(RuntimeError::Store(error).fault());
+        }
+        clock.sleep(self.wait).await;
+        // A clock of tests may not wait at all.
+        tokio::task::yield_now().await;
+        self.wait = (self.wait * 2).min(PATIENCE_MAX);
+        Ok(())
+    }
+}
+
+/// Writes for one run, one commit at a time.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) host: Arc<Host>,
+    pub(super) claim: Claim,
+    /// What calls leave behind; each commit takes along what waits there.
+    pub(super) calls: Arc<CallLog>,
+    who: Principal,
+    hub: Arc<Hub>,
+    cancel: watch::Sender<bool>,
+    state: Arc<Mutex<State>>,
+    /// The next commit, while it is a certain checkpoint's.
+    reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
+    /// Whether checkpoints wait for the end of the run.
+    pub(super) holds: bool,
+    /// Held until the run gets further.
+    turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+/// What waits for a commit.
+type Held = (Arc<Keep>, Vec<AiEvent>);
+
+#[derive(Debug)]
+struct State {
+    /// The event of the run's beginning, until it is committed.
+    begins: Option<AiEvent>,
+    /// The last superstep, which is committed with the end of the run; all of them, when it keeps
+    /// them until then.
+    held: Option<Held>,
+    /// About how many bytes these are.
+    held_bytes: usize,
+}
+
+impl State {
+    /// Adds what is kept; returns whether it is enough to be committed.
+    fn hold(&mut self, keep: Keep, told: Vec<AiEvent>) -> bool {
+        let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
+        let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
+        let parts = keep.pending.iter().map(|part| part.body.len());
+        self.held_bytes += blobs.chain(rows).chain(parts).sum::<usize>();
+        self.held = Some(with(self.held.take(), keep, told));
+        self.held_bytes > HELD_BYTES_MAX
+    }
+}
+
+impl Writer {
+    pub(super) fn new(run: &Run) -> Arc<Self> {
+        let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
+        let new = &run.row.new;
+        let changes = matches!(new.input, RunInput::Update { .. });
+        Arc::new(Self {
+            holds: new.options.durability == Durability::Exit && !changes,
+            host: Arc::clone(&run.host),
+            claim: run.claim.clone(),
+            calls: Arc::default(),
+            who: run.who.clone(),
+            hub: Arc::clone(&run.hub),
+            cancel: run.cancel.clone(),
+            state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
+            reserved: std::sync::Mutex::default(),
+            turn: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Keeps a turn in place of the one before, which is over.
+    pub(super) fn hold(&self, turn: Option<OwnedSemaphorePermit>) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+    }
+
+    /// Commits events and calls as they come, and text once it has waited for long or there is much
+    /// of it, unless another commit takes them along before. Ends only with an error.
+    pub(super) async fn keep_log(&self) -> StoreError {
+        loop {
+            tokio::select! {
+                () = self.hub.durable_arrived() => {}
+                () = self.calls.arrived() => {}
+                () = self.hub.text_due() => {}
+            }
+            let Ok(mut state) = self.state.try_lock() else {
+                // A commit is on its way that may take this along, or the one after it will.
+                drop(self.state.lock().await);
+                continue;
+            };
+            if !self.waits() {
+                continue;
+            }
+            if let Err(error) = self.commit(&mut state, Commit::default()).await {
+                return error;
+            }
+        }
+    }
+
+    /// Whether something waits for the next commit, whatever that is about.
+    fn waits(&self) -> bool {
+        !self.calls.is_empty() || self.hub.waits()
+    }
+
+    /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
+    /// what was paid is billed.
+    pub(super) async fn bill_the_rest(&self) {
+        for row in self.calls.unbilled() {
+            let recorded = self.host.ledger.record(&self.who, &row.caller, &row.fact).await;
+            if let Err(error) = recorded {
+                tracing::warn!(run = %self.claim.at.run, %error, "not in the ledger");
+            }
+        }
+    }
+
+    /// Says that this claim goes on with the run. Text of attempts that the one before it left
+    /// behind is void.
+    pub(super) async fn take_over(&self) -> Result<(), StoreError> {
+        let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
+        // Those that were speaking when their worker died, or put the run back.
+        let dead = speaking(self.host.store.as_ref(), &self.who, &self.claim.at).await?;
+        if dead.is_empty() {
+            self.hub.nothing_left();
+        }
+        events.extend(resets(dead));
+        let mut state = self.state.lock().await;
+        self.commit(&mut state, Commit { events, ..Commit::default() }).await
+    }
+
+    /// Makes void what attempts have told that were cut off with the loop.
+    pub(super) async fn reset(&self) -> Result<(), StoreError> {
+        let events: Vec<_> = resets(self.hub.speaking()).collect();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.lock().await;
+        self.commit(&mut state, Commit { events, ..Commit::default() }).await
+    }
+
+    /// Waits until no commit is on its way, and holds the next one for [`keep`](Claimed::keep).
+    pub(super) async fn reserve(&self) {
+        let state = Arc::clone(&self.state).lock_owned().await;
+        *self.reserved() = Some(state);
+    }
+
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Holds the next commit no more.
+    pub(super) fn unreserve(&self) {
+        drop(self.reserved().take());
+    }
+
+    fn reserved(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<State>>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no commit is on its way.
+    pub(super) async fn idle(&self) {
+        drop(self.state.lock().await);
+    }
+
+    /// Ends the run between two supersteps.
+    pub(super) async fn finish(
+        &self,
+        outcome: RunFinal,
+        interrupts: Vec<Interrupt>,
+    ) -> Result<RunFinal, RuntimeError> {
+        self.end(outcome, Commit { interrupts, ..Commit::default() }).await
+    }
+
+    /// Ends the run within a superstep, with questions that are open, and says when the thread goes
+    /// on by itself.
+    pub(super) async fn stop(
+        &self,
+        outcome: RunFinal,
+        interrupts: Vec<Interrupt>,
+        wakes_at: Option<Timestamp>,
+    ) -> Result<RunFinal, RuntimeError> {
+        let events = interrupts.iter().map(AiEvent::asked).collect();
+        self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
+    }
+
+    async fn end(&self, outcome: RunFinal, told: Commit) -> Result<RunFinal, RuntimeError> {
+        let mut state = self.state.lock().await;
+        let (keep, mut events) = state.held.clone().unwrap_or_default();
+        events.extend(told.events);
+        events.push(AiEvent::Done { outcome: outcome.status() });
+        let finish = Some(stored(&outcome));
+        let wakes_at = match outcome {
+            RunFinal::Failed { .. } | RunFinal::Cancelled if keep.is_empty() => {
+                self.still_wakes(&told.interrupts).await
+            }
+            _ => told.wakes_at,
+        };
+        let commit = Commit { keep, events, finish, wakes_at, ..told };
+        self.commit(&mut state, commit).await?;
+        (state.held, state.held_bytes) = (None, 0);
+        Ok(outcome)
+    }
+
+    /// Puts the run back, with what waits to be told. Does not wait for a store that takes nothing
+    /// now.
+    pub(super) async fn release(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        let (keep, events) = state.held.clone().unwrap_or_default();
+        if !keep.is_empty() || self.waits() {
+            self.commit_once(&mut state, &mut Commit { keep, events, ..Commit::default() }).await?;
+        }
+        let now = self.host.clock.now();
+        let seq = self.host.store.release(&self.who, &self.claim, now).await?;
+        self.hub.logged(seq, AiEvent::Released { claim: self.claim.fence });
+        Ok(())
+    }
+
+    /// Commits what waits for the end of the run: somebody wants to read it.
+    pub(super) async fn let_go(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        self.commit_held(&mut state).await
+    }
+
+    async fn commit_held(&self, state: &mut State) -> Result<(), StoreError> {
+        let Some((keep, events)) = state.held.clone() else { return Ok(()) };
+        self.commit(state, Commit { keep, events, ..Commit::default() }).await?;
+        (state.held, state.held_bytes) = (None, 0);
+        Ok(())
+    }
+
+    /// The last superstep is not committed with a run that fails after it.
+    pub(super) async fn forget_held(&self) {
+        let mut state = self.state.lock().await;
+        (state.held, state.held_bytes) = (None, 0);
+    }
+
+    /// Ends a run that failed, or that was cancelled while its store took nothing. Does not wait for
+    /// the store. Open questions stay open: the thread stands where it stood.
+    pub(super) async fn failed(&self, outcome: RunFinal) -> Result<(), StoreError> {
+        let mut state = self.state.lock().await;
+        let interrupts = match self.host.store.interrupts(&self.who, &self.claim.at.thread).await {
+            Ok(rows) => open_questions(rows),
+            Err(error) => {
+                tracing::warn!(%error, run = %self.claim.at.run, "cannot read the open questions");
+                Vec::new()
+            }
+        };
+        let events = vec![AiEvent::Done { outcome: outcome.status() }];
+        let finish = Some(outcome);
+        let wakes_at = self.still_wakes(&interrupts).await;
+        let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
+        self.commit_once(&mut state, &mut commit).await
+    }
+
+    /// When the thread goes on by itself after a run that got nowhere.
+    async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
+        let (store, at) = (self.host.store.as_ref(), &self.claim.at);
+        let found = wakes_as_before(store, &self.who, at, open).await;
+        found.unwrap_or_else(|error| {
+            tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
+            None
+        })
+    }
+
+    /// Commits, and waits for a store that is full or out of reach for now: the run stands still
+    /// meanwhile. A run that somebody cancels does not wait.
+    async fn commit(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
+        let mut patience = Patience::new();
+        let mut cancelled = self.cancel.subscribe();
+        loop {
+            let Err(error) = self.commit_once(state, &mut commit).await else { return Ok(()) };
+            if *cancelled.borrow() {
+                return Err(error);
+            }
+            let waited = {
+                let wait = std::pin::pin!(patience.after(
+                    error.clone(),
+                    self.host.clock.as_ref(),
+                    &self.claim.at,
+                    Some(&self.hub)
+                ));
+                let cancelled = std::pin::pin!(cancelled.wait_for(|cancelled| *cancelled));
+                match futures_util::future::select(wait, cancelled).await {
+                    Either::Left((waited, _)) => waited,
+                    Either::Right(_) => Err(error),
+                }
+            };
+            waited?;
+            self.hub.tries_again();
+        }
+    }
+
+    /// Commits what calls left behind, what waits to be told and after it the commit's own events,
+    /// which are told only when it is on disk. One that fails can be tried again.
+    async fn commit_once(&self, state: &mut State, commit: &mut Commit) -> Result<(), StoreError> {
+        let mut own = std::mem::take(&mut commit.events);
+        let with_run = !commit.keep.is_empty() || commit.finish.is_some();
+        // As those see it who count how often the run ended its worker.
+        let further = commit.finish.is_some() || own.iter().any(is_step);
+        // A run that ends so with nothing on record was not begun, and one that failed may be later.
+        let fails = matches!(commit.finish, Some(RunFinal::Failed { .. } | RunFinal::Cancelled));
+        let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
+        let Waiting { calls, usage } = self.calls.waiting();
+        let (called, billed) = (calls.len(), usage.len());
+        if let Some(begins) = &begins {
+            // What the log says first; it is told where it stands in the log.
+            own.insert(0, begins.clone());
+        }
+        let Carried { mut events, void, pieces } = self.hub.begin(&own);
+        events.extend(own.iter().cloned());
+        let at = self.host.clock.now();
+        let whole = Commit { calls, usage, events, void, pieces, at, ..commit.clone() };
+        let committed = match self.host.store.commit(&self.who, &self.claim, whole).await {
+            Ok(committed) => committed,
+            Err(error) => {
+                if begins.is_some() {
+                    own.remove(0);
+                    state.begins = begins;
+                }
+                commit.events = own;
+                self.hub.failed();
+                return Err(error);
+            }
+        };
+        if further {
+            self.hold(None);
+        }
+        self.calls.committed(called, billed);
+        self.hub.committed(committed.first_seq, own);
+        if committed.cancel_requested {
+            // Whoever asked may be another process.
+            self.cancel.send_replace(true);
+        }
+        Ok(())
+    }
+}
+
+impl Claimed for Writer {
+    fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>> {
+        if !self.holds {
+            return None;
+        }
+        Some(Box::pin(async move {
+            let mut state = self.state.lock().await;
+            let hides = state.held.as_ref().is_some_and(|(keep, _)| {
+                let checkpoints = keep.checkpoints.iter().map(|new| &new.ns);
+                checkpoints.chain(keep.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
+            });
+            if hides { self.commit_held(&mut state).await } else { Ok(()) }
+        }))
+    }
+
+    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let reserved = self.reserved().take();
+            let mut state = match reserved {
+                Some(state) => state,
+                None => Arc::clone(&self.state).lock_owned().await,
+            };
+            let mut own = Vec::new();
+            if let Some(nodes) = told.ran {
+                own.push(AiEvent::Step { step: told.step, nodes });
+            }
+            let messages = told.messages.into_iter();
+            own.extend(messages.map(|message| AiEvent::MessageFinal { message }));
+            if self.holds {
+                let full = state.hold(keep, own);
+                // Calls of a branch are found only when its first checkpoint is.
+                let commits = told.begins_branch || full && !told.is_last;
+                return if commits { self.commit_held(&mut state).await } else { Ok(()) };
+            }
+            let (keep, events) = with(state.held.clone(), keep, own);
+            if told.is_last {
+                state.held = Some((keep, events));
+                return Ok(());
+            }
+            let commit = Commit { keep, events, ..Commit::default() };
+            self.commit(&mut state, commit).await?;
+            (state.held, state.held_bytes) = (None, 0);
+            Ok(())
+        })
+    }
+}
+
+/// What waits, and what is kept and told after it.
+fn with(held: Option<Held>, keep: Keep, told: Vec<AiEvent>) -> Held {
+    let Some((mut all, mut events)) = held else { return (Arc::new(keep), told) };
+    let Keep { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
+    checkpoints.extend(keep.checkpoints);
+    pending.extend(keep.pending);
+    blobs.extend(keep.blobs);
+    layouts.extend(keep.layouts);
+    events.extend(told);
+    (all, events)
+}
+
+/// What is told of nodes whose attempts were cut off.
+fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
+    nodes.into_iter().map(|node| AiEvent::AttemptReset { node })
+}
+
+fn is_step(event: &AiEvent) -> bool {
+    matches!(event, AiEvent::Step { .. })
+}
+
+/// The outcome as it is stored: the state is in the checkpoints and not stored a second time.
+fn stored(outcome: &RunFinal) -> RunFinal {
+    match outcome {
+        RunFinal::Completed { .. } => RunFinal::Completed { output: serde_json::Value::Null },
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,402 @@
+//! Events of one run on their way to the log and to those who watch.
+
+mod spoken;
+#[cfg(test)]
+mod tests;
+
+use spoken::{Due, Spoken};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc};
+use weftwork_graph::exec::Speaker;
+use weftwork_types::canonical::can_be_read_back;
+use weftwork_types::code::Fault;
+use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
+use weftwork_types::port::Clock;
+
+/// Keeps the order in which events were told: a piece of text that comes after an event that is not
+/// yet on disk waits behind it. Watchers get durable events once they are committed, with their
+/// sequence number, and text at once; those who fall behind or leave hold nothing up. Text goes to
+/// the store a little later, with what else is committed or by itself.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    arrived: Notify,
+    /// Text came that waits for nothing else, or enough of it.
+    spoke: Notify,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<Told>,
+    watchers: Vec<mpsc::UnboundedSender<RunEvent>>,
+    spoken: Spoken,
+    /// What the commit on its way takes along.
+    flight: Option<Flight>,
+    /// How many of the queue the commit took that failed last.
+    failed: usize,
+    /// Whether the next commit is that one once more.
+    again: bool,
+    /// Whether the numbers of the log are known.
+    synced: bool,
+    /// Reason why the store accepts no writes, while it accepts none.
+    paused: Option<Fault>,
+    /// Whether the last event was told; whoever still emits then is not heard.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Told {
+    event: AiEvent,
+    by: Speaker,
+}
+
+#[derive(Debug)]
+struct Flight {
+    /// How many of the queue it takes.
+    taken: usize,
+    /// How many of these are durable.
+    durable: usize,
+    /// Whether it has events of its own, behind which text must wait.
+    own: bool,
+    /// The places of the pieces among those.
+    places: VecDeque<PieceAt>,
+    /// What is said after it, unless it takes nothing but text.
+    after: Option<Spoken>,
+}
+
+/// What a commit takes along of what was told.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// What waited for the log.
+    pub(crate) events: Vec<AiEvent>,
+    /// Up to where text is void with this commit.
+    pub(crate) void: Option<Position>,
+    /// Text that is not in the store.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// What a watcher gets who comes in the middle of a run.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Everything before is in the store, or void.
+    pub(crate) from: Position,
+    /// Text that is not there.
+    pub(crate) unsaved: Vec<Piece>,
+    /// What is told from now on.
+    pub(crate) live: mpsc::UnboundedReceiver<RunEvent>,
+}
+
+impl Hub {
+    /// For a claim of this number.
+    pub(crate) fn new(clock: Arc<dyn Clock>, claim: u64) -> Self {
+        let first = claim == 1;
+        let state = State {
+            queue: VecDeque::new(),
+            watchers: Vec::new(),
+            spoken: Spoken::new(!first),
+            flight: None,
+            failed: 0,
+            again: false,
+            synced: first,
+            paused: None,
+            over: false,
+        };
+        Self { state: Mutex::new(state), arrived: Notify::new(), spoke: Notify::new(), clock }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a watcher, before anything is told.
+    pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<RunEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().watchers.push(sender);
+        receiver
+    }
+
+    /// Adds a watcher in the middle of the run; none when there is nothing more to come, or nobody
+    /// knows yet where the run stands.
+    pub(crate) fn attach(&self) -> Option<Attached> {
+        let mut state = self.lock();
+        if state.over || !state.synced {
+            return None;
+        }
+        let (sender, live) = mpsc::unbounded_channel();
+        if let Some(fault) = state.paused.clone() {
+            // Fails only without a receiver, which is below.
+            drop(sender.send(RunEvent::placeless(AiEvent::StoreUnavailable { fault })));
+        }
+        state.watchers.push(sender);
+        let unsaved = state.spoken.unsaved().cloned().collect();
+        Some(Attached { from: state.spoken.unsaved_from(), unsaved, live })
+    }
+
+    /// Waits until an event waits to be committed. Cancel safe.
+    pub(crate) async fn durable_arrived(&self) {
+        loop {
+            let arrived = self.arrived.notified();
+            if self.lock().has_durable() {
+                return;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Waits until text is to be saved. Asks the clock for nothing as long as there is none. Cancel
+    /// safe.
+    pub(crate) async fn text_due(&self) {
+        loop {
+            let spoke = self.spoke.notified();
+            let due = self.lock().spoken.due();
+            match due {
+                Due::Now => return,
+                Due::Never => spoke.await,
+                Due::At(at) => {
+                    let left = at.saturating_sub(self.clock.elapsed());
+                    if left.is_zero() {
+                        return;
+                    }
+                    tokio::select! {
+                        () = spoke => {}
+                        () = self.clock.sleep(left) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether something is to be committed, even if nothing else is.
+    pub(crate) fn waits(&self) -> bool {
+        let state = self.lock();
+        state.has_durable() || state.spoken.is_due(|| self.clock.elapsed())
+    }
+
+    /// The store has no text of claims before this one.
+    pub(crate) fn nothing_left(&self) {
+        self.lock().spoken.nothing_left();
+    }
+
+    /// The nodes whose text is not void.
+    pub(crate) fn speaking(&self) -> BTreeSet<String> {
+        let state = self.lock();
+        let held = state.queue.iter().filter(|told| !told.event.is_durable());
+        let held = held.map(|told| told.by.node.to_string());
+        state.spoken.nodes().into_iter().chain(held).collect()
+    }
+
+    /// Begins a commit with these events of its own: what it takes along. Until
+    /// [`committed`](Self::committed) or [`failed`](Self::failed), text that is told goes behind
+    /// them.
+    pub(crate) fn begin(&self, own: &[AiEvent]) -> Carried {
+        self.lock().begin(own, &*self.clock)
+    }
+
+    /// Emits, once, that the store accepts no writes; the next commit that succeeds emits that it
+    /// does again.
+    pub(crate) fn pause(&self, fault: Fault) {
+        let mut state = self.lock();
+        if state.paused.is_none() {
+            state.paused = Some(fault.clone());
+            state.tell(RunEvent::placeless(AiEvent::StoreUnavailable { fault }));
+        }
+    }
+
+    /// Tells what the commit that was begun took along, which is on disk from `first_seq` on, and
+    /// after it its own events. After a `done` or `released` nothing more is told.
+    pub(crate) fn committed(&self, first_seq: u64, own: Vec<AiEvent>) {
+        let mut state = self.lock();
+        if state.paused.take().is_some() {
+            state.tell(RunEvent::placeless(AiEvent::StoreAvailable));
+        }
+        let Some(flight) = state.flight.take() else { return };
+        let own_seq = state.land(flight, first_seq, own.len());
+        state.tell_own(own_seq, own);
+        if state.tell_held(&*self.clock) {
+            drop(state);
+            self.spoke.notify_one();
+        }
+    }
+
+    /// The commit that was begun did not take effect; text need not wait for it any more.
+    pub(crate) fn failed(&self) {
+        let mut state = self.lock();
+        // Text that waits for the log is told below only if nothing durable stands before it, and
+        // then there was none of it when the commit began: its part of the queue stays.
+        state.failed = state.flight.take().map_or(0, |flight| flight.taken);
+        state.spoken.unseal();
+        state.tell_held(&*self.clock);
+    }
+
+    /// Lets the next commit take along no more events than the one that failed, which it is once
+    /// more: what was told since then may be of the superstep after it. One that ends the run takes
+    /// them all, since nothing comes after it.
+    pub(crate) fn tries_again(&self) {
+        self.lock().again = true;
+    }
+
+    /// Tells an event that somebody else put into the log.
+    pub(crate) fn logged(&self, seq: u64, event: AiEvent) {
+        self.lock().tell_own(seq, vec![event]);
+    }
+
+    /// Tells nothing more.
+    pub(crate) fn end(&self) {
+        self.lock().end();
+    }
+
+    /// Tells everything that still waits and then `last`, without places, when the log is out of
+    /// reach.
+    pub(crate) fn give_up(&self, last: AiEvent) {
+        let mut state = self.lock();
+        while let Some(told) = state.queue.pop_front() {
+            state.tell(RunEvent::placeless(told.event));
+        }
+        state.tell(RunEvent::placeless(last));
+        state.end();
+    }
+
+    /// Tells something.
+    pub(crate) fn emit(&self, by: &Speaker, event: AiEvent) {
+        if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
+            tracing::warn!("an event was dropped: it is nested too deeply for the log");
+            return;
+        }
+        let mut state = self.lock();
+        if state.over {
+            return;
+        }
+        let notified = if event.is_durable() {
+            state.queue.push_back(Told { event, by: by.clone() });
+            &self.arrived
+        } else if state.holds() {
+            state.queue.push_back(Told { event, by: by.clone() });
+            return;
+        } else if state.say(by, event, &*self.clock) {
+            &self.spoke
+        } else {
+            return;
+        };
+        drop(state);
+        notified.notify_one();
+    }
+}
+
+impl State {
+    fn has_durable(&self) -> bool {
+        self.queue.iter().any(|told| told.event.is_durable())
+    }
+
+    /// Whether text waits for what is not on disk yet.
+    fn holds(&self) -> bool {
+        !self.queue.is_empty() || self.flight.as_ref().is_some_and(|flight| flight.own)
+    }
+
+    fn tell(&mut self, event: RunEvent) {
+        self.watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
+    }
+
+    /// Tells text at once. Says whether somebody who waits for text that is due must look again.
+    fn say(&mut self, by: &Speaker, event: AiEvent, clock: &dyn Clock) -> bool {
+        let Some(piece) = piece(&event) else { return false };
+        let before = self.spoken.due();
+        let at = self.spoken.say(by, piece, clock);
+        let changed = self.spoken.due() != before;
+        self.tell(RunEvent { seq: None, piece: Some(at), event });
+        changed
+    }
+
+    /// Tells text that waits for nothing any more.
+    fn tell_held(&mut self, clock: &dyn Clock) -> bool {
+        let mut changed = false;
+        while let Some(told) = self.queue.pop_front_if(|told| !told.event.is_durable()) {
+            changed |= self.say(&told.by, told.event, clock);
+        }
+        changed
+    }
+
+    fn begin(&mut self, own: &[AiEvent], clock: &dyn Clock) -> Carried {
+        self.spoken.seal();
+        let ends = own.iter().any(|event| matches!(event, AiEvent::Done { .. }));
+        let again = std::mem::take(&mut self.again) && !ends;
+        let taken = if again { self.failed } else { self.queue.len() };
+        let mut carried = Carried::default();
+        let mut places = VecDeque::new();
+        let after = if taken == 0 && own.is_empty() {
+            carried.pieces = self.spoken.unsaved().cloned().collect();
+            None
+        } else {
+            let mut after = self.spoken.clone();
+            for Told { event, by } in self.queue.iter().take(taken) {
+                if let Some(piece) = piece(event) {
+                    places.push_back(after.say(by, piece, clock));
+                } else {
+                    carried.void = carried.void.max(after.pass(event, Some(by)));
+                    carried.events.push(event.clone());
+                }
+            }
+            for event in own {
+                carried.void = carried.void.max(after.pass(event, None));
+            }
+            carried.pieces = after.unsaved().cloned().collect();
+            after.seal();
+            Some(after)
+        };
+        let (durable, own) = (carried.events.len(), !own.is_empty());
+        self.flight = Some(Flight { taken, durable, own, places, after });
+        carried
+    }
+
+    /// Tells what a commit took along; returns the number of its first own event.
+    fn land(&mut self, mut flight: Flight, first_seq: u64, own: usize) -> u64 {
+        let mut seq = first_seq;
+        for _ in 0..flight.taken {
+            let Some(Told { event, .. }) = self.queue.pop_front() else { break };
+            if event.is_durable() {
+                self.tell(RunEvent::durable(seq, event));
+                seq += 1;
+            } else {
+                let piece = flight.places.pop_front();
+                self.tell(RunEvent { seq: None, piece, event });
+            }
+        }
+        if let Some(mut after) = flight.after {
+            if let Some(last) = (flight.durable + own).checked_sub(1) {
+                after.correct(first_seq + last as u64);
+            }
+            self.spoken = after;
+        }
+        self.spoken.save_sealed();
+        self.synced = true;
+        seq
+    }
+
+    fn tell_own(&mut self, first_seq: u64, own: Vec<AiEvent>) {
+        let mut over = false;
+        for (seq, event) in (first_seq..).zip(own) {
+            over |= matches!(event, AiEvent::Done { .. } | AiEvent::Released { .. });
+            self.tell(RunEvent::durable(seq, event));
+        }
+        if over {
+            self.end();
+        }
+    }
+
+    /// Ends the streams of all watchers, even when a node's context outlives the run.
+    fn end(&mut self) {
+        self.over = true;
+        self.queue.clear();
+        self.watchers.clear();
+    }
+}
+
+/// The text of a piece.
+fn piece(event: &AiEvent) -> Option<(PieceKind, &str)> {
+    match event {
+        AiEvent::TextDelta { delta } => Some((PieceKind::Text, delta)),
+        AiEvent::ReasoningDelta { delta } => Some((PieceKind::Reasoning, delta)),
+        _ => None,
+    }
+}

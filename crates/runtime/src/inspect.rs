@@ -1,0 +1,26 @@
+//! Looking at a thread without running it.
+
+use crate::stored::StoreSaver;
+use std::sync::Arc;
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::exec::{At, Host};
+use weftwork_store::CheckpointStore;
+use weftwork_types::{Principal, ThreadId};
+
+/// The state of a thread as its newest checkpoint has it, as an object of channel values; `None`
+/// when it has no checkpoint yet. Only reads.
+///
+/// # Errors
+/// [`RuntimeError::Store`] when the store refuses, [`RuntimeError::Engine`] when the checkpoints
+/// are not of this graph.
+pub async fn thread_state(
+    graph: &CompiledGraph,
+    store: Arc<dyn CheckpointStore>,
+    who: &Principal,
+    thread: &ThreadId,
+) -> Result<Option<serde_json::Value>, RuntimeError> {
+    let host = Host::new().with_saver(StoreSaver::new(store, who.clone()));
+    let found = graph.state(&host, &At::thread(thread.as_str()), false).await?;
+    Ok(found.metadata.map(|_| found.values))
+}

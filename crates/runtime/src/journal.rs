@@ -1,0 +1,114 @@
+//! The journal of a hosted run: calls come on record with the commits of the run.
+
+use crate::hosted::{CallLog, Origins, Patience, Ticket};
+use std::sync::Arc;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::exec::{CallBook, Origin};
+use weftwork_store::{Claim, Store, StoreError};
+use weftwork_types::code::Fault;
+use weftwork_types::port::{CallKey, CallRecord, Clock};
+use weftwork_types::{BoxFuture, CheckpointId, Principal};
+
+/// What the journals of all tasks of a hosted run share.
+#[derive(Debug)]
+pub(crate) struct RunJournal {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) who: Principal,
+    pub(crate) claim: Claim,
+    pub(crate) log: Arc<CallLog>,
+    /// How many processes died with the run since it last got further.
+    pub(crate) lost: u32,
+    /// Where to look for calls that are not on record on a branch.
+    pub(crate) origins: Option<Origins>,
+}
+
+/// Call records of a task of a hosted run.
+#[derive(Debug)]
+pub(crate) struct RunBook {
+    pub(crate) journal: Arc<RunJournal>,
+    /// Checkpoint from which the run continued: calls of its tasks are recorded after it. `None` if
+    /// checkpoints are stored later than the calls made on top of them.
+    pub(crate) since: Option<CheckpointId>,
+}
+
+impl CallBook for RunBook {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.journal.clock
+    }
+
+    fn lost(&self) -> u32 {
+        self.journal.lost
+    }
+
+    fn reuses_origins(&self) -> bool {
+        self.journal.origins.is_some()
+    }
+
+    fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
+        Box::pin(async move {
+            let Some(origins) = &self.journal.origins else { return Ok(Arc::from([])) };
+            origins.of(branch).await.map_err(|error| RuntimeError::from(error).fault())
+        })
+    }
+
+    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(async move {
+            match self.journal.log.find(key) {
+                Some(waiting) => Ok(Some(waiting)),
+                None => self.journal.read(key, self.since).await,
+            }
+        })
+    }
+
+    fn find_on_thread(
+        &self,
+        key: CallKey,
+    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(self.journal.read(key, None))
+    }
+
+    fn note(&self, call: Arc<CallRecord>) {
+        self.journal.log.put(call);
+    }
+
+    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move {
+            let ticket = self.journal.log.put(call);
+            self.journal.on_disk(ticket).await.map_err(|error| error.fault())
+        })
+    }
+}
+
+impl RunJournal {
+    /// Looks into the store; one that is out of reach for now pauses the call.
+    async fn read(
+        &self,
+        key: CallKey,
+        since: Option<CheckpointId>,
+    ) -> Result<Option<Arc<CallRecord>>, Fault> {
+        let mut patience = Patience::new();
+        let (who, thread) = (&self.who, &self.claim.at.thread);
+        loop {
+            let found = match since {
+                Some(since) => self.store.call_since(who, thread, key, since).await,
+                None => self.store.call(who, thread, key).await,
+            };
+            match found {
+                Err(error) => {
+                    let waited = patience.after(error, self.clock.as_ref(), &self.claim.at, None);
+                    waited.await.map_err(|error| error.fault())?;
+                }
+                Ok(found) => return Ok(found.map(Arc::new)),
+            }
+        }
+    }
+
+    async fn on_disk(&self, ticket: Ticket) -> Result<(), StoreError> {
+        if self.log.on_disk(ticket).await {
+            return Ok(());
+        }
+        let (run, fence) = (self.claim.at.run.to_string(), self.claim.fence);
+        Err(StoreError::Fenced { run, newest: fence, ours: fence })
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests for runs, and what stands against them.
+
+use super::{Goes, Runtime};
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::RuntimeError;
+use weftwork_graph::exec::out_of_node;
+use weftwork_graph::exec::{At, Checker};
+use weftwork_store::{InterruptRow, NewRun, StoreError, rule};
+use weftwork_types::canonical::can_be_read_back;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::{InterruptId, Principal, RunId};
+
+impl Runtime {
+    pub(super) async fn accept(&self, request: RunRequest) -> Result<Goes, RuntimeError> {
+        let graph = self.graph(&request.graph)?.clone();
+        if self.0.host.closing.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        let host = &self.0.host;
+        check_depth(&request.input)?;
+        self.check_thread(&request).await?;
+        self.check_answers(&request, &graph).await?;
+        let now = host.clock.now();
+        let answers = answers(&request, now);
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
+        let new = NewRun {
+            at: RunRef { thread: request.thread, run: run.clone() },
+            graph: request.graph,
+            caller: request.caller,
+            input: request.input,
+            options: request.options,
+            created_at: now,
+        };
+        let given: Vec<_> = answers.keys().copied().collect();
+        let row = match host.store.create_run(&request.principal, new.clone(), answers).await {
+            Ok(row) => row,
+            Err(error) => {
+                return Err(self.why_refused(&request.principal, &new, &given, error).await);
+            }
+        };
+        if row.new.at.run != run {
+            return Ok(Goes::Elsewhere(self.follow(request.principal, row.new.at, graph)));
+        }
+        if row.status == RunStatus::Queued {
+            if row.new.options.multitask.cancels() {
+                self.cancel_others(&request.principal, &row.new.at);
+            }
+            return Ok(Goes::Elsewhere(self.wait_for_turn(request.principal, row, graph)));
+        }
+        self.start_or_follow(request.principal, row, graph).await
+    }
+
+    /// While the run of the first answer goes, the thread is busy; who answers second is told of
+    /// that answer instead.
+    async fn why_refused(
+        &self,
+        who: &Principal,
+        new: &NewRun,
+        given: &[InterruptId],
+        error: StoreError,
+    ) -> RuntimeError {
+        if !matches!(error, StoreError::Busy { .. }) || given.is_empty() {
+            return error.into();
+        }
+        let rows = match self.store().interrupts(who, &new.at.thread).await {
+            Ok(rows) => rows,
+            Err(unread) => return unread.into(),
+        };
+        let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
+        let mut refusals =
+            given.iter().filter_map(|id| rule::check_answerable(*id, asked(id)).err());
+        let answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
+        refusals.find(answered).unwrap_or(error).into()
+    }
+
+    /// A thread belongs to one graph, and goes on from a checkpoint.
+    async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
+        match self.store().thread(&request.principal, &request.thread).await {
+            Ok(thread) if thread.graph != request.graph => Err(RuntimeError::OtherGraph {
+                thread: thread.id.to_string(),
+                found: thread.graph,
+                asked: request.graph.clone(),
+            }),
+            Ok(thread)
+                if thread.head.is_none()
+                    && thread.status.is_final()
+                    && request.input == RunInput::Continue
+                    // One with a key may have been made before.
+                    && request.options.idempotency_key.is_none() =>
+            {
+                let runs = self.store().runs(&request.principal, &request.thread).await?;
+                // One that waits for its turn may have begun by then.
+                if runs.iter().all(|run| run.status.is_final()) { Err(missing()) } else { Ok(()) }
+            }
+            Ok(_) => Ok(()),
+            Err(StoreError::NotFound { .. }) => match request.input {
+                RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
+                _ => Err(missing()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// An answer that does not fit its question is refused before it counts as the first one, and
+    /// so is one to a thread with which this build cannot go on.
+    async fn check_answers(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
+        let RunInput::Resume { answers } = &request.input else { return Ok(()) };
+        let rows = self.store().interrupts(&request.principal, &request.thread).await?;
+        let given = |row: &InterruptRow| answers.contains_key(&row.interrupt.id);
+        if rows.iter().any(|row| given(row) && row.is_open()) {
+            self.check_loads(request, graph).await?;
+        }
+        for row in rows {
+            let asked = row.interrupt;
+            let Some((schema, answer)) = asked.answer_schema.zip(answers.get(&asked.id)) else {
+                continue;
+            };
+            let checked = Checker::new(&schema)?.check(answer);
+            checked.map_err(|problem| RuntimeError::WrongAnswer {
+                question: asked.id,
+                node: asked.node,
+                problem,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads the thread as a run would. Types of users are read, which may panic.
+    async fn check_loads(
+        &self,
+        request: &RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
+        let host = self.0.host.looking(&request.principal);
+        let at = At { checkpoint: request.options.at, ..At::thread(request.thread.as_str()) };
+        let read = AssertUnwindSafe(graph.state(&host, &at, true)).catch_unwind().await;
+        read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
+    }
+}
+
+/// Refuses values that would make the thread unreadable.
+fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
+    let (what, sound) = match input {
+        RunInput::Start { input } => ("the input", can_be_read_back(input)),
+        RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),
+        RunInput::Resume { answers } => ("an answer", answers.values().all(can_be_read_back)),
+        RunInput::Continue => return Ok(()),
+    };
+    if sound { Ok(()) } else { Err(RuntimeError::TooDeep { what }) }
+}
+
+fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {
+    let RunInput::Resume { answers } = &request.input else { return BTreeMap::new() };
+    let by = &request.principal.subject;
+    answers
+        .iter()
+        .map(|(id, value)| {
+            let answer = Answer { value: value.clone(), answered_by: by.clone(), answered_at: now };
+            (*id, answer)
+        })
+        .collect()
+}

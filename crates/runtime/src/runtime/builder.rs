@@ -1,0 +1,162 @@
+//! Putting a runtime together.
+
+use super::{Inner, Runtime, orphans, queue};
+use crate::hosted::Host;
+use crate::worker::{Heartbeat, Pace};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Semaphore, watch};
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::RuntimeError;
+use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
+use weftwork_types::WorkerId;
+use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
+
+/// Whether calls are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JournalMode {
+    /// They are.
+    #[default]
+    On,
+    /// They are not: a resumed node makes them again. Only for the test that shows what the
+    /// journal is good for.
+    Off,
+}
+
+/// What a runtime does about runs that no living worker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Orphans {
+    /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for
+    /// processes that come for one thing and go.
+    #[default]
+    Leave,
+    /// It looks for them again and again and takes those to their ends whose graphs it hosts, and
+    /// goes on with threads whose time has come ([`Runtime::wake`]): for processes that stay.
+    TakeOver,
+}
+
+/// Puts a [`Runtime`] together.
+#[derive(Debug)]
+#[must_use]
+pub struct RuntimeBuilder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    budget: Arc<dyn Budget>,
+    journal: JournalMode,
+    orphans: Orphans,
+    pace: Pace,
+    attempts_max: u32,
+    items: Option<Arc<dyn ItemStore>>,
+    graphs: Vec<(String, CompiledGraph)>,
+}
+
+impl RuntimeBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            clock: Arc::new(weftwork_graph::SystemClock::new()),
+            budget: Arc::new(Unlimited),
+            journal: JournalMode::On,
+            orphans: Orphans::default(),
+            pace: Pace::default(),
+            attempts_max: 3,
+            items: None,
+            graphs: Vec::new(),
+        }
+    }
+
+    /// Hosts a graph under an id of the form `provider:name`.
+    pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
+        self.graphs.push((id.into(), graph));
+        self
+    }
+
+    /// Takes time from another clock than the system's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Limits what all runs together may spend.
+    pub fn budget(mut self, budget: Arc<dyn Budget>) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Switches the journal; see [`JournalMode`].
+    pub fn journal(mut self, mode: JournalMode) -> Self {
+        self.journal = mode;
+        self
+    }
+
+    /// Switches the taking over of runs that no living worker has; see [`Orphans`].
+    pub fn orphans(mut self, orphans: Orphans) -> Self {
+        self.orphans = orphans;
+        self
+    }
+
+    /// Changes how fast the death of a worker is noticed. Workers of one store keep one pace.
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Changes how many workers a run may end, one after the other and without getting a
+    /// superstep further, until it is ended as failed; three by default, at least one.
+    pub fn attempts_max(mut self, attempts_max: u32) -> Self {
+        self.attempts_max = attempts_max.max(1);
+        self
+    }
+
+    /// Gives nodes another long-term store than the items of the runtime's own store.
+    pub fn items(mut self, items: Arc<dyn ItemStore>) -> Self {
+        self.items = Some(items);
+        self
+    }
+
+    /// Registers this process as a worker of the store and opens for business.
+    ///
+    /// # Errors
+    /// [`RuntimeError::DuplicateGraph`], or what the store said.
+    pub async fn open(self) -> Result<Runtime, RuntimeError> {
+        let mut graphs = BTreeMap::new();
+        for (id, graph) in self.graphs {
+            if graphs.insert(id.clone(), graph).is_some() {
+                return Err(RuntimeError::DuplicateGraph { id });
+            }
+        }
+        let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
+        let heartbeat =
+            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.pace)
+                .await?;
+        let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
+        let clock = Arc::clone(&self.clock);
+        let items = self.items.unwrap_or_else(|| {
+            Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
+        });
+        let host = Arc::new(Host {
+            store: self.store,
+            clock: self.clock,
+            ledger,
+            budget: self.budget,
+            journal: self.journal == JournalMode::On,
+            suspects: Arc::new(Semaphore::new(1)),
+            attempts_max: self.attempts_max,
+            local: weftwork_graph::Host::new().with_clock(clock).with_items(items),
+            recent: Arc::default(),
+            closing: Arc::default(),
+        });
+        let inner = Arc::new(Inner {
+            host,
+            graphs,
+            heartbeat,
+            running: Mutex::default(),
+            ends: watch::Sender::new(0),
+        });
+        tokio::spawn(queue::heed(Arc::downgrade(&inner)));
+        if self.orphans == Orphans::TakeOver {
+            tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace));
+        }
+        Ok(Runtime(inner))
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs that nobody has: taken over, put back, looked for.
+
+use super::{Goes, Inner, Runtime};
+use crate::worker::Pace;
+use std::sync::Weak;
+use std::time::Duration;
+use weftwork_graph::RuntimeError;
+use weftwork_store::{NewRun, StoreError};
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::{Principal, Timestamp};
+
+/// The most threads that go on by themselves at one look.
+const WOKEN_MAX: usize = 100;
+
+impl Runtime {
+    /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
+    /// its process before: somebody asks for it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
+    /// has ended; [`RuntimeError::UnknownGraph`].
+    pub async fn take_over(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        self.take(who, at, true).await
+    }
+
+    pub(super) async fn take(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        asked: bool,
+    ) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        self.start(who.clone(), row, graph, asked).await
+    }
+
+    /// Puts the last run of a thread back once it failed, and goes on with it: with the same input,
+    /// on the thread as it stands, and with its attempts counted anew. Calls that are on record are
+    /// not made again.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such run, with `Busy` while a run
+    /// of the thread goes, with `NotRequeued` when it is not the last one or did not fail;
+    /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
+    pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        if self.0.host.closing.drains() {
+            return Err(RuntimeError::Stopping);
+        }
+        let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
+        self.start_or_follow(who.clone(), row, graph).await.map(Goes::handle)
+    }
+
+    /// Goes on with the threads whose time has come by this runtime's clock and whose graphs are
+    /// hosted here: a timer ended, or a question that nobody answered takes its default. Each goes
+    /// on with a new run, for the principal and the account of the last one, and only once,
+    /// however many workers look.
+    ///
+    /// A thread wakes when its last run ended at open questions; not after one that failed, was
+    /// cancelled or reached its limit, unless that one only brought an input which got nowhere.
+    ///
+    /// # Errors
+    /// What the store said. Threads that went on otherwise meanwhile are left out, those that
+    /// another worker woke first among them.
+    pub async fn wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        let graphs = self.0.graphs.keys().cloned().collect();
+        let due = self.store().due(self.0.host.clock.now(), graphs, WOKEN_MAX).await?;
+        let mut handles = Vec::new();
+        for (who, last) in due {
+            let NewRun { at, graph, caller, options, .. } = last.new;
+            let key = format!("wake:{}", at.run);
+            let options = RunOptions {
+                at: None,
+                idempotency_key: Some(key),
+                // Who comes first goes on with the thread.
+                multitask: Multitask::Reject,
+                ..options
+            };
+            let (thread, input) = (at.thread, RunInput::Continue);
+            let request = RunRequest { principal: who, caller, graph, thread, input, options };
+            match self.accept(request).await {
+                Ok(Goes::Here(handle)) => handles.push(handle),
+                Ok(Goes::Elsewhere(_)) => {}
+                Err(RuntimeError::Stopping) => break,
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                }
+                Err(RuntimeError::Store(error)) => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, run = %at.run, "a thread cannot go on"),
+            }
+        }
+        Ok(handles)
+    }
+
+    /// Takes over all runs of this store that no living worker has and whose graphs are hosted
+    /// here. Those that this process still works on are left out.
+    ///
+    /// # Errors
+    /// What the store said. Runs that another worker took first are left out.
+    pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+        self.recover_at(self.0.host.clock.now()).await
+    }
+
+    async fn recover_at(&self, now: Timestamp) -> Result<Vec<RunHandle>, RuntimeError> {
+        let orphans = self.store().orphans(now, 1_000).await?;
+        let mut handles = Vec::new();
+        for (who, row) in orphans {
+            // A store that was out of reach lets our own lease run out too.
+            if self.running().contains_key(&row.new.at.run) {
+                continue;
+            }
+            match self.take(&who, &row.new.at, false).await {
+                Ok(handle) => handles.push(handle),
+                Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                }
+                Err(RuntimeError::UnknownGraph { found, .. }) => {
+                    tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
+                }
+                // What is left is for others.
+                Err(RuntimeError::Stopping) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(handles)
+    }
+}
+
+/// Takes over what nobody has, as long as the runtime is there.
+pub(super) async fn look(runtime: Weak<Inner>, pace: Pace) {
+    let mut last: Option<(Timestamp, Duration)> = None;
+    while let Some(inner) = runtime.upgrade() {
+        if inner.host.closing.drains() {
+            return;
+        }
+        let (now, elapsed) = (inner.host.clock.now(), inner.host.clock.elapsed());
+        let jumped = last.is_some_and(|(then, before)| {
+            let passed = elapsed.saturating_sub(before);
+            now > then.plus(passed).plus(pace.look_every)
+        });
+        last = Some((now, elapsed));
+        let runtime = Runtime(inner);
+        let mut wait = pace.look_every;
+        if jumped {
+            // Somebody put the clock forward, or the machine slept: all leases look as if they had
+            // run out. Workers that are alive renew theirs first.
+            wait = wait.max(2 * pace.renew_every);
+        } else if let Err(error) = runtime.recover_at(now).await {
+            tracing::warn!(%error, "cannot take over runs");
+        }
+        if let Err(error) = runtime.wake().await {
+            tracing::warn!(%error, "cannot go on with threads whose time has come");
+        }
+        drop(runtime);
+        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
+        // of the machine's time.
+        tokio::time::sleep(wait).await;
+    }
+}

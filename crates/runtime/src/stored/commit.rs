@@ -1,0 +1,29 @@
+//! The commit of checkpoints under the claim of a worker.
+
+use weftwork_store::{Keep, StoreError};
+use weftwork_types::BoxFuture;
+use weftwork_types::message::Message;
+
+/// Writes what a run keeps together with what is told of it.
+pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
+    /// Keeps it in one transaction, unless the run has lost its claim.
+    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Lets what was kept of a graph be read, if that is not so in any case.
+    fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;
+}
+
+/// What is told of a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Its superstep.
+    pub(crate) step: i64,
+    /// The nodes that ran in it; none when none of the outermost graph did.
+    pub(crate) ran: Option<Vec<String>>,
+    /// Messages that are new or changed.
+    pub(crate) messages: Vec<Message>,
+    /// Whether nothing is due any more: it may be kept with the end of the run.
+    pub(crate) is_last: bool,
+    /// Whether a branch of the thread begins with it.
+    pub(crate) begins_branch: bool,
+}

@@ -1,0 +1,394 @@
+//! Checkpoints in a store, as bytes.
+
+mod calls;
+mod check;
+mod commit;
+mod read;
+mod recent;
+mod row;
+
+pub use check::{CheckedRows, check_names, check_rows};
+pub(crate) use commit::{Claimed, Told};
+pub(crate) use recent::Recent;
+use row::Kind;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
+use weftwork_engine::pregel::Machine;
+use weftwork_engine::{EngineError, Plan};
+use weftwork_graph::exec::{
+    Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError, Source,
+};
+use weftwork_store::{
+    CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
+};
+use weftwork_types::canonical::Hash;
+use weftwork_types::message::Message;
+use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
+
+/// Keeps checkpoints in a store: one row for each superstep, written in one transaction. Cloning
+/// shares it.
+///
+/// It claims nothing: let only one run at a time go on a thread, and none on a thread of a
+/// [`Runtime`](crate::Runtime). Of two at a time both go on from where each began, both do what
+/// their nodes do, and the thread stands where the last one wrote. A [`Runtime`](crate::Runtime)
+/// refuses the second, in any process.
+#[derive(Debug, Clone)]
+pub struct StoreSaver {
+    store: Arc<dyn CheckpointStore>,
+    who: Principal,
+    layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
+    /// Writes for a run that a worker has claimed.
+    claimed: Option<Arc<dyn Claimed>>,
+    recent: Option<Arc<Recent>>,
+}
+
+/// What is to be kept, and what to be reminded of after it.
+struct Bundle {
+    keep: Keep,
+    memo: Memo,
+    told: Told,
+}
+
+impl StoreSaver {
+    /// Keeps checkpoints in `store`, as those of `who`'s organisation.
+    #[must_use]
+    pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
+        Arc::new(Self { store, who, layouts: Arc::default(), claimed: None, recent: None })
+    }
+
+    /// Keeps checkpoints of a run that a worker has claimed, in commits of that run.
+    pub(crate) fn claimed(
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+        run: Arc<dyn Claimed>,
+        recent: Arc<Recent>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            who,
+            layouts: Arc::default(),
+            claimed: Some(run),
+            recent: Some(recent),
+        })
+    }
+
+    /// Checkpoints as rows.
+    fn bundle(&self, at: &Place, memo: &Memo, puts: Puts) -> Result<Bundle, EngineError> {
+        let mut bundle =
+            Bundle { keep: Keep::default(), memo: memo.clone(), told: Told::default() };
+        for put in puts {
+            self.add(at, *put, &mut bundle)?;
+        }
+        Ok(bundle)
+    }
+
+    fn add(&self, at: &Place, put: Put, bundle: &mut Bundle) -> Result<(), EngineError> {
+        let Put { checkpoint, of, tasks, ran } = put;
+        let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
+        let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
+        let since = bundle.memo.mark.take();
+        if self.claimed.is_some() && at.ns.is_empty() {
+            let told = &mut bundle.told;
+            told.begins_branch |= checkpoint.metadata.branch == Some(id);
+            told.step = checkpoint.metadata.step;
+            told.is_last = checkpoint.machine.is_done();
+            if checkpoint.metadata.source != Source::Input {
+                told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ran));
+            }
+            told.ran = ran;
+        }
+        let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
+        let mut body = packed.bytes;
+        // The tasks of the newest checkpoint are in the row after it; others had one before.
+        let in_row = bundle.memo.newest && !tasks.is_empty();
+        let text = if in_row { Text::of(&body) } else { None };
+        row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
+        let mut new = NewCheckpoint {
+            ns: at.ns.to_string(),
+            id,
+            of: None,
+            tasks: Vec::new(),
+            body,
+            blobs: packed.blobs.iter().map(|(hash, _)| *hash).collect(),
+        };
+        bundle.keep.blobs.extend(packed.blobs);
+        if !tasks.is_empty() {
+            if in_row {
+                let known = text.map(|text| Known { off: id.0.wrapping_sub(of.0), text });
+                let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
+                (new.of, new.tasks) = (Some(of), tasks);
+                new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
+                bundle.keep.blobs.extend(blobs);
+            } else {
+                self.add_pending(plan, at, of, &tasks, &mut bundle.keep)?;
+            }
+        }
+        bundle.keep.checkpoints.push(new);
+        self.add_layout(plan, &mut bundle.keep);
+        bundle.memo = Memo { mark: Some(Arc::new(packed.mark)), newest: true };
+        if let Some(recent) = self.recent.as_ref().filter(|_| at.ns.is_empty()) {
+            let key = (self.who.org.clone(), Arc::clone(&at.thread));
+            recent.keep(key, id, checkpoint.machine, bundle.memo.clone());
+        }
+        Ok(())
+    }
+
+    fn add_pending(
+        &self,
+        plan: &Plan,
+        at: &Place,
+        of: CheckpointId,
+        tasks: &Records,
+        keep: &mut Keep,
+    ) -> Result<(), EngineError> {
+        let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
+        let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
+        let (ns, what) = (at.ns.to_string(), Pending::Tasks);
+        keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+        keep.blobs.extend(blobs);
+        self.add_layout(plan, keep);
+        Ok(())
+    }
+
+    /// Adds the names that rows leave out, unless the store has them.
+    fn add_layout(&self, plan: &Plan, keep: &mut Keep) {
+        let layout = plan.layout();
+        let known = self.layouts().contains_key(&layout.id());
+        let key = layout.id().key();
+        if !known && keep.layouts.iter().all(|(other, _)| *other != key) {
+            keep.layouts.push((key, layout.bytes().to_vec()));
+        }
+    }
+
+    fn layouts(&self) -> std::sync::MutexGuard<'_, BTreeMap<LayoutId, Arc<Layout>>> {
+        self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets what was kept here be read.
+    async fn show(&self, at: &Place) -> Result<(), SaverError> {
+        match self.claimed.as_ref().and_then(|run| run.show(&at.ns)) {
+            Some(shown) => Ok(shown.await?),
+            None => Ok(()),
+        }
+    }
+
+    async fn keep(
+        &self,
+        at: &Place,
+        plan: &Plan,
+        keep: Keep,
+        told: Told,
+    ) -> Result<(), SaverError> {
+        let layouts = !keep.layouts.is_empty();
+        match &self.claimed {
+            Some(run) => run.keep(keep, told).await?,
+            None => self.store.keep(&self.who, &thread(&at.thread)?, keep).await?,
+        }
+        if layouts {
+            let layout = plan.layout();
+            self.layouts().insert(layout.id(), Arc::new(layout.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn tasks_row(
+    plan: &Plan,
+    at: &Place,
+    of: CheckpointId,
+    (tasks, known): (&Records, Option<Known>),
+) -> Result<row::Written, EngineError> {
+    let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
+    row::seal(Kind::Tasks, &at.ns, of, &mut body);
+    Ok((body, blobs))
+}
+
+/// The messages that nodes added or changed since a checkpoint. Those of the input are known to
+/// whoever gave it.
+fn new_messages(
+    machine: &Machine,
+    since: Option<&Mark>,
+    ran: &Option<Vec<String>>,
+) -> Vec<Message> {
+    if ran.is_none() { Vec::new() } else { machine.messages_since(since) }
+}
+
+/// The thread as stores name it.
+fn thread(name: &str) -> Result<ThreadId, SaverError> {
+    ThreadId::new(name).map_err(|error| {
+        let (place, expected) =
+            ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
+        StoreError::Conflict { place, expected, found: error.to_string() }.into()
+    })
+}
+
+fn shelf(at: &Place) -> Result<Shelf, SaverError> {
+    Ok(Shelf { thread: thread(&at.thread)?, ns: at.ns.to_string() })
+}
+
+impl Saver for StoreSaver {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        Box::pin(async move {
+            self.show(at).await?;
+            let shelf = shelf(at)?;
+            let Some(found) = self.store.checkpoint(&self.who, &shelf, id).await? else {
+                return Ok(None);
+            };
+            let newest = id.is_none();
+            self.reader(&shelf, plan).saved(found, newest).await.map(Some)
+        })
+    }
+
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        Box::pin(async move {
+            self.show(at).await?;
+            let found = self.store.checkpoint(&self.who, &shelf(at)?, None).await?;
+            Ok(found.map(|found| found.id))
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+        Box::pin(async move {
+            self.show(at).await?;
+            let shelf = shelf(at)?;
+            let page = self.store.page(&self.who, &shelf, before, limit).await?;
+            let mut reader = self.reader(&shelf, plan);
+            // What became of the tasks of one leads to the row of the next.
+            page.iter().for_each(|found| reader.know(found));
+            let mut all = Vec::with_capacity(page.len());
+            for found in page {
+                all.push(reader.saved(found, false).await?);
+            }
+            Ok(all)
+        })
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+        let plans: SmallVec<[Arc<Plan>; 1]> =
+            puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
+        let Bundle { keep, memo, told } = match self.bundle(at, memo, puts) {
+            Ok(bundle) => bundle,
+            Err(error) => return Kept::Now(Err(error.into())),
+        };
+        Kept::Later(Box::pin(async move {
+            if let Some(plan) = plans.first() {
+                self.keep(at, plan, keep, told).await?;
+            }
+            Ok(memo)
+        }))
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            let mut keep = Keep::default();
+            self.add_pending(plan, at, of, &tasks, &mut keep)?;
+            self.keep(at, plan, keep, Told::default()).await
+        })
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        mut outside: Outside,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            if outside.resume.is_none() {
+                let before = self.load(at, plan, Some(of)).await?;
+                outside.resume = before.and_then(|saved| saved.outside.resume);
+            }
+            let (mut body, blobs) = row::write_outside(plan, &outside)?;
+            row::seal(Kind::Outside, &at.ns, of, &mut body);
+            let hashes: Vec<Hash> = blobs.iter().map(|(hash, _)| *hash).collect();
+            let (ns, what) = (at.ns.to_string(), Pending::Outside);
+            let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
+            let mut keep = Keep { pending, blobs, ..Keep::default() };
+            self.add_layout(plan, &mut keep);
+            self.keep(at, plan, keep, Told::default()).await
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move { Ok(self.store.delete_checkpoints(&self.who, &thread(name)?).await?) })
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move {
+            let (from, to) = (thread(from)?, thread(to)?);
+            Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
+        })
+    }
+
+    fn graphs<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        Box::pin(async move {
+            let shelves = self.store.shelves(&self.who, &thread(name)?).await?;
+            Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
+        })
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        Box::pin(async move { self.prune_to(at, plan, keep).await })
+    }
+}
+
+impl StoreSaver {
+    /// Writes the checkpoints that stay anew, so that they lead to none of those that go.
+    async fn prune_to(&self, at: &Place, plan: &Arc<Plan>, keep: usize) -> Result<(), SaverError> {
+        let mut kept = self.list(at, plan, None, keep).await?;
+        let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
+        kept.reverse();
+        let mut rows =
+            Bundle { keep: Keep::default(), memo: Memo::default(), told: Told::default() };
+        for saved in kept {
+            let Saved { checkpoint, tasks, outside, .. } = saved;
+            let of = checkpoint.id;
+            self.add(at, Put { checkpoint, of, tasks: Records::new(), ran: None }, &mut rows)?;
+            // What is open at the newest one stays in the store as it is.
+            if of == newest {
+                continue;
+            }
+            if !tasks.is_empty() {
+                self.add_pending(plan, at, of, &tasks, &mut rows.keep)?;
+            }
+            let output = &outside.output;
+            let wrote = !(output.writes.is_empty() && output.goto.is_empty());
+            if wrote || !output.named.is_empty() || outside.resume.is_some() {
+                let (mut body, blobs) = row::write_outside(plan, &outside)?;
+                row::seal(Kind::Outside, &at.ns, of, &mut body);
+                let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
+                let (ns, what) = (at.ns.to_string(), Pending::Outside);
+                rows.keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+                rows.keep.blobs.extend(blobs);
+            }
+        }
+        Ok(self.store.rewrite(&self.who, &shelf(at)?, newest, rows.keep).await?)
+    }
+}

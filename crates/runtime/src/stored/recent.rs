@@ -1,0 +1,62 @@
+//! The newest checkpoints of threads that ran here lately, as they are in memory: the next run of
+//! a thread need not read all of it again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use weftwork_engine::Plan;
+use weftwork_engine::pregel::Machine;
+use weftwork_graph::exec::Memo;
+use weftwork_types::{CheckpointId, OrgId};
+
+/// The most threads that are remembered.
+const THREADS_MAX: usize = 64;
+
+type Key = (OrgId, Arc<str>);
+
+/// Threads' newest checkpoints, the last used last. A row is never changed, so that a checkpoint
+/// of the same id is the same; whether it is the newest is for the store to say.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<Threads>);
+
+#[derive(Debug, Default)]
+struct Threads {
+    known: BTreeMap<Key, (CheckpointId, Machine, Memo)>,
+    order: VecDeque<Key>,
+}
+
+impl Recent {
+    pub(super) fn keep(&self, key: Key, id: CheckpointId, machine: Machine, memo: Memo) {
+        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.touch(&key);
+        threads.known.insert(key, (id, machine, memo));
+        if threads.order.len() > THREADS_MAX
+            && let Some(oldest) = threads.order.pop_front()
+        {
+            threads.known.remove(&oldest);
+        }
+    }
+
+    /// The checkpoint, when it is remembered for the same build of the graph.
+    pub(super) fn get(
+        &self,
+        key: &Key,
+        id: CheckpointId,
+        plan: &Arc<Plan>,
+    ) -> Option<(Machine, Memo)> {
+        let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, machine, memo) = threads.known.get(key)?;
+        let same = *known == id && Arc::ptr_eq(machine.plan(), plan);
+        same.then(|| (machine.clone(), memo.clone()))
+    }
+}
+
+impl Threads {
+    fn touch(&mut self, key: &Key) {
+        // The last one is the one that runs, most of the time.
+        if self.order.back() == Some(key) {
+            return;
+        }
+        self.order.retain(|known| known != key);
+        self.order.push_back(key.clone());
+    }
+}
