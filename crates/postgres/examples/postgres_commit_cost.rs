@@ -1,11 +1,12 @@
-//! What one commit of the store costs, beside a hand-written insert of one row in the same run.
+//! Compares the cost of a commit of the store with a hand-written insert of one row, in the same
+//! run.
 //!
 //! `scripts/postgres.sh with cargo run --release -p weftwork-postgres --example postgres_commit_cost`
 //!
-//! Both work in turns of a few commits, so that a disk that gets slower or faster meets both
-//! alike. By hand is a prepared INSERT of one row, committed by itself, on one connection. The
-//! schemas `commit_cost` and `commit_cost_by_hand` stay behind.
-#![expect(clippy::print_stdout, reason = "the figures are what the example is for")]
+//! Both work in alternating batches of a few commits, so that a disk whose speed changes affects
+//! both equally. The hand-written insert is a prepared `INSERT` of one row, committed by itself, on
+//! one connection. The schemas `commit_cost` and `commit_cost_by_hand` are not deleted.
+#![expect(clippy::print_stdout, reason = "the example prints figures")]
 #![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// All writers commit at the same time, each for its own thread.
+/// Runs all writers concurrently, each on its own thread.
 async fn together(store: &Arc<PostgresStore>) -> Outcome<(usize, Duration)> {
     let mut writers = Vec::new();
     for number in 1..=WRITERS {
@@ -161,7 +162,7 @@ impl Writer {
         Keep { checkpoints: vec![checkpoint], ..Keep::default() }
     }
 
-    /// A superstep as the run loop commits it: one checkpoint and two events.
+    /// Commits a superstep as the run loop does: one checkpoint and two events.
     async fn commit(&mut self, store: &PostgresStore) -> Outcome<()> {
         let keep = self.checkpoint();
         let number = i64::try_from(self.step)?;
@@ -176,7 +177,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A superstep of a run in this process.
+    /// Stores a superstep of a run without a worker.
     async fn keep(&mut self, store: &PostgresStore) -> Outcome<()> {
         let keep = self.checkpoint();
         store.keep(&self.who, &self.claim.at.thread, keep).await?;
@@ -195,7 +196,7 @@ async fn timed(work: impl Future<Output = Outcome<()>>) -> Outcome<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Prints the median and the mean, and how many times the other median it is; returns the median.
+/// Prints the median, the mean, and the ratio of the median to the other one; returns the median.
 fn print(what: &str, times: &[Duration], other: Option<Duration>) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

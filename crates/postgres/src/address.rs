@@ -1,4 +1,4 @@
-//! Reading an address: what the driver reads, and what it says about TLS, which is read here.
+//! Parsing of addresses. The TLS settings are parsed here, everything else by the driver.
 
 use crate::error::Place;
 use crate::tls::{Mode, Roots, Tls};
@@ -7,11 +7,11 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use weftwork_store::StoreError;
 
-/// Where to connect to, and how.
+/// A parsed address: target and settings of connections.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) config: Config,
-    /// None for connections that are not encrypted.
+    /// TLS configuration; `None` for connections without encryption.
     pub(crate) tls: Option<Tls>,
     pub(crate) place: Place,
 }
@@ -20,11 +20,11 @@ impl Address {
     pub(crate) fn read(address: &str, wait_ms: u64) -> Result<Self, StoreError> {
         let nameless = Place { name: "postgres".into(), wait_ms };
         let Parts { rest, mode, root } = split(address);
-        // What cannot be read is not repeated: it may hold a password.
+        // An invalid address is not included in the message, because it may contain a password.
         let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error);
             let cause = cause.map(ToString::to_string).unwrap_or_default();
-            nameless.unavailable(format!("its address cannot be read: {error}; {cause}"))
+            nameless.unavailable(format!("its address is not valid: {error}; {cause}"))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(nameless.unavailable(
@@ -44,7 +44,7 @@ impl Address {
         };
         config.ssl_mode(if mode.is_some() { SslMode::Require } else { SslMode::Disable });
         let tls = match (mode, root) {
-            // What is said to a socket does not leave the machine.
+            // Data sent to a local socket does not leave the machine.
             (Some(_), _) if is_local(&config) => {
                 config.ssl_mode(SslMode::Disable);
                 None
@@ -72,14 +72,14 @@ fn is_local(config: &Config) -> bool {
     !tcp && config.get_hostaddrs().is_empty()
 }
 
-/// The database that an address leads to, without password and settings; `None` when the address
-/// cannot be read.
+/// Returns the database that an address refers to, without password and settings; `None` if the
+/// address is not valid.
 #[must_use]
 pub fn name_of_address(address: &str) -> Option<String> {
     split(address).rest.parse().ok().map(|config| name_of(&config))
 }
 
-/// The database without password and settings.
+/// Returns the name of the database without password and settings.
 fn name_of(config: &Config) -> String {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
@@ -93,7 +93,7 @@ fn name_of(config: &Config) -> String {
     format!("postgres://{user}{host}:{port}/{database}")
 }
 
-/// An address without what it says about TLS, of which the driver reads less.
+/// An address without its TLS settings, of which the driver supports fewer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parts {
     rest: String,
@@ -102,7 +102,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Takes a setting; says whether it is one of those.
+    /// Takes a TLS setting; returns `false` for any other setting.
     fn take(&mut self, key: &str, value: &str) -> bool {
         match key {
             "sslmode" => self.mode = Some(value.to_owned()),
@@ -119,7 +119,7 @@ fn split(address: &str) -> Parts {
 }
 
 fn split_url(address: &str) -> Parts {
-    // A password may hold a question mark; settings come last.
+    // Settings come last, because a password may contain a question mark.
     let Some((base, settings)) = address.rsplit_once('?') else {
         return Parts { rest: address.to_owned(), ..Parts::default() };
     };
@@ -136,7 +136,7 @@ fn split_url(address: &str) -> Parts {
     parts
 }
 
-/// Bytes that are written as `%` and two digits.
+/// Decodes percent-encoded bytes.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut left = text;
@@ -150,7 +150,8 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// `key=value key='quoted value'`. What is not so is left as it is: the driver says what is wrong.
+/// Splits `key=value key='quoted value'`. Other text is left unchanged, so that the driver reports
+/// the error.
 fn split_pairs(address: &str) -> Parts {
     let mut parts = Parts::default();
     let (mut at, mut copied) = (0, 0);
@@ -171,7 +172,7 @@ struct Pair<'a> {
     range: Range<usize>,
 }
 
-/// The pair that begins at or after a byte.
+/// Parses the first pair that starts at or after a byte.
 fn pair(address: &str, from: usize) -> Option<Pair<'_>> {
     let text = address.get(from..)?.trim_start();
     let start = address.len() - text.len();

@@ -1,3 +1,3 @@
--- Format 2: calls come on record with the commits of their runs, which have marks of their own.
+-- Format 2: calls are recorded with the commits of their runs, which have their own marks.
 
 ALTER TABLE calls DROP COLUMN mark;

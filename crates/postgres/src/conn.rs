@@ -1,4 +1,4 @@
-//! One connection: statements prepared once, and sent together.
+//! A connection that prepares each statement once and sends statements together.
 
 use crate::error::Done;
 use futures_util::future::join_all;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-/// A value of a statement.
+/// A parameter of a statement.
 pub(crate) type Value = Box<dyn ToSql + Sync + Send>;
 
-/// A statement with its values.
+/// A statement with its parameters.
 #[derive(Debug)]
 pub(crate) struct Ask {
     sql: &'static str,
@@ -22,7 +22,7 @@ impl Ask {
     }
 }
 
-/// Makes an [`Ask`] of a statement and its values.
+/// Creates an [`Ask`] from a statement and its parameters.
 macro_rules! ask {
     ($sql:expr $(, $value:expr)* $(,)?) => {
         $crate::conn::Ask::new($sql, vec![$(Box::new($value)),*])
@@ -31,30 +31,30 @@ macro_rules! ask {
 pub(crate) use ask;
 
 const BEGIN: &str = "BEGIN";
-/// All statements of such a transaction see the same moment.
+/// Starts a transaction in which all statements read the same snapshot.
 const LOOK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
-/// The same, for one that may write.
+/// Starts a transaction with writes in which all statements read the same snapshot.
 const AT_ONCE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
-/// The server's end of a connection: its process, and since when it serves.
+/// The server process of a connection: its process id and start time.
 #[derive(Debug, Clone)]
 pub(crate) struct Backend {
     process: i32,
     since: String,
 }
 
-/// A connection in somebody's hands.
+/// A connection in use.
 #[derive(Debug)]
 pub(crate) struct Conn {
     client: Client,
-    /// Known when the connection was greeted.
+    /// Server process, known after `greet`.
     backend: Option<Backend>,
     statements: HashMap<&'static str, Statement>,
-    /// Whether a transaction may be open.
+    /// `true` if a transaction may be open.
     open: bool,
-    /// Whether something was sent that takes effect when it arrives.
+    /// `true` if a statement was sent that commits.
     sent: bool,
 }
 
@@ -64,7 +64,7 @@ impl Conn {
         Self { client, backend: None, statements, open: false, sent: false }
     }
 
-    /// Sets the connection up with this script.
+    /// Initialises the connection with a script.
     pub(crate) async fn greet(&mut self, script: &str) -> Done<()> {
         self.script(script).await?;
         let sql = "SELECT pid, backend_start::text AS since FROM pg_stat_activity
@@ -77,13 +77,13 @@ impl Conn {
         Ok(())
     }
 
-    /// What the server may still be doing for this connection although we lost it.
+    /// Returns the server process, which may still be working after the connection was lost.
     pub(crate) fn backend(&self) -> Option<Backend> {
         self.backend.clone()
     }
 
-    /// Ends another connection's work and waits for its end, so that what it was about to commit
-    /// is committed now or never.
+    /// Terminates the server process of another connection and waits for its end. After that, its
+    /// commit has taken effect or never will.
     pub(crate) async fn put_to_rest(&mut self, other: &Backend) -> Done<()> {
         let sql = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
                    WHERE pid = $1 AND backend_start::text = $2";
@@ -95,17 +95,17 @@ impl Conn {
         self.client.is_closed()
     }
 
-    /// Whether a transaction may be open.
+    /// Returns `true` if a transaction may be open.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether the work so far may have taken effect, although nobody said so.
+    /// Returns `true` if the work so far may have taken effect without a confirmation.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.sent
     }
 
-    /// Reads; several statements see the same moment.
+    /// Runs read statements. Several statements read the same snapshot.
     pub(crate) async fn read(&mut self, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
         if asks.len() == 1 {
             return self.send(asks).await;
@@ -118,7 +118,7 @@ impl Conn {
         Ok(found)
     }
 
-    /// Reads with one statement, within a transaction or without.
+    /// Runs one read statement, inside or outside of a transaction.
     pub(crate) async fn rows(&mut self, ask: Ask) -> Done<Vec<Row>> {
         Ok(self.send(vec![ask]).await?.pop().unwrap_or_default())
     }
@@ -128,7 +128,7 @@ impl Conn {
         self.begin_as(BEGIN, asks).await
     }
 
-    /// Begins a transaction all of whose statements see the same moment.
+    /// Begins a transaction with these statements, in which all statements read the same snapshot.
     pub(crate) async fn begin_at_once(&mut self, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
         self.begin_as(AT_ONCE, asks).await
     }
@@ -142,7 +142,7 @@ impl Conn {
         Ok(found)
     }
 
-    /// Ends the transaction that was begun, with these statements.
+    /// Runs these statements and commits the open transaction.
     pub(crate) async fn commit(&mut self, mut asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
         asks.push(ask!(COMMIT));
         let statements = self.prepare(&asks).await?;
@@ -153,7 +153,7 @@ impl Conn {
         Ok(found)
     }
 
-    /// A whole transaction of these statements, in one round trip.
+    /// Runs these statements as a transaction, in one round trip.
     pub(crate) async fn write(&mut self, asks: Vec<Ask>) -> Done<Vec<Vec<Row>>> {
         let alone = asks.len() == 1;
         let all = if alone { asks } else { wrapped(BEGIN, asks) };
@@ -168,7 +168,7 @@ impl Conn {
         Ok(found)
     }
 
-    /// Makes the connection fit for its next user, after work that failed.
+    /// Resets the connection for its next user, after work that failed.
     pub(crate) async fn tidy(&mut self) -> Done<()> {
         if self.open {
             self.send(vec![ask!(ROLLBACK)]).await?;
@@ -177,7 +177,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Runs statements without values, each a transaction of its own unless they say otherwise.
+    /// Runs statements without parameters, each in its own transaction unless the script states
+    /// otherwise.
     pub(crate) async fn script(&mut self, sql: &str) -> Done<()> {
         Ok(self.client.batch_execute(sql).await?)
     }
@@ -191,7 +192,8 @@ impl Conn {
         self.pipeline(&statements, &asks).await
     }
 
-    /// The statements, prepared; those that are new to this connection in one round trip.
+    /// Returns the prepared statements. Statements that are new to this connection are prepared in
+    /// one round trip.
     async fn prepare(&mut self, asks: &[Ask]) -> Done<Vec<Statement>> {
         let mut new: Vec<&'static str> = Vec::new();
         for ask in asks {
@@ -203,13 +205,13 @@ impl Conn {
         for (sql, statement) in new.into_iter().zip(prepared) {
             self.statements.insert(sql, statement?);
         }
-        // All are there now; a missing one would only shorten the list.
+        // All statements are prepared at this point.
         Ok(asks.iter().filter_map(|ask| self.statements.get(ask.sql).cloned()).collect())
     }
 
-    /// Sends all statements before it waits for the first answer: a request leaves when its future
-    /// is first polled, and they are polled in order. The first failure is the one that counts;
-    /// the others follow from it.
+    /// Sends all statements before it waits for the first response: a request is sent when its
+    /// future is first polled, and futures are polled in order. The first failure is returned; the
+    /// others are consequences of it.
     async fn pipeline(&self, statements: &[Statement], asks: &[Ask]) -> Done<Vec<Vec<Row>>> {
         let values: Vec<Vec<&(dyn ToSql + Sync)>> =
             asks.iter().map(|ask| ask.values.iter().map(|value| &**value as _).collect()).collect();

@@ -1,4 +1,4 @@
-//! From the errors of Postgres and the network to those of a store.
+//! Conversion of Postgres and network errors to store errors.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use tokio_postgres::error::{Error, SqlState};
 use weftwork_store::StoreError;
 
-/// A failure of work on a connection: one of the store's own, or one of Postgres that still lacks
-/// the name of the database.
+/// A failure of work on a connection: a store error, or a Postgres error to which the name of the
+/// database is not yet added.
 #[derive(Debug)]
 pub(crate) enum Fail {
     Store(StoreError),
     Postgres(Error),
-    /// No answer came in time.
+    /// No response arrived in time.
     Silence {
         waited: Duration,
     },
 }
 
-/// What work on a connection gives.
+/// The result of work on a connection.
 pub(crate) type Done<T> = Result<T, Fail>;
 
 impl From<StoreError> for Fail {
@@ -34,7 +34,7 @@ impl From<Error> for Fail {
 }
 
 impl Fail {
-    /// The code of Postgres, when it answered at all.
+    /// Returns the Postgres error code, if the server responded.
     pub(crate) fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Postgres(error) => error.code(),
@@ -42,8 +42,9 @@ impl Fail {
         }
     }
 
-    /// Whether the server ended the transaction so that it is tried once more: two that waited for
-    /// each other, or met at a unique index, or a table that changed under a prepared statement.
+    /// Returns `true` if the server aborted the transaction for a reason that a retry can resolve:
+    /// a deadlock, a serialization failure, a conflict in a unique index, or a table that changed
+    /// under a prepared statement.
     pub(crate) fn is_collision(&self) -> bool {
         let codes = [
             &SqlState::T_R_SERIALIZATION_FAILURE,
@@ -53,21 +54,21 @@ impl Fail {
         self.state().is_some_and(|code| codes.contains(&code)) || self.is_stale()
     }
 
-    /// Whether a table changed under a prepared statement.
+    /// Returns `true` if a table changed under a prepared statement.
     pub(crate) fn is_stale(&self) -> bool {
         let Self::Postgres(error) = self else { return false };
         error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED)
             && error.as_db_error().is_some_and(|db| db.message().contains("cached plan"))
     }
 
-    /// What one of our own statements refused with this code.
+    /// Returns the message of a refusal with this code by a function of the store.
     pub(crate) fn refused(&self, code: &str) -> Option<&str> {
         let Self::Postgres(error) = self else { return None };
         let refusal = error.as_db_error().filter(|refusal| refusal.code().code() == code);
         refusal.map(|refusal| refusal.message())
     }
 
-    /// Whether the connection is gone or of no use, or none could be had.
+    /// Returns `true` if the connection is lost or unusable, or could not be established.
     pub(crate) fn is_loss(&self) -> bool {
         match self {
             Self::Store(_) => false,
@@ -80,7 +81,7 @@ impl Fail {
     }
 }
 
-/// Whether the server says that it is going, coming, or has no room for us now.
+/// Returns `true` if the server is shutting down, is starting up, or has no free connections.
 fn is_away(code: &SqlState) -> bool {
     let codes = [
         &SqlState::ADMIN_SHUTDOWN,
@@ -102,7 +103,7 @@ fn is_io(error: &Error) -> bool {
     false
 }
 
-/// The database as errors name it: without user name's secret and without settings.
+/// The name of the database in errors, without password and settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) name: Arc<str>,
@@ -128,7 +129,7 @@ impl Place {
         StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: false }
     }
 
-    /// For what may pass by itself.
+    /// Creates an error for a condition that may be temporary.
     pub(crate) fn away(&self, reason: impl Into<String>) -> StoreError {
         StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: true }
     }
@@ -149,7 +150,8 @@ impl Place {
                 StoreError::ReadOnly { place, reason }
             }
             SqlState::LOCK_NOT_AVAILABLE => StoreError::Locked { place, waited_ms: self.wait_ms },
-            // The statements are ours and were tried, so somebody else changed the tables.
+            // The statements of this crate are tested, so another program must have changed the
+            // tables.
             SqlState::DATA_CORRUPTED
             | SqlState::INDEX_CORRUPTED
             | SqlState::UNDEFINED_TABLE
@@ -175,7 +177,7 @@ impl Place {
     }
 }
 
-/// What was said, without the values of our statements and without the settings.
+/// Returns the message of an error without the values of statements and without settings.
 fn reason(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
         let text = format!("{} ({})", db.message(), db.code().code());
@@ -195,7 +197,7 @@ fn reason(error: &Error) -> String {
         }
         source = error.source();
     }
-    // The driver says so in words only.
+    // The driver has no error code for this.
     if text.ends_with("server does not support TLS") {
         text.push_str(
             ", which its address demands; switch it on there (ssl = on), or use a local socket or a private network with sslmode=disable",

@@ -1,8 +1,8 @@
--- Format 5: items, which are remembered beyond threads. `path` is the labels of the namespace with
--- a dot before, between and after them, so that namespaces that begin alike are a range. `number`
--- tells which item was put first, `space` which namespace: it is the number of the item with which
--- the namespace began, the same for all of its items that live. `seal` is a checksum over the names
--- that lead to the row, and over value and indexing.
+-- Format 5: items, which are stored beyond threads. `path` has the labels of the namespace, with a
+-- dot before, between and after them, so that namespaces with a common prefix are a range. `number`
+-- orders items by their first put. `space` orders namespaces: it is the number of the first item of
+-- the namespace, the same for all its unexpired items. `seal` is a checksum over the name of the
+-- item, its value and its indexing.
 
 CREATE TABLE items (
     org text COLLATE "C" NOT NULL,
@@ -23,11 +23,11 @@ CREATE UNIQUE INDEX items_by_number ON items (number);
 CREATE INDEX items_in_order ON items (org, path, space, number);
 CREATE INDEX items_due ON items (expires_at, number) WHERE expires_at IS NOT NULL;
 
--- Puts an item, and frees some others that have expired. Who puts into a namespace waits for others
--- who do, so that it begins once.
+-- Puts an item, and deletes some other expired items. Puts into a namespace wait for each other, so
+-- that the namespace starts only once.
 --
--- Cannot deadlock: it waits for the namespace, then for the item of this name; what it sweeps after
--- that it takes only when nobody else has it.
+-- Cannot deadlock: it waits for the namespace, then for the item of this name; the items that it
+-- sweeps after that are skipped if another transaction has locked them.
 CREATE FUNCTION put_item(
     in_org text, in_path text, in_key text, in_value text, in_indexing text, in_seal bytea,
     in_ttl_ms bigint, in_now bigint, in_expires_at bigint, in_swept bigint
@@ -39,7 +39,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(lock_of(in_org, 'items ' || in_path));
     due := ARRAY (SELECT i.number FROM items i WHERE i.expires_at <= in_now
                   ORDER BY i.expires_at, i.number LIMIT in_swept);
-    -- What has expired is gone, and its place with it.
+    -- An expired item has lost its position.
     DELETE FROM items i WHERE i.org = in_org AND i.path = in_path AND i.key = in_key
         AND i.expires_at <= in_now;
     UPDATE items i SET value = in_value, indexing = in_indexing, seal = in_seal,

@@ -1,16 +1,16 @@
-//! The Postgres store: one database that many processes share.
+//! A store in a Postgres database that many processes share.
 //!
-//! A store has a few connections and a thread of its own that serves them, so it needs no async
-//! runtime of its user. A commit is one transaction whose statements are sent together: one round
-//! trip. Everything that writes for a thread locks the thread's row first.
+//! A store has a few connections and its own thread that serves them, so the caller needs no async
+//! runtime. A commit is one transaction whose statements are sent together, in one round trip.
+//! Every write for a thread first locks the row of the thread.
 //!
-//! **Invariant:** nothing is acknowledged before Postgres has committed it with
-//! `synchronous_commit = on`, and a write that was refused leaves nothing behind. A connection
-//! that breaks while a commit is on its way leaves it in doubt; the store finds out what became of
-//! it before it answers, or says that it does not know.
+//! **Invariant:** a write is acknowledged only after Postgres has committed it with
+//! `synchronous_commit = on`, and a refused write changes nothing. If a connection breaks during a
+//! commit, the store finds out if the commit took effect before it returns, or reports that this is
+//! not known.
 //!
-//! An address that demands TLS gets it: with rustls, and with the server's certificate and name
-//! checked.
+//! Connections are encrypted if the address requires TLS, with rustls, and the server's certificate
+//! and name are verified.
 
 mod address;
 mod conn;

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use weftwork_store::StoreError;
 
-/// Ends the thread when dropped, and waits for it: connections are closed then.
+/// A handle to the thread. Dropping it closes the connections and waits for the end of the thread.
 #[derive(Debug)]
 pub(crate) struct Link {
     handle: Handle,
@@ -19,7 +19,8 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn start(pool: Pool) -> Result<Self, StoreError> {
         let pool = Arc::new(pool);
-        let cannot = |error: std::io::Error| pool.place().away(format!("no thread: {error}"));
+        let cannot =
+            |error: std::io::Error| pool.place().away(format!("cannot start its thread: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
@@ -27,7 +28,7 @@ impl Link {
         let closing = Arc::clone(&pool);
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
-                // An error says that the store is gone, which is what we wait for.
+                // An error means that the store was dropped, which also ends the wait.
                 drop(stopped.await);
                 closing.close().await;
             });
@@ -36,7 +37,7 @@ impl Link {
         Ok(Self { handle, pool, stop: Some(stop), thread })
     }
 
-    /// Does the work on the thread. It goes on when the caller no longer waits.
+    /// Runs the work on the thread. It continues if the caller stops waiting.
     pub(crate) async fn run<A, T>(&self, args: A, work: Work<A, T>) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
@@ -46,13 +47,13 @@ impl Link {
         let (tell, told) = oneshot::channel();
         self.handle.spawn(async move {
             let done = pool.run(&args, work).await;
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             drop(tell.send(done));
         });
         told.await.unwrap_or_else(|_| Err(self.pool.place().unavailable("it was closed")))
     }
 
-    /// The same for a thread that may wait.
+    /// Runs the work and blocks the calling thread until its end.
     pub(crate) fn wait<A, T>(&self, args: A, work: Work<A, T>) -> Result<T, StoreError>
     where
         A: Send + Sync + 'static,
@@ -62,7 +63,7 @@ impl Link {
         let (tell, told) = std::sync::mpsc::channel();
         self.handle.spawn(async move {
             let done = pool.once(&args, work).await;
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             drop(tell.send(done));
         });
         told.recv().unwrap_or_else(|_| Err(self.pool.place().unavailable("it was closed")))
@@ -73,7 +74,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has been told by the panic hook.
+            // The panic hook has reported a panic of the thread.
             drop(thread.join());
         }
     }

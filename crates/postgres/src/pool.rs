@@ -1,4 +1,4 @@
-//! A few connections, and work that is tried again when it may be.
+//! A connection pool that retries work where this is safe.
 
 use crate::conn::{Backend, Conn};
 use crate::error::{Done, Fail, Place};
@@ -13,28 +13,28 @@ use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 use weftwork_store::StoreError;
 use weftwork_types::BoxFuture;
 
-/// How often transactions that met others are tried again.
+/// Maximum number of retries of transactions that collided with others.
 const COLLISIONS_MAX: u32 = 10;
-/// The pause before work is tried again, at first and at most.
+/// Initial and maximum pause before a retry.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
-/// How long closing waits for connections to say goodbye.
+/// Maximum wait for connections to close.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// Whether an earlier try of the same call may have taken effect, although nobody said so.
+/// The known effect of earlier attempts of the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// It is the first, or the others are known to have left nothing behind.
+    /// There were none, or they are known to have had no effect.
     Nothing,
-    /// The connection broke while it was on its way.
+    /// A connection broke while an attempt was in progress, so it may have taken effect.
     Doubt,
 }
 
-/// What came of the earlier tries of a call.
+/// The state of the earlier attempts of a call.
 #[derive(Debug)]
 struct Past {
     before: Before,
-    /// The server's ends of connections that broke, as long as they may still be at work.
+    /// Server processes of broken connections that may still be working.
     lost: Vec<Backend>,
 }
 
@@ -44,15 +44,15 @@ impl Default for Past {
     }
 }
 
-/// Work on a connection, which may be done several times.
+/// Work on a connection, which may be repeated.
 pub(crate) type Work<A, T> = for<'c> fn(&'c mut Conn, &'c A, Before) -> BoxFuture<'c, Done<T>>;
 
-/// Who is connected to, and how.
+/// The server to connect to, and how.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) tls: Option<Tls>,
-    /// What every new connection runs first.
+    /// Script that every new connection runs first.
     pub(crate) greeting: String,
 }
 
@@ -99,8 +99,8 @@ impl Pool {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the work; again when others were in its way, or when the connection broke, as long as
-    /// we may wait.
+    /// Runs the work. Retries it after collisions with other transactions and after connection
+    /// failures, for the maximum wait.
     pub(crate) async fn run<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
         let until = Instant::now() + self.wait();
         let (mut collisions, mut pause, mut past) = (0, PAUSE_MIN, Past::default());
@@ -123,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// Does the work once.
+    /// Runs the work without retries.
     pub(crate) async fn once<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
         let done = self.attempt(args, work, &mut Past::default()).await;
         done.map_err(|fail| self.place.fail(fail))
@@ -132,24 +132,24 @@ impl Pool {
     fn told(&self, fail: Fail, before: Before) -> StoreError {
         match (self.place.fail(fail), before) {
             (StoreError::Unavailable { place, reason, retriable }, Before::Doubt) => {
-                let reason = format!("{reason}; whether the last write took effect is not known");
+                let reason = format!("{reason}; it is not known if the last write took effect");
                 StoreError::Unavailable { place, reason, retriable }
             }
             (error, _) => error,
         }
     }
 
-    /// One try. What earlier ones left on its way is put to rest first.
+    /// Makes one attempt. Server processes of earlier attempts are terminated first.
     async fn attempt<A, T>(&self, args: &A, work: Work<A, T>, past: &mut Past) -> Done<T> {
         let permit = match timeout(self.wait(), self.free.acquire()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return Err(self.place.unavailable("it was closed").into()),
             Err(_) => {
-                let reason = "all its connections are at work for too long";
+                let reason = "no connection became free in time";
                 return Err(self.place.away(reason).into());
             }
         };
-        // Somebody else may be there, who takes connections and says nothing.
+        // The peer may be another program, which accepts connections and never responds.
         let silence = Fail::Silence { waited: self.answer };
         let mut conn = timeout(self.answer, self.connection()).await.unwrap_or(Err(silence))?;
         let whole = async {
@@ -162,7 +162,7 @@ impl Pool {
         let done = timeout(self.answer, whole).await;
         let done = done.unwrap_or(Err(Fail::Silence { waited: self.answer }));
         match done.as_ref().err() {
-            // The connection is dropped, and with it its transaction, unless it was committed.
+            // The connection is dropped, which rolls back its transaction unless it was committed.
             Some(fail) if fail.is_loss() => {
                 if conn.is_in_doubt() {
                     past.before = Before::Doubt;
@@ -176,7 +176,7 @@ impl Pool {
     }
 
     async fn give_back(&self, mut conn: Conn, fail: Option<&Fail>) {
-        // Stale statements are of no use to the next one either.
+        // Statements are stale for the next user of the connection, too.
         if conn.is_lost() || fail.is_some_and(Fail::is_stale) {
             return;
         }
@@ -215,7 +215,7 @@ impl Pool {
         let mut served = self.served();
         while served.try_join_next().is_some() {}
         served.spawn(async move {
-            // Whoever waits for an answer is told the error, too.
+            // The client that waits for a response receives the error, too.
             drop(connection.await);
         });
         client
@@ -227,7 +227,7 @@ impl Pool {
         self.idle().clear();
         let mut served = std::mem::take(&mut *self.served());
         let all = async { while served.join_next().await.is_some() {} };
-        // What does not answer is cut off.
+        // Connections that do not close in time are dropped.
         drop(timeout(CLOSE, all).await);
     }
 }

@@ -1,4 +1,4 @@
-//! From values to columns and back.
+//! Conversion between values and columns.
 
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use tokio_postgres::types::FromSql;
 use weftwork_store::StoreError;
 use weftwork_types::canonical::Hash;
 
-/// Where something lies: the table and the key.
+/// The location of a row: table and key.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     table: &'static str,
@@ -26,7 +26,7 @@ impl<'a> At<'a> {
         StoreError::Corrupt { place: format!("table `{table}`, {key}"), what: what.into() }
     }
 
-    /// Reads a column as it is.
+    /// Reads a column without conversion.
     pub(crate) fn plain<'r, T: FromSql<'r>>(
         &self,
         row: &'r Row,
@@ -35,7 +35,7 @@ impl<'a> At<'a> {
         row.try_get(column).map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column of JSON.
+    /// Reads a JSON column.
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         row: &Row,
@@ -44,7 +44,7 @@ impl<'a> At<'a> {
         self.parse(self.plain(row, column)?, column)
     }
 
-    /// Reads a column of JSON that may be empty.
+    /// Reads a JSON column that may be null.
     pub(crate) fn maybe_json<T: DeserializeOwned>(
         &self,
         row: &Row,
@@ -59,7 +59,7 @@ impl<'a> At<'a> {
             .map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds the name of a variant.
+    /// Reads a column that contains the name of an enum variant.
     pub(crate) fn word<T: DeserializeOwned>(
         &self,
         row: &Row,
@@ -70,7 +70,7 @@ impl<'a> At<'a> {
         word.map_err(|error: value::Error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds a text id.
+    /// Reads a column that contains a text id.
     pub(crate) fn id<T: FromStr<Err: Display>>(
         &self,
         row: &Row,
@@ -80,7 +80,7 @@ impl<'a> At<'a> {
         text.parse().map_err(|error: T::Err| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds a text id or nothing.
+    /// Reads a column that contains a text id or null.
     pub(crate) fn maybe_id<T: FromStr<Err: Display>>(
         &self,
         row: &Row,
@@ -90,26 +90,26 @@ impl<'a> At<'a> {
         text.map(|_| self.id(row, column)).transpose()
     }
 
-    /// Reads a column that holds an id of 128 bits.
+    /// Reads a column that contains a 128-bit id.
     pub(crate) fn bits(&self, row: &Row, column: &str) -> Result<u128, StoreError> {
         self.fixed(self.plain(row, column)?, column).map(u128::from_be_bytes)
     }
 
-    /// Reads a column that holds an id of 128 bits or nothing.
+    /// Reads a column that contains a 128-bit id or null.
     pub(crate) fn maybe_bits(&self, row: &Row, column: &str) -> Result<Option<u128>, StoreError> {
         let bytes: Option<&[u8]> = self.plain(row, column)?;
         bytes.map(|bytes| self.fixed(bytes, column).map(u128::from_be_bytes)).transpose()
     }
 
-    /// Reads a column that holds a hash.
+    /// Reads a column that contains a hash.
     pub(crate) fn hash(&self, row: &Row, column: &str) -> Result<Hash, StoreError> {
         self.fixed(self.plain(row, column)?, column).map(Hash)
     }
 
-    /// Reads a column that holds a count.
+    /// Reads a column that contains a count.
     pub(crate) fn count<T: TryFrom<i64>>(&self, row: &Row, column: &str) -> Result<T, StoreError> {
         let found: i64 = self.plain(row, column)?;
-        let what = || self.corrupt(format!("column `{column}`: {found} is no such count"));
+        let what = || self.corrupt(format!("column `{column}`: {found} is not a valid count"));
         T::try_from(found).map_err(|_| what())
     }
 
@@ -120,22 +120,22 @@ impl<'a> At<'a> {
     }
 }
 
-/// An id of 128 bits as a column holds it.
+/// Converts a 128-bit id to its column value.
 pub(crate) fn bytes(id: u128) -> Vec<u8> {
     id.to_be_bytes().to_vec()
 }
 
-/// A text id as a column holds it.
+/// Converts a text id to its column value.
 pub(crate) fn text(id: &impl Display) -> String {
     id.to_string()
 }
 
-/// A value as JSON text.
+/// Serialises a value as JSON.
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| unwritable(&error))
 }
 
-/// The name of a variant, as serde writes it.
+/// Returns the name of an enum variant, as serde writes it.
 pub(crate) fn word<T: Serialize>(value: &T) -> Result<String, StoreError> {
     let text = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
     String::deserialize(text).map_err(|error| unwritable(&error))
@@ -149,7 +149,7 @@ fn unwritable(error: &serde_json::Error) -> StoreError {
     }
 }
 
-/// A count as Postgres holds it. Greater ones cannot be told apart, nor reached.
+/// Converts a count to Postgres' integer type, saturating. Such large counts do not occur.
 pub(crate) fn int(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The formats of the tables, and the way from each to the next.
+//! Formats of the tables, and migrations between them.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::{Done, Place};
@@ -6,8 +6,8 @@ use crate::row::{At, int};
 use weftwork_store::StoreError;
 use weftwork_types::canonical;
 
-/// Each entry brings the tables to the format of its index, in one transaction. `meta` counts the
-/// entries that were applied, so a process that died on the way goes on where it stopped.
+/// Migrations, each to the format of its index, in one transaction. `meta` has the number of
+/// applied migrations, so that migration continues there after the death of a process.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("wakes.sql"),
@@ -18,10 +18,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("queued.sql"),
 ];
 
-/// The newest format this program knows.
+/// The newest format that this program supports.
 pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
 
-/// A name of a schema that needs no quotes, and that is not one of Postgres itself.
+/// Returns `true` for a schema name that needs no quotes and is not reserved by Postgres.
 pub(crate) fn is_name(schema: &str) -> bool {
     let mut bytes = schema.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'_')
@@ -30,15 +30,14 @@ pub(crate) fn is_name(schema: &str) -> bool {
         && !schema.starts_with("pg_")
 }
 
-/// Brings the tables to the newest format. Of many that do so at the same time, each waits for
-/// the one before it.
+/// Migrates the tables to the newest format. Concurrent migrations wait for each other.
 pub(crate) async fn migrate(conn: &mut Conn, schema: &str, place: &Place) -> Done<()> {
     loop {
         if applied(conn, schema, place).await? == Some(MIGRATIONS.len()) {
             return Ok(());
         }
         conn.begin(vec![lock(schema)]).await?;
-        // Another process may have been faster while we waited for the lock.
+        // Another process may have migrated while this one waited for the lock.
         let found = applied(conn, schema, place).await?;
         let Some(sql) = MIGRATIONS.get(found.unwrap_or(0)) else {
             conn.commit(Vec::new()).await?;
@@ -54,14 +53,14 @@ pub(crate) async fn migrate(conn: &mut Conn, schema: &str, place: &Place) -> Don
     }
 }
 
-/// A lock that nobody else takes: its number is a function of the schema's name.
+/// Locks the schema for migrations: an advisory lock, with a number derived from the schema's name.
 fn lock(schema: &str) -> Ask {
     let hash = canonical::hash_bytes(format!("weftwork schema {schema}").as_bytes()).0;
     let number = i64::from_be_bytes(std::array::from_fn(|i| hash[i]));
     ask!("SELECT pg_advisory_xact_lock($1)", number)
 }
 
-/// How many migrations were applied; none when there are no tables.
+/// Returns the number of applied migrations; `None` if there are no tables.
 async fn applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
     let sql = "SELECT relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = $1 AND c.relkind = 'r'";
@@ -76,7 +75,8 @@ async fn applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<us
         names.push(at.plain::<&str>(row, "relname")?);
     }
     if !names.contains(&"meta") || !names.contains(&"threads") {
-        let reason = format!("schema `{schema}` has tables of another program; name another one");
+        let reason =
+            format!("schema `{schema}` has tables of another program; choose another schema");
         return Err(place.unavailable(reason).into());
     }
     let rows = conn.rows(ask!("SELECT value FROM meta WHERE key = 'applied'")).await?;

@@ -1,16 +1,17 @@
--- Format 0. The organisation is the first column of every key; only `workers` and `meta` belong
--- to nobody. Texts sort by their bytes, as everywhere in the house. There are no foreign keys:
--- whoever writes for a thread holds the lock of its row, or of its name while it has none, and
--- checks of its own statements; a thread is deleted with all that is its own in one transaction.
+-- Format 0. The organisation is the first column of every key, except in `workers` and `meta`,
+-- which belong to no organisation. Texts sort by their bytes, as in the other stores. There are no
+-- foreign keys: every write for a thread holds the lock of its row, or of its name if it has no
+-- row, and the statements check references themselves. A thread is deleted with everything it owns
+-- in one transaction.
 
 CREATE TABLE meta (
     key text COLLATE "C" PRIMARY KEY,
     value bigint NOT NULL
 );
 
--- `seq` is the number of the newest run's last event. `mark` names the last commit or claim, so
--- that whoever lost its connection can find out whether it took effect. The room left in each
--- page lets a commit put the new version of a row beside the old one.
+-- `seq` is the number of the newest run's last event. `mark` identifies the last commit or claim,
+-- so that a client that lost its connection can find out if it took effect. The free space in each
+-- page allows a commit to store the new version of a row on the same page.
 CREATE TABLE threads (
     org text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -50,7 +51,7 @@ CREATE UNIQUE INDEX runs_by_key ON runs (org, idempotency_key) WHERE idempotency
 CREATE UNIQUE INDEX runs_open ON runs (org, thread) WHERE status IN ('pending', 'running');
 CREATE INDEX runs_waiting ON runs (created_at, number) WHERE status IN ('pending', 'running');
 
--- One row holds all events of one commit, as a JSON array.
+-- One row has all events of one commit, as a JSON array.
 CREATE TABLE events (
     org text COLLATE "C" NOT NULL,
     run text COLLATE "C" NOT NULL,
@@ -74,7 +75,7 @@ CREATE TABLE interrupts (
 );
 CREATE INDEX interrupts_open ON interrupts (org, thread) WHERE answer IS NULL AND NOT closed;
 
--- The journal. `mark` names the last announcement.
+-- The journal. `mark` identifies the last announcement.
 CREATE TABLE calls (
     org text COLLATE "C" NOT NULL,
     thread text COLLATE "C" NOT NULL,
@@ -96,7 +97,7 @@ CREATE TABLE calls (
     PRIMARY KEY (org, thread, key)
 ) WITH (fillfactor = 80);
 
--- Usage outlives its run and thread: somebody is billed for it.
+-- Usage is retained after its run and thread are deleted, for billing.
 CREATE TABLE usage (
     org text COLLATE "C" NOT NULL,
     invocation text COLLATE "C" NOT NULL,
@@ -119,16 +120,15 @@ CREATE FUNCTION database_time() RETURNS bigint LANGUAGE sql AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 $$;
 
--- Ends the transaction of a statement that must not go on, with a code of ours and what it is
--- about.
+-- Aborts the transaction of a statement, with an error code of this program and a message.
 CREATE FUNCTION refuse(code text, what text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what;
 END
 $$;
 
--- Lets a write of a worker pass when its claim is the newest; returns whether somebody asked the
--- run to stop. The thread's row is locked before.
+-- Checks that the claim of a worker is the newest; returns whether cancellation of the run was
+-- requested. The caller has locked the row of the thread.
 CREATE FUNCTION check_claim(
     in_org text, in_thread text, in_run text, in_worker text, in_fence bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -145,7 +145,7 @@ BEGIN
 END
 $$;
 
--- Locks the thread for a write of a worker whose claim is the newest.
+-- Locks the thread for a write, after checking that the claim of the worker is the newest.
 CREATE FUNCTION hold(
     in_org text, in_thread text, in_run text, in_worker text, in_fence bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -155,8 +155,8 @@ BEGIN
 END
 $$;
 
--- Checkpoints as bytes. `blobs` are the blobs that a row speaks of; the index finds the rows that
--- speak of any.
+-- Checkpoints as bytes. `blobs` has the blobs that a row refers to; the index finds the rows with
+-- such references.
 CREATE TABLE checkpoints (
     org text COLLATE "C" NOT NULL,
     thread text COLLATE "C" NOT NULL,
@@ -170,8 +170,8 @@ CREATE TABLE checkpoints (
 );
 CREATE INDEX checkpoints_that_speak ON checkpoints (org) WHERE blobs <> '{}';
 
--- Parts of open supersteps, in the order of their numbers; at most one at each checkpoint came
--- from outside. `mark` names the write, as it does in `threads`.
+-- Parts of open supersteps, in the order of their numbers; at most one at each checkpoint is
+-- external input. `mark` identifies the write, as in `threads`.
 CREATE TABLE pending (
     org text COLLATE "C" NOT NULL,
     thread text COLLATE "C" NOT NULL,
@@ -201,13 +201,13 @@ CREATE TABLE layouts (
     PRIMARY KEY (org, hash)
 );
 
--- The number of an advisory lock, by what it guards: the checkpoints of a thread, which need not
--- have a row of its own, or the blobs of an organisation.
+-- Returns the number of the advisory lock for the checkpoints of a thread, which need not have a
+-- row, or for the blobs of an organisation.
 CREATE FUNCTION lock_of(org text, thread text) RETURNS bigint LANGUAGE sql AS $$
     SELECT hashtextextended(concat_ws(' ', current_schema(), org, thread), 0)
 $$;
 
--- Adds a checkpoint that speaks of no blobs, or puts it in the place of the one of its id.
+-- Stores a checkpoint without blobs, or replaces the one with the same id.
 CREATE FUNCTION put(
     in_org text, in_thread text, in_ns text, in_id bytea, in_of bytea, in_tasks bytea,
     in_body bytea
@@ -221,7 +221,8 @@ BEGIN
 END
 $$;
 
--- What every commit of a run does: claim, open questions, the thread's row, events, outcome.
+-- The common part of every commit of a run: claim, open questions, the thread's row, events,
+-- outcome.
 CREATE FUNCTION commit_run(
     in_org text, in_thread text, in_run text, in_worker text, in_fence bigint, in_at bigint,
     in_mark bytea, in_head bytea, in_leaves_step boolean, in_events text, in_count bigint,
@@ -229,7 +230,7 @@ CREATE FUNCTION commit_run(
     OUT seq bigint, OUT cancel_requested boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    -- The change is the lock. When the claim is not the newest, it is taken back.
+    -- The update takes the lock. If the claim is not the newest, it is rolled back.
     UPDATE threads t SET head = coalesce(in_head, t.head), status = in_status,
             updated_at = in_at, seq = t.seq + in_count, mark = in_mark
         WHERE t.org = in_org AND t.id = in_thread RETURNING t.seq - in_count INTO seq;

@@ -1,5 +1,5 @@
--- Format 4: each checkpoint has a seal, a checksum over its organisation, thread, graph and id, so
--- that rows are found out that were put under another name. What a row holds has its own checksum.
+-- Format 4: each checkpoint has a seal, a checksum over its organisation, thread, graph and id,
+-- which detects rows that were moved to another name. The content of a row has its own checksum.
 
 CREATE FUNCTION seal_of(org text, thread text, ns text, id bytea) RETURNS bytea LANGUAGE sql STABLE
 AS $$

@@ -1,4 +1,4 @@
-//! The store.
+//! The store and its options.
 
 use crate::address::Address;
 use crate::error::Place;
@@ -12,39 +12,39 @@ use weftwork_store::{Store, StoreError};
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
 
-/// Whose clock says whether a worker is alive.
+/// The clock that decides if a worker is alive.
 #[derive(Debug, Clone)]
 pub enum Time {
-    /// The database's. A lease is as long as the worker says by its own clock, which is given
-    /// here, and runs by the database's, so workers whose clocks differ do not take each other's
-    /// runs. The `now` of [`claim`](weftwork_store::WriteRuns::claim) and
-    /// [`orphans`](weftwork_store::ReadRuns::orphans) does not count then.
+    /// The clock of the database. A worker computes the length of its lease by its own clock, which
+    /// is given here, and the database measures the lease by its clock. Workers whose clocks differ
+    /// therefore do not take over each other's runs. The `now` argument of
+    /// [`claim`](weftwork_store::WriteRuns::claim) and
+    /// [`orphans`](weftwork_store::ReadRuns::orphans) is ignored.
     Database(Arc<dyn Clock>),
-    /// The callers': leases run out at the time they name, by the `now` that calls give. For tests
-    /// in which time is a number.
+    /// The clocks of the callers: a lease expires at the time it states, compared with the `now`
+    /// argument of calls. For tests with simulated time.
     Caller,
 }
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose clock says whether a worker is alive.
+    /// Clock that decides if a worker is alive.
     pub time: Time,
-    /// The schema of the database in which the tables are: lower-case ASCII letters, digits and
-    /// `_`.
+    /// Database schema of the tables: lower-case ASCII letters, digits and `_`.
     pub schema: String,
-    /// The most connections at the same time.
+    /// Maximum number of concurrent connections.
     pub connections_max: usize,
-    /// How long to wait for others who hold what is needed, and for a database that went away to
-    /// come back, in milliseconds.
+    /// Maximum wait for locks of other transactions, and for an unavailable database to return, in
+    /// milliseconds.
     pub wait_ms: u64,
-    /// How long to wait for an answer, in milliseconds; the connection is given up after that.
+    /// Maximum wait for a response, in milliseconds; after that the connection is dropped.
     pub answer_ms: u64,
 }
 
 impl Options {
-    /// The usual options: the database's time, where `clock` is the one by which the workers of
-    /// this process count theirs; the schema `weftwork`; 8 connections.
+    /// Returns the default options: the clock of the database, with `clock` as the clock by which
+    /// the workers of this process compute their leases; the schema `weftwork`; 8 connections.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -57,42 +57,42 @@ impl Options {
     }
 }
 
-/// A store in a Postgres database, which several processes may use at the same time.
+/// A store in a Postgres database. Several processes may use the database at the same time.
 ///
 /// # Cancel safety
-/// Nothing happens before a future is first polled. After that its work goes on even when the
+/// Nothing happens before a future is first polled. After that its work continues even if the
 /// future is dropped, and may be committed.
 #[derive(Debug)]
 pub struct PostgresStore {
     place: Place,
     time: Time,
     link: Link,
-    /// Marks of this store differ from those of all others by this, and among each other by the
-    /// count.
+    /// Prefix and counter of the marks of this store. The prefix distinguishes them from those of
+    /// all other stores.
     marks: (u64, AtomicU64),
 }
 
 impl PostgresStore {
-    /// Opens a store; makes the schema and its tables when they are missing, and brings an older
-    /// format up to date. `address` is a URL (`postgres://user@host:port/database`) or a list of
-    /// `key=value` pairs as other programs take it. Blocks.
+    /// Opens a store. Creates the schema and its tables if they do not exist, and migrates an older
+    /// format. `address` is a URL (`postgres://user@host:port/database`) or a list of `key=value`
+    /// pairs, as in libpq. Blocks.
     ///
-    /// With `sslmode=require` or `sslmode=verify-full` connections are encrypted, and the server's
-    /// certificate must be vouched for by those in the file `sslrootcert` (or by those whom the
-    /// system trusts), be valid now, and be for the host that the address names. With
-    /// `sslmode=prefer`, which is also what holds without a mode, and `sslmode=disable` they are
-    /// not; nor are those to a local socket.
+    /// With `sslmode=require` or `sslmode=verify-full` connections are encrypted. The server's
+    /// certificate must be valid now, match the host in the address, and be issued by a certificate
+    /// in the file `sslrootcert`, or by one that the system trusts. With `sslmode=prefer` (the
+    /// default) and `sslmode=disable` connections are not encrypted; nor are those to a local
+    /// socket.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] for an address that cannot be read, for a database that does
-    /// not answer or lets us not in, for a server without TLS or with a certificate that does not
-    /// pass where the address demands it, and for a schema of another program;
-    /// [`StoreError::Newer`], [`StoreError::ReadOnly`], [`StoreError::Locked`].
+    /// Returns [`StoreError::Unavailable`] for an address that is not valid, for a database that
+    /// does not respond or refuses the login, for a server without TLS or with a rejected
+    /// certificate if the address requires TLS, and for a schema of another program;
+    /// [`StoreError::Newer`], [`StoreError::ReadOnly`], or [`StoreError::Locked`].
     pub fn open(address: &str, options: &Options) -> Result<Self, StoreError> {
         let Address { mut config, tls, place } = Address::read(address, options.wait_ms)?;
         if !schema::is_name(&options.schema) {
             let reason = format!(
-                "`{}` cannot name its schema: expected at most 63 lower-case ASCII letters, digits and `_`",
+                "`{}` is not a valid schema name: expected at most 63 lower-case ASCII letters, digits and `_`",
                 options.schema
             );
             return Err(place.unavailable(reason));
@@ -114,7 +114,7 @@ impl PostgresStore {
         Ok(Self { place, time: options.time.clone(), link, marks: (seed, AtomicU64::new(0)) })
     }
 
-    /// Does work that reads or writes.
+    /// Runs work that reads or writes.
     pub(crate) fn run<'a, A, T>(
         &'a self,
         args: A,
@@ -127,14 +127,14 @@ impl PostgresStore {
         Box::pin(self.link.run(args, work))
     }
 
-    /// A name for one write, which no other write has.
+    /// Returns a mark that identifies one write.
     pub(crate) fn mark(&self) -> Vec<u8> {
         let (seed, count) = &self.marks;
         let count = count.fetch_add(1, Ordering::Relaxed);
         [seed.to_be_bytes(), count.to_be_bytes()].concat()
     }
 
-    /// The time of a call, when it counts; otherwise the database's does.
+    /// Returns the time of a call, or `None` if the clock of the database is used.
     pub(crate) fn now(&self, now: Timestamp) -> Option<i64> {
         match self.time {
             Time::Caller => Some(now.0),

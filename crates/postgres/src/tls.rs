@@ -1,4 +1,4 @@
-//! Encrypted connections: rustls on ring, which checks the server's certificate and name.
+//! Encrypted connections with rustls and ring, which verify the server's certificate and name.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
@@ -14,7 +14,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 use weftwork_types::BoxFuture;
 
-/// What an address demands. Both check the same.
+/// The TLS mode of an address. Both modes verify the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Require,
@@ -30,16 +30,16 @@ impl Mode {
     }
 }
 
-/// Who is trusted to vouch for servers.
+/// The source of trusted root certificates.
 #[derive(Debug)]
 pub(crate) enum Roots {
-    /// Those whom the system trusts.
+    /// Certificates that the system trusts.
     System,
-    /// Those in a file, and nobody else.
+    /// Only the certificates in a file.
     File(PathBuf),
 }
 
-/// What connections are encrypted with.
+/// The TLS configuration of connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     mode: Mode,
@@ -53,26 +53,27 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Or why there is none.
+    /// Creates the configuration, or returns the reason why this is not possible.
     pub(crate) fn new(mode: Mode, roots: &Roots) -> Result<Self, String> {
         let roots = match roots {
             Roots::System => system()?,
             Roots::File(file) => in_file(file)?,
         };
-        // Passed along and never installed for the whole process, which is the program's.
+        // The provider is passed explicitly. The process-wide default belongs to the program.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be used: {error}"))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        // What Postgres is called here; it insists where TLS begins at once (sslnegotiation=direct).
+        // Protocol name of Postgres, which the server requires for direct TLS
+        // (`sslnegotiation=direct`).
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Self { mode, connector: TlsConnector::from(Arc::new(config)) })
     }
 }
 
-/// Those whom the system trusts, `SSL_CERT_FILE` and `SSL_CERT_DIR` included.
+/// Loads the certificates that the system trusts, including `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 fn system() -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -100,7 +101,7 @@ fn in_file(file: &Path) -> Result<RootCertStore, String> {
     if store.is_empty() { Err(bad("there are none in it".to_owned())) } else { Ok(store) }
 }
 
-/// Why the server is not spoken to. This does not pass by itself.
+/// An error for a rejected certificate. It is permanent.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the server's certificate does not pass sslmode={mode}: {reason}; name the certificate of its \
@@ -122,7 +123,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// What is about to be done on a connection.
+/// A TLS handshake to be performed on a connection.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     tls: Tls,
@@ -150,12 +151,12 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// A connection that is encrypted.
+/// An encrypted connection.
 #[derive(Debug)]
 pub(crate) struct Encrypted(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl TlsStream for Encrypted {
-    /// The certificate was checked, so that nobody is in between.
+    /// Not needed: the certificate is verified, which excludes a man in the middle.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

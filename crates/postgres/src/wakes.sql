@@ -1,5 +1,5 @@
--- Format 1: threads say when they go on by themselves: when the first of their open questions takes
--- its default. Runs that ended at their questions before have theirs there.
+-- Format 1: threads have the time at which they resume by themselves, when the first of their open
+-- questions takes its default. For runs that ended at questions before this format, it is set here.
 
 ALTER TABLE threads ADD COLUMN wakes_at bigint;
 

@@ -1,10 +1,12 @@
-//! What one commit of the store costs, beside a hand-written insert of one row in the same run.
+//! Compares the cost of a commit of the store with a hand-written insert of one row, in the same
+//! run.
 //!
 //! `cargo run --release -p weftwork-sqlite --example commit_cost [FOLDER]`
 //!
-//! Both work in FOLDER (default: a temporary one), in turns of a few commits, so that a disk that
-//! gets slower or faster meets both alike. Runs at once are compared by their mean.
-#![expect(clippy::print_stdout, reason = "the figures are what the example is for")]
+//! Both work in FOLDER (default: a temporary folder), in alternating batches of a few commits, so
+//! that a disk whose speed changes affects both equally. Concurrent runs are compared by their
+//! mean.
+#![expect(clippy::print_stdout, reason = "the example prints figures")]
 #![expect(clippy::disallowed_methods, reason = "it measures real time")]
 
 use rusqlite::Connection;
@@ -91,7 +93,7 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// All writers commit at the same time, each for its own thread.
+/// Runs all writers concurrently, each on its own thread.
 fn together(store: Arc<SqliteStore>, each: usize) -> Outcome<(usize, Duration)> {
     let writers: Result<Vec<_>, _> =
         (1..=WRITERS).map(|number| Writer::begin(&store, number)).collect();
@@ -164,7 +166,7 @@ impl Writer {
         Ok(Self { who, claim, step: 0 })
     }
 
-    /// A superstep as the run loop commits it: one checkpoint and two events.
+    /// Commits a superstep as the run loop does: one checkpoint and two events.
     fn commit(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.step += 1;
         let number = i64::try_from(self.step)?;
@@ -181,7 +183,7 @@ impl Writer {
     }
 }
 
-/// A checkpoint that follows that of the number before.
+/// A checkpoint that follows the one with the previous number.
 fn checkpoint(number: u128) -> NewCheckpoint {
     NewCheckpoint {
         ns: String::new(),
@@ -193,7 +195,7 @@ fn checkpoint(number: u128) -> NewCheckpoint {
     }
 }
 
-/// A run in this process: its superstep is one checkpoint.
+/// A run without a worker: its superstep is one checkpoint.
 struct Keeper {
     who: Principal,
     at: Shelf,

@@ -1,8 +1,8 @@
--- Format 4: the rows of checkpoints are in one tree, in the order of a number, so that a superstep
--- changes one page. The number is that of a block of ids, and the last three bytes of the id: the
--- ids that a run gives to its checkpoints follow each other, so that a run has one block for each
--- graph. `of` is how far the id is from that of the checkpoint whose tasks the row has, or that id
--- when it is far.
+-- Format 4: the rows of checkpoints are in one tree, ordered by a number, so that a superstep
+-- changes one page. The number is composed of the number of a block of ids and the last three bytes
+-- of the id. The ids that a run assigns to its checkpoints are consecutive, so that a run has one
+-- block for each graph. `of` is the distance from the id to that of the checkpoint whose task
+-- results the row has, or that id itself if the distance is too large.
 
 ALTER TABLE checkpoints RENAME TO old_checkpoints;
 
@@ -22,7 +22,7 @@ CREATE TABLE checkpoint_rows (
     body BLOB NOT NULL
 ) STRICT;
 
--- For people, and for reading all of a thread. It finds no id quickly.
+-- For inspection, and for reading all checkpoints of a thread. Not suited for lookups by id.
 CREATE VIEW checkpoints AS
 SELECT org, thread, ns,
     CAST(prefix || unhex(printf('%06x', place & 0xffffff)) AS BLOB) AS id, of, tasks, body, place

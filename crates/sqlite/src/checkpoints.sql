@@ -1,6 +1,6 @@
--- Format 1: checkpoints as runs keep them. A thread need not have a row of its own, so that there
--- are no foreign keys. What may be larger than a quarter of a page lies in tables with a rowid:
--- there only the keys are sorted, and a row takes no more room than it has bytes.
+-- Format 1: checkpoints as runs store them. There are no foreign keys, because a thread need not
+-- have a row. Tables with rows that may be larger than a quarter of a page have a rowid: only their
+-- keys are in a sorted index, and a row uses only as much space as its content.
 
 CREATE TABLE checkpoints (
     org TEXT NOT NULL,
@@ -13,8 +13,7 @@ CREATE TABLE checkpoints (
     PRIMARY KEY (org, thread, ns, id)
 ) STRICT;
 
--- Parts of open supersteps: number 0 is what came from outside, the others are what became of
--- tasks, in order.
+-- Parts of open supersteps: number 0 is external input, the others are task results, in order.
 CREATE TABLE pending (
     org TEXT NOT NULL,
     thread TEXT NOT NULL,
@@ -32,7 +31,8 @@ CREATE TABLE blobs (
     PRIMARY KEY (org, hash)
 ) STRICT;
 
--- Which rows speak of which blobs: the checkpoint itself as part -1, or what is pending there.
+-- References from rows to blobs: part -1 is the checkpoint itself, the others are parts of the open
+-- superstep.
 CREATE TABLE blob_refs (
     org TEXT NOT NULL,
     thread TEXT NOT NULL,

@@ -1,4 +1,4 @@
-//! From the errors of SQLite and the system to those of a store.
+//! Conversion of SQLite and system errors to store errors.
 
 use rusqlite::ErrorCode;
 use std::io;
@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use weftwork_store::StoreError;
 
-/// A failure inside a transaction: one of the store's own, or one of SQLite that still lacks the
-/// name of the database.
+/// A failure inside a transaction: a store error, or an SQLite error to which the name of the
+/// database is not yet added.
 #[derive(Debug)]
 pub(crate) enum Fail {
     Store(StoreError),
     Sqlite(rusqlite::Error),
 }
 
-/// What work on a connection gives.
+/// The result of work on a connection.
 pub(crate) type Done<T> = Result<T, Fail>;
 
 impl From<StoreError> for Fail {
@@ -29,7 +29,7 @@ impl From<rusqlite::Error> for Fail {
     }
 }
 
-/// The database as errors name it.
+/// The name of the database in errors.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) name: Arc<str>,
@@ -94,14 +94,15 @@ impl Place {
     }
 }
 
-/// Whether the shared index beside the file could not grow, which has a code of its own.
+/// Returns `true` if the shared-memory index beside the file could not grow, which has its own
+/// error code.
 fn is_without_room(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|failure| failure.extended_code);
     code == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// Whether a statement does not fit the tables. The statements are ours and were tried, so
-/// somebody else changed the file.
+/// Returns `true` if a statement does not match the tables. The statements of this crate are
+/// tested, so another program must have changed the file.
 fn is_misfit(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqlInputError { .. } => true,
@@ -112,7 +113,7 @@ fn is_misfit(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// What SQLite said, without the names of our statements.
+/// Returns the SQLite message without the text of the statement.
 fn reason(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),

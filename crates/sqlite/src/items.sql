@@ -1,8 +1,8 @@
--- Format 9: items, which are remembered beyond threads. `path` is the labels of the namespace with
--- a dot before, between and after them, so that namespaces that begin alike are a range. `number`
--- tells which item was put first, `space` which namespace: it is the number of the item with which
--- the namespace began, the same for all of its items that live. `seal` is a checksum over the names
--- that lead to the row, and over value and indexing.
+-- Format 9: items, which are stored beyond threads. `path` has the labels of the namespace, with a
+-- dot before, between and after them, so that namespaces with a common prefix are a range. `number`
+-- orders items by their first put. `space` orders namespaces: it is the number of the first item of
+-- the namespace, the same for all its unexpired items. `seal` is a checksum over the name of the
+-- item, its value and its indexing.
 
 CREATE TABLE items (
     number INTEGER PRIMARY KEY,
@@ -19,6 +19,6 @@ CREATE TABLE items (
     expires_at INTEGER,
     UNIQUE (org, path, key)
 ) STRICT;
--- Has all that says which items of a range live, and in which order they come.
+-- Covers the selection and the order of unexpired items in a range.
 CREATE INDEX items_in_order ON items (org, path, space, number, expires_at);
 CREATE INDEX items_due ON items (expires_at) WHERE expires_at IS NOT NULL;

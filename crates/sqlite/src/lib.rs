@@ -1,13 +1,13 @@
-//! The SQLite store: one file, safe against kill and power loss.
+//! A store in one SQLite file, safe against process kills and power loss.
 //!
-//! Writing goes through one connection. At [`Durability::Full`] it lives on a thread of its own,
-//! which puts everything that waits into one transaction (group commit), so that one sync of the
-//! disk serves many runs; at [`Durability::Normal`] the caller writes inline. Reading goes through
-//! two threads with a connection each, but for what a run needs at its start: at
-//! [`Durability::Normal`] that is read inline. No async runtime is needed.
+//! All writes use one connection. At [`Durability::Full`] it belongs to a writer thread, which
+//! writes all waiting jobs in one transaction (group commit), so that one disk sync serves many
+//! runs. At [`Durability::Normal`] the caller writes inline. Reads use two threads with one
+//! connection each, except for the reads at the start of a run, which are inline at
+//! [`Durability::Normal`]. No async runtime is needed.
 //!
-//! **Invariant:** nothing is acknowledged before SQLite has committed it, and a write that was
-//! refused leaves nothing behind.
+//! **Invariant:** a write is acknowledged only after SQLite has committed it, and a refused write
+//! changes nothing.
 
 mod error;
 mod lock;

@@ -1,6 +1,6 @@
--- Format 5: threads are listed by when they last changed without reading all of them. Those that
--- run are few, and change with each superstep: they are found by what they are, the others by the
--- time at which they came to rest.
+-- Format 5: indices for listing threads by the time of their last change without reading all
+-- threads. Running threads are few and change with each superstep, so they are found by status; the
+-- others by the time of their last change.
 
 CREATE INDEX threads_resting ON threads (org, updated_at, id)
 WHERE status NOT IN ('pending', 'running');

@@ -1,8 +1,8 @@
-//! Who is alive, told by the operating system.
+//! Detection of dead workers by file locks.
 //!
-//! A worker holds an exclusive lock on a file of its own beside the database for as long as its
-//! process lives. Whoever can lock that file knows that the process is gone, and need not wait for
-//! the lease to run out. Without the file nothing is known, and the lease decides.
+//! A worker holds an exclusive lock on its own file beside the database while its process lives. A
+//! process that can lock the file can conclude that the worker is dead, and need not wait for the
+//! end of its lease. If the file does not exist, the lease decides.
 
 use crate::error::Place;
 use crate::open::private_file;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weftwork_store::StoreError;
 use weftwork_types::WorkerId;
 
-/// How often to start anew when a cleaner removes the file between making and locking it.
+/// Maximum number of attempts, if a cleanup removes the file between its creation and its locking.
 const TRIES: usize = 8;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Locks {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock of a worker of this process; does nothing when it has it.
+    /// Acquires the lock of a worker of this process, if it is not held yet.
     pub(crate) fn hold(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let mut held = self.held();
         if held.contains_key(worker) {
@@ -64,21 +64,21 @@ impl Locks {
         }
     }
 
-    /// Whether the worker's process is known to be gone.
+    /// Returns `true` if the worker's process is known to be dead.
     pub(crate) fn is_gone(&self, worker: &WorkerId) -> bool {
         !self.held().contains_key(worker) && is_free(&self.file_of(worker))
     }
 
-    /// Gives a worker's lock up and removes the file. Only for a worker that is retired or gone.
+    /// Releases a worker's lock and removes its file. Only for workers that are retired or dead.
     pub(crate) fn forget(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let path = self.file_of(worker);
-        // The file goes before the lock, so that nobody locks a file that is about to go.
+        // The file is removed before the lock is released, so that no process locks a removed file.
         let removed = remove(&path);
         drop(self.held().remove(worker));
         removed.map_err(|error| self.place.io(&path, &error))
     }
 
-    /// The workers whose files lie here and whose processes are gone.
+    /// Returns the dead workers that have a lock file in this folder.
     pub(crate) fn gone(&self) -> Result<Vec<WorkerId>, StoreError> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -103,7 +103,7 @@ impl Locks {
     }
 
     fn file_of(&self, worker: &WorkerId) -> PathBuf {
-        // A colon is not allowed in file names everywhere; a percent sign is not allowed in ids.
+        // Not all file systems allow colons in file names; ids never contain percent signs.
         let id = worker.as_str().replace(':', "%3A");
         self.path.with_file_name(format!("{}{id}.lock", self.prefix()))
     }
@@ -114,8 +114,8 @@ impl Locks {
     }
 }
 
-/// Whether the file is there and nobody holds it. A shared lock, so that two who look at the same
-/// time do not take each other for the owner.
+/// Returns `true` if the file exists and is not locked. Uses a shared lock, so that two concurrent
+/// checks do not mistake each other for the owner.
 fn is_free(path: &Path) -> bool {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     opened.is_ok_and(|file| file.try_lock_shared().is_ok())
@@ -137,7 +137,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// An open file cannot be removed here.
+/// An open file cannot be removed on this platform.
 #[cfg(not(unix))]
 fn is_at(_file: &File, path: &Path) -> bool {
     path.exists()

@@ -1,10 +1,10 @@
--- Format 7: what a commit of a run leaves besides checkpoints is one row: its events, the calls as
--- they stood then, and the usage it recorded. The rows of a run follow each other: the place of
--- each is the number of the run, and which of its commits it was. Newer rows of a call stand for
--- what older ones say, as `record_call` has it.
+-- Format 7: everything that a commit of a run writes besides checkpoints is in one row: its events,
+-- the calls in their state at that time, and the usage it recorded. The rows of a run are adjacent:
+-- `place` is composed of the number of the run and the number of the commit. Newer rows of a call
+-- are merged with older ones, as in `record_call`.
 --
--- While a run is open its newest row says what is the thread's head and when it last changed, so
--- that a superstep does not change the row of the thread; `threads_now` tells both.
+-- While a run is open, its newest row has the thread's head and the time of its last change, so
+-- that a superstep does not update the row of the thread; `threads_now` returns the current values.
 
 CREATE TABLE log (
     place INTEGER PRIMARY KEY,
@@ -50,7 +50,7 @@ SELECT (number << 32) + row_number() OVER (PARTITION BY number ORDER BY last_seq
     first_seq, last_seq, at, events
 FROM events JOIN numbered_runs ON numbered_runs.org = events.org AND numbered_runs.id = events.run;
 
--- The calls of a thread did not say which run made them: the last one has them.
+-- Calls had no reference to the run that made them, so they are added to the last run.
 INSERT INTO log (place, first_seq, last_seq, at, calls)
 SELECT coalesce(newest.place, number << 32) + row_number() OVER (
         PARTITION BY number ORDER BY calls.rowid),

@@ -1,4 +1,4 @@
-//! Opening the file.
+//! Opening of the database file.
 
 use crate::error::{Done, Fail, Place};
 use crate::schema::{self, Owner};
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::time::Duration;
 use weftwork_store::StoreError;
 
-/// How long to wait between two tries to switch a new file to write-ahead logging.
+/// Pause between two attempts to switch a new file to write-ahead logging, in milliseconds.
 const SWITCH_PAUSE_MS: u64 = 10;
-/// Prepared statements kept per connection; more than there are in this crate.
+/// Capacity of the prepared statement cache per connection, larger than the number of statements.
 const STATEMENTS_MAX: usize = 96;
-/// How long the log gets before its pages are moved into the file, in pages. Each move waits for
-/// the disk twice, and a page that was written often is moved once.
+/// Length of the log at which its pages are moved into the file, in pages. Each move waits for the
+/// disk twice, and moves each page once, however often it was written.
 const LOG_PAGES: i64 = 4_000;
-/// What the log is cut back to after a burst, in bytes.
+/// Size to which the log is truncated after a burst, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// Opens the connection that writes; makes file and folder when there are none.
+/// Opens the connection that writes. Creates the file and its folder if they do not exist.
 pub(crate) fn writer(
     path: &Path,
     place: &Place,
@@ -42,19 +42,20 @@ pub(crate) fn writer(
     set_up().map_err(|fail| match &fail {
         Fail::Sqlite(error) if is_about_folder(error) => StoreError::ReadOnly {
             place: place.name(),
-            reason: "its folder does not take the log and the locks beside the file".to_owned(),
+            reason: "the log and lock files beside it need a writable folder".to_owned(),
         },
         _ => place.fail(fail),
     })
 }
 
-/// The file itself could be opened for writing before, so it is its folder that cannot be.
+/// Returns `true` if an error concerns the folder of the file. The file itself was opened for
+/// writing before.
 fn is_about_folder(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
-/// Opens a connection that only reads a file which [`writer`] has opened before.
+/// Opens a read-only connection to a file that [`writer`] has opened before.
 pub(crate) fn reader(path: &Path, place: &Place) -> Result<Connection, StoreError> {
     let set_up = || -> Done<Connection> {
         let conn = connect(path, place)?;
@@ -64,7 +65,7 @@ pub(crate) fn reader(path: &Path, place: &Place) -> Result<Connection, StoreErro
     set_up().map_err(|fail| place.fail(fail))
 }
 
-/// Opens a connection for work on the file as a whole. What it writes waits for the disk.
+/// Opens a connection for maintenance of the whole file. Its writes wait for the disk.
 pub(crate) fn upkeep(path: &Path, place: &Place) -> Result<Connection, StoreError> {
     connect(path, place).map_err(|fail| place.fail(fail))
 }
@@ -74,8 +75,8 @@ fn connect(path: &Path, place: &Place) -> Done<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_millis(place.busy_timeout_ms))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Zeroes over what is deleted, in pages that are written anyway; pages that hold nothing else
-    // are given back.
+    // Deleted content is overwritten with zeros in pages that are written anyway; pages that become
+    // empty are released.
     conn.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     Ok(conn)
 }
@@ -94,7 +95,7 @@ fn make_file(path: &Path, place: &Place) -> Result<(), StoreError> {
     }
 }
 
-/// Makes a folder, readable by its owner only, when it is missing.
+/// Creates a folder, readable by its owner only, if it does not exist.
 pub(crate) fn make_folder(folder: &Path, place: &Place) -> Result<(), StoreError> {
     if folder.as_os_str().is_empty() {
         return Ok(());
@@ -115,21 +116,22 @@ fn private_folder() -> DirBuilder {
     builder
 }
 
-/// Only the user who makes the file may read it: it holds whole conversations. SQLite gives the
-/// files beside it the same mode.
+/// Restricts a file to its owner, because it contains whole conversations. SQLite creates the files
+/// beside it with the same mode.
 pub(crate) fn private_file(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
 }
 
-/// Must come before anything is written: later it would need a rewrite of the whole file.
+/// Configures a new file. This has to precede the first write: later it would require a rewrite of
+/// the whole file.
 fn new_file(conn: &Connection) -> Done<()> {
     Ok(conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?)
 }
 
-/// Switches to write-ahead logging. Two processes that open a new file at the same time may get
-/// in each other's way here without SQLite waiting by itself.
+/// Switches to write-ahead logging. If two processes open a new file at the same time, SQLite may
+/// return a lock error here without waiting, so this retries.
 fn log_ahead(conn: &Connection, place: &Place) -> Done<()> {
     let mut tries = place.busy_timeout_ms / SWITCH_PAUSE_MS;
     conn.busy_timeout(Duration::ZERO)?;

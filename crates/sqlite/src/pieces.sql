@@ -1,5 +1,5 @@
--- Format 6: pieces of text that runs told since their last durable event. One row holds those of one
--- commit, as a JSON array; its key is the position after the last of them.
+-- Format 6: partial text that runs emitted since their last durable event. One row has the text of
+-- one commit, as a JSON array; its key is the position after the last piece.
 
 CREATE TABLE pieces (
     org TEXT NOT NULL,

@@ -1,4 +1,4 @@
-//! The connections that read.
+//! Read connections.
 
 use crate::error::{Done, Place};
 use crate::open;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use weftwork_store::StoreError;
 
-/// A slow read must not hold up the others.
+/// Number of reader threads, so that a slow read does not block the others.
 const THREADS: usize = 2;
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
@@ -19,7 +19,7 @@ type Job = Box<dyn FnOnce(&Connection) + Send>;
 pub(crate) struct Readers {
     jobs: Option<Sender<Job>>,
     handles: Vec<JoinHandle<()>>,
-    /// For callers that read by themselves.
+    /// Connection for reads on the caller's thread.
     own: Mutex<Connection>,
     place: Place,
 }
@@ -36,15 +36,16 @@ impl Readers {
             let spawned = std::thread::Builder::new()
                 .name(format!("weft-db-read-{number}"))
                 .spawn(move || serve(&conn, &waiting));
-            let handle = spawned
-                .map_err(|error| place.unavailable(format!("no thread for reading: {error}")))?;
+            let handle = spawned.map_err(|error| {
+                place.unavailable(format!("cannot start a reader thread: {error}"))
+            })?;
             readers.handles.push(handle);
         }
         Ok(readers)
     }
 
-    /// Does work that is soon done: on the caller's thread unless another caller reads there just
-    /// now, for a hand-over to another thread takes longer than a look at a few rows.
+    /// Runs a short read. It runs on the caller's thread unless another caller is reading there,
+    /// because the transfer to another thread takes longer than reading a few rows.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
@@ -55,7 +56,7 @@ impl Readers {
         self.read(work).await
     }
 
-    /// Does the work in a transaction of its own, so that it sees one state of the store.
+    /// Runs a read in its own transaction, so that it sees one state of the store.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
@@ -64,11 +65,11 @@ impl Readers {
         let place = self.place.clone();
         let job: Job = Box::new(move |conn| {
             let result = transaction(conn, work).map_err(|fail| place.fail(fail));
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             drop(reply.send(result));
         });
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        let ended = || self.place.unavailable("its reading threads have ended");
+        let ended = || self.place.unavailable("its reader threads have ended");
         if !sent {
             return Err(ended());
         }
@@ -80,7 +81,7 @@ impl Drop for Readers {
     fn drop(&mut self) {
         drop(self.jobs.take());
         for handle in self.handles.drain(..) {
-            // A thread fails only if a job panicked, which was reported where it happened.
+            // A thread fails only if a job panicked, and the panic was reported there.
             drop(handle.join());
         }
     }
@@ -94,13 +95,13 @@ fn serve(conn: &Connection, waiting: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// Does work in a transaction of its own that changes nothing.
+/// Runs a read in its own transaction, which is rolled back.
 pub(crate) fn transaction<T>(
     conn: &Connection,
     work: impl FnOnce(&Connection) -> Done<T>,
 ) -> Done<T> {
     let execute = |sql| conn.prepare_cached(sql).and_then(|mut it| it.execute([])).map(drop);
-    // A work that panicked left its transaction open.
+    // A job that panicked leaves its transaction open.
     if !conn.is_autocommit() {
         execute("ROLLBACK")?;
     }

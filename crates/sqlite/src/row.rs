@@ -1,4 +1,4 @@
-//! From values to columns and back.
+//! Conversion between values and columns.
 
 use crate::error::Done;
 use rusqlite::types::FromSql;
@@ -10,11 +10,11 @@ use std::str::FromStr;
 use weftwork_store::StoreError;
 use weftwork_types::canonical::Hash;
 
-/// The most pages given back to the system after something was deleted, so that others need not
-/// wait long for the lock. The rest is used again or given back the next time.
+/// Maximum number of free pages that one deletion releases to the system, to limit the time for
+/// which it holds the lock. Further pages are reused, or released by a later deletion.
 const PAGES_GIVEN_BACK_MAX: u32 = 2_000;
 
-/// Where something lies: the table and the key.
+/// The location of a row: table and key.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) table: &'static str,
@@ -31,12 +31,12 @@ impl<'a> At<'a> {
         StoreError::Corrupt { place: format!("table `{table}`, {key}"), what: what.into() }
     }
 
-    /// Reads a column as it is.
+    /// Reads a column without conversion.
     pub(crate) fn plain<T: FromSql>(&self, row: &Row<'_>, column: &str) -> Result<T, StoreError> {
         row.get(column).map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column of JSON.
+    /// Reads a JSON column.
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         row: &Row<'_>,
@@ -46,7 +46,7 @@ impl<'a> At<'a> {
         self.parse(&text, column)
     }
 
-    /// Reads a column of JSON that may be empty.
+    /// Reads a JSON column that may be null.
     pub(crate) fn maybe_json<T: DeserializeOwned>(
         &self,
         row: &Row<'_>,
@@ -61,7 +61,7 @@ impl<'a> At<'a> {
             .map_err(|error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds the name of a variant.
+    /// Reads a column that contains the name of an enum variant.
     pub(crate) fn word<T: DeserializeOwned>(
         &self,
         row: &Row<'_>,
@@ -72,7 +72,7 @@ impl<'a> At<'a> {
         word.map_err(|error: value::Error| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds a text id.
+    /// Reads a column that contains a text id.
     pub(crate) fn id<T: FromStr<Err: Display>>(
         &self,
         row: &Row<'_>,
@@ -82,12 +82,12 @@ impl<'a> At<'a> {
         text.parse().map_err(|error: T::Err| self.corrupt(format!("column `{column}`: {error}")))
     }
 
-    /// Reads a column that holds an id of 128 bits.
+    /// Reads a column that contains a 128-bit id.
     pub(crate) fn bits(&self, row: &Row<'_>, column: &str) -> Result<u128, StoreError> {
         self.plain::<[u8; 16]>(row, column).map(u128::from_be_bytes)
     }
 
-    /// Reads a column that holds an id of 128 bits or nothing.
+    /// Reads a column that contains a 128-bit id or null.
     pub(crate) fn maybe_bits(
         &self,
         row: &Row<'_>,
@@ -96,18 +96,18 @@ impl<'a> At<'a> {
         Ok(self.plain::<Option<[u8; 16]>>(row, column)?.map(u128::from_be_bytes))
     }
 
-    /// Reads a column that holds a hash.
+    /// Reads a column that contains a hash.
     pub(crate) fn hash(&self, row: &Row<'_>, column: &str) -> Result<Hash, StoreError> {
         self.plain(row, column).map(Hash)
     }
 }
 
-/// A value as JSON text.
+/// Serialises a value as JSON.
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| unwritable(&error))
 }
 
-/// The name of a variant, as serde writes it.
+/// Returns the name of an enum variant, as serde writes it.
 pub(crate) fn word<T: Serialize>(value: &T) -> Result<String, StoreError> {
     let text = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
     String::deserialize(text).map_err(|error| unwritable(&error))
@@ -121,12 +121,12 @@ fn unwritable(error: &serde_json::Error) -> StoreError {
     }
 }
 
-/// A count as SQLite holds it. Greater ones cannot be told apart, nor reached.
+/// Converts a count to SQLite's integer type, saturating. Such large counts do not occur.
 pub(crate) fn int(count: impl TryInto<i64>) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// Runs a query for at most one row.
+/// Runs a query that returns at most one row.
 pub(crate) fn one<T>(
     conn: &rusqlite::Connection,
     sql: &str,
@@ -138,7 +138,7 @@ pub(crate) fn one<T>(
     found.transpose()
 }
 
-/// Runs a query for all its rows.
+/// Runs a query and returns all its rows.
 pub(crate) fn all<T>(
     conn: &rusqlite::Connection,
     sql: &str,
@@ -154,19 +154,19 @@ pub(crate) fn all<T>(
     Ok(found)
 }
 
-/// Runs a statement and returns how many rows it changed.
+/// Runs a statement and returns the number of rows that it changed.
 pub(crate) fn execute(conn: &rusqlite::Connection, sql: &str, params: impl Params) -> Done<usize> {
     Ok(conn.prepare_cached(sql)?.execute(params)?)
 }
 
-/// How many pages of the file hold nothing.
+/// Returns the number of unused pages in the file.
 pub(crate) fn free_pages(conn: &rusqlite::Connection) -> Done<i64> {
     Ok(conn.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
 }
 
-/// Gives free pages of the file back to the system.
+/// Releases unused pages of the file to the system.
 pub(crate) fn give_back(conn: &rusqlite::Connection) -> Done<()> {
-    // One row per page: the pragma works only as far as it is read.
+    // The pragma releases one page per row that is read.
     let sql = format!("PRAGMA incremental_vacuum({PAGES_GIVEN_BACK_MAX})");
     all(conn, &sql, [], |_| Ok(())).map(drop)
 }

@@ -1,17 +1,17 @@
-//! The formats of the file, and the way from each to the next.
+//! Formats of the file, and migrations between them.
 
 use crate::error::{Done, Place};
 use crate::table::block;
 use rusqlite::{Connection, TransactionBehavior};
 use weftwork_store::StoreError;
 
-/// Marks the file as ours: `weft` in ASCII.
+/// Application id that marks files of this program: `weft` in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x7765_6674;
 
-/// Brings the file from one format to the next.
+/// A migration from one format to the next.
 struct Migration {
     sql: &'static str,
-    /// What is done after that, in the same transaction.
+    /// Step that follows the SQL in the same transaction.
     then: fn(&Connection) -> Done<()>,
 }
 
@@ -19,9 +19,9 @@ const fn by(sql: &'static str) -> Migration {
     Migration { sql, then: |_| Ok(()) }
 }
 
-/// Each entry brings the file to the format of its index, in one transaction. The file's
-/// `user_version` is the number of entries that were applied, so a process that died on the way
-/// goes on where it stopped.
+/// Migrations, each to the format of its index, in one transaction. The file's `user_version` is
+/// the number of applied migrations, so that migration continues there after the death of a
+/// process.
 const MIGRATIONS: &[Migration] = &[
     by(include_str!("schema.sql")),
     by(include_str!("checkpoints.sql")),
@@ -36,22 +36,22 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("queued.sql")),
 ];
 
-/// The newest format this program knows.
+/// The newest format that this program supports.
 pub(crate) const FORMAT: usize = MIGRATIONS.len() - 1;
 
-/// Whose file it is.
+/// The program that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nobody's: there is nothing in it.
+    /// The file is empty.
     Nobody,
     Us,
-    /// Another program's, with its application id.
+    /// Another program, with its application id.
     Other(i64),
 }
 
 pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
-    // All of it in one transaction: another process may be making the file, and its tables without
-    // its mark would look like another program's.
+    // Read in one transaction: another process may be creating the file, and its tables without the
+    // application id would look like those of another program.
     let at_once = conn.unchecked_transaction()?;
     let id = pragma(&at_once, "application_id")?;
     let version = pragma(&at_once, "user_version")?;
@@ -65,13 +65,13 @@ pub(crate) fn owner(conn: &Connection) -> Done<Owner> {
     })
 }
 
-/// Brings the file to the newest format.
+/// Migrates the file to the newest format.
 pub(crate) fn migrate(conn: &mut Connection, place: &Place) -> Done<()> {
     loop {
         let applied = applied(conn, place)?;
         let Some(migration) = MIGRATIONS.get(applied) else { return Ok(()) };
         let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been faster while we waited for the lock.
+        // Another process may have migrated the file while this one waited for the lock.
         if self::applied(&work, place)? == applied {
             work.execute_batch(migration.sql)?;
             (migration.then)(&work)?;

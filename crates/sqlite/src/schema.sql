@@ -1,5 +1,6 @@
--- Format 0. The organisation is the first column of every key; only `workers` and `meta` belong
--- to nobody. Tables with a rowid have large rows, or need to know what came first.
+-- Format 0. The organisation is the first column of every key, except in `workers` and `meta`,
+-- which belong to no organisation. Tables with a rowid have large rows, or need the order of
+-- insertion.
 
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -57,7 +58,7 @@ CREATE TABLE steps (
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
 ) STRICT;
 
--- What the tasks of open supersteps left behind.
+-- Task results of open supersteps.
 CREATE TABLE writes (
     org TEXT NOT NULL,
     thread TEXT NOT NULL,
@@ -69,7 +70,7 @@ CREATE TABLE writes (
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- One row holds all events of one commit, as a JSON array.
+-- One row has all events of one commit, as a JSON array.
 CREATE TABLE events (
     org TEXT NOT NULL,
     run TEXT NOT NULL,
@@ -115,7 +116,7 @@ CREATE TABLE calls (
     FOREIGN KEY (org, thread) REFERENCES threads (org, id) ON DELETE CASCADE
 ) STRICT;
 
--- Usage outlives its run and thread: somebody is billed for it.
+-- Usage is retained after its run and thread are deleted, for billing.
 CREATE TABLE usage (
     org TEXT NOT NULL,
     invocation TEXT NOT NULL,

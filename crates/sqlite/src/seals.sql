@@ -1,5 +1,5 @@
 -- Format 8: each block has a seal, a checksum over its organisation, thread, graph, ids and number,
--- so that rows are found out that lead to the rows of another thread. The program fills it in.
+-- which detects blocks that lead to rows of another thread. The program computes it.
 
 DROP VIEW checkpoints;
 ALTER TABLE blocks RENAME TO old_blocks;
@@ -14,7 +14,7 @@ CREATE TABLE blocks (
     PRIMARY KEY (org, thread, ns, prefix)
 ) STRICT, WITHOUT ROWID;
 
--- For people, and for reading all of a thread. It finds no id quickly.
+-- For inspection, and for reading all checkpoints of a thread. Not suited for lookups by id.
 CREATE VIEW checkpoints AS
 SELECT org, thread, ns,
     CAST(prefix || unhex(printf('%06x', place & 0xffffff)) AS BLOB) AS id, of, tasks, body, place

@@ -1,4 +1,4 @@
-//! The store.
+//! The store and its options.
 
 use crate::error::{Done, Place};
 use crate::lock::Locks;
@@ -13,26 +13,26 @@ use std::sync::Arc;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::BoxFuture;
 
-/// What a commit outlives.
+/// The kind of failure that a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// A kill of the process and a loss of power: each commit waits for the disk. Commits that
-    /// come at the same time share the wait.
+    /// Process kill and power loss: each commit waits for the disk. Concurrent commits share one
+    /// wait.
     #[default]
     Full,
-    /// A kill of the process. A loss of power may take the last commits, but never a part of one.
-    /// The caller's thread does the work, some tens of microseconds each.
+    /// Process kill. A power loss may lose the last commits, but never a part of a commit. The
+    /// caller's thread does the work, which takes some tens of microseconds per commit.
     Normal,
 }
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// What a commit outlives.
+    /// Kind of failure that a commit survives.
     pub durability: Durability,
-    /// How long to wait for other processes, in milliseconds.
+    /// Maximum wait for locks of other processes, in milliseconds.
     pub busy_timeout_ms: u64,
-    /// The most bytes the file may grow to, without its log. `None` leaves it to the disk.
+    /// Maximum size of the file in bytes, without its log. With `None` only the disk limits it.
     pub size_bytes_max: Option<u64>,
 }
 
@@ -42,32 +42,33 @@ impl Default for Options {
     }
 }
 
-/// A store in one SQLite file, which several processes may use at the same time.
+/// A store in one SQLite file. Several processes may use the file at the same time.
 ///
 /// # Cancel safety
-/// Nothing happens before a future is first polled. After that its work goes on even when the
+/// Nothing happens before a future is first polled. After that its work continues even if the
 /// future is dropped, and may be committed.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     place: Place,
     locks: Arc<Locks>,
-    // The readers end first: the last connection to close tidies the log away.
+    // Dropped before the writer: the last connection to close removes the log.
     readers: Readers,
     writer: Writer,
     known: Arc<Known>,
 }
 
 impl SqliteStore {
-    /// Opens a store; makes the file, readable by its owner only, and its folder when they are
-    /// missing. An older format is brought up to date. Blocks.
+    /// Opens a store. Creates the file, readable by its owner only, and its folder if they do not
+    /// exist. A file of an older format is migrated. Blocks.
     ///
-    /// Workers whose processes are gone are removed, so that their runs can be taken over at once.
+    /// Dead workers are removed, so that their runs can be claimed immediately.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`], [`StoreError::Full`], [`StoreError::Locked`] after waiting,
-    /// [`StoreError::Newer`], [`StoreError::Corrupt`] for a file that is no database or a damaged
-    /// one, [`StoreError::Unavailable`] for a folder, or a database of another program.
+    /// Returns [`StoreError::ReadOnly`], [`StoreError::Full`], [`StoreError::Locked`] after the
+    /// busy timeout, [`StoreError::Newer`], [`StoreError::Corrupt`] for a file that is damaged or
+    /// not a database, or [`StoreError::Unavailable`] for a folder, or a database of another
+    /// program.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let name = path.display().to_string().into();
@@ -84,7 +85,7 @@ impl SqliteStore {
         Ok(Self { path: path.to_owned(), place, locks, readers, writer, known })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -109,7 +110,7 @@ impl SqliteStore {
         Box::pin(self.readers.read(work))
     }
 
-    /// Reads a little, on the caller's thread unless others read and write there just now.
+    /// Runs a short read, on the caller's thread unless that connection is in use.
     pub(crate) fn look<'a, T: Send + 'static>(
         &'a self,
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
@@ -129,8 +130,8 @@ impl SqliteStore {
         Box::pin(self.writer.write(|_| Ok(None), work))
     }
 
-    /// Does what `single` can do in one statement, which needs no transaction around it; the work
-    /// when it cannot.
+    /// Runs `single`, which may complete the write in one statement without a transaction around
+    /// it, and otherwise `work`.
     pub(crate) fn write_single<'a, T: Send + 'static>(
         &'a self,
         single: impl Fn(&Connection) -> Done<Option<T>> + Send + 'static,

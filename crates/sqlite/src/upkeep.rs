@@ -1,4 +1,4 @@
-//! Copies of the file, and its size.
+//! Backup and compaction.
 
 use crate::error::{Done, Place};
 use crate::open;
@@ -10,27 +10,27 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use weftwork_store::StoreError;
 
-/// What [`SqliteStore::compact`] gained.
+/// The result of [`SqliteStore::compact`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// The file and its log before, in bytes.
+    /// Size of the file and its log before, in bytes.
     pub bytes_before: u64,
-    /// The file and its log after, in bytes.
+    /// Size of the file and its log after, in bytes.
     pub bytes_after: u64,
-    /// How many blobs were removed because nothing spoke of them.
+    /// Number of blobs that were removed because no row referred to them.
     pub blobs: u64,
 }
 
 impl SqliteStore {
-    /// Copies the store as it is at this moment into a new file, readable by its owner only.
-    /// Others read and write meanwhile. Blocks.
+    /// Copies the current state of the store to a new file, readable by its owner only. Other
+    /// connections can read and write meanwhile. Blocks.
     ///
-    /// The copy is a store of its own: put it in the place of the file to restore it. It gets its
-    /// name when it is whole and on disk.
+    /// The copy is an independent store: to restore it, replace the original file with it. The copy
+    /// gets its name once it is complete and durable.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when there is such a file already, [`StoreError::Full`],
-    /// [`StoreError::ReadOnly`], [`StoreError::Corrupt`] when this store is damaged.
+    /// Returns [`StoreError::Unavailable`] if the file exists, [`StoreError::Full`],
+    /// [`StoreError::ReadOnly`], or [`StoreError::Corrupt`] if this store is damaged.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let to = to.as_ref();
         let there = Place {
@@ -38,7 +38,9 @@ impl SqliteStore {
             busy_timeout_ms: self.named().busy_timeout_ms,
         };
         if to.exists() {
-            return Err(there.unavailable("a backup replaces nothing; name a new file"));
+            return Err(
+                there.unavailable("a backup does not replace an existing file; choose a new name")
+            );
         }
         let part = beside(to, ".part");
         let Some(name) = part.to_str() else {
@@ -52,7 +54,8 @@ impl SqliteStore {
             sync_folder(to).map_err(io)
         });
         if copied.is_err() {
-            // The reason is told; a part that stays is named by the next backup to this place.
+            // The error is returned; the next backup to this path reports a part that could not be
+            // removed.
             drop(std::fs::remove_file(&part));
         }
         copied
@@ -70,12 +73,12 @@ impl SqliteStore {
         })
     }
 
-    /// Removes blobs of which nothing speaks, gives free pages back to the system and empties the
-    /// log. Others read and write meanwhile, but for some moments. Blocks.
+    /// Removes blobs that no row refers to, releases free pages to the system and truncates the
+    /// log. Other connections can read and write meanwhile, except for short periods. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when somebody reads or writes all the time, [`StoreError::Full`],
-    /// [`StoreError::Corrupt`].
+    /// Returns [`StoreError::Locked`] if another connection reads or writes without pause,
+    /// [`StoreError::Full`], or [`StoreError::Corrupt`].
     pub fn compact(&self) -> Result<Compacted, StoreError> {
         let bytes_before = self.bytes()?;
         let conn = open::upkeep(self.path(), self.named())?;
@@ -99,7 +102,7 @@ impl SqliteStore {
     }
 }
 
-/// The same path with something added to its name.
+/// Appends a suffix to the file name of a path.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
     name.push(suffix);
@@ -113,14 +116,14 @@ fn make_new(part: &Path, there: &Place) -> Result<(), StoreError> {
     let made = open::private_file(OpenOptions::new().write(true).create_new(true)).open(part);
     made.map(drop).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => there.unavailable(format!(
-            "`{}` is there: another backup goes on, or was broken off; if so, remove it",
+            "`{}` exists: another backup is in progress, or was interrupted; if it was, remove the file",
             part.display()
         )),
         _ => there.io(part, &error),
     })
 }
 
-/// Makes a new name outlive a loss of power.
+/// Makes a new file name durable.
 #[cfg(unix)]
 fn sync_folder(of: &Path) -> std::io::Result<()> {
     match of.parent() {
@@ -129,7 +132,7 @@ fn sync_folder(of: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A folder cannot be opened here.
+/// A folder cannot be opened on this platform.
 #[cfg(not(unix))]
 fn sync_folder(_of: &Path) -> std::io::Result<()> {
     Ok(())
@@ -142,14 +145,15 @@ fn collect(conn: &Connection) -> Done<u64> {
     row::execute(conn, sql, []).map(|collected| collected as u64)
 }
 
-/// Gives back all free pages, in parts so that others need not wait long for the lock.
+/// Releases all free pages, in parts, to limit the time for which the lock is held.
 fn give_all_back(conn: &Connection) -> Done<()> {
     let mut left = row::free_pages(conn)?;
     while left > 0 {
         row::give_back(conn)?;
         let now = row::free_pages(conn)?;
         if now >= left {
-            // Others free pages as fast, or the file was made by somebody who keeps them.
+            // Other connections free pages at the same rate, or the file was created without
+            // auto-vacuum.
             break;
         }
         left = now;

@@ -1,4 +1,4 @@
-//! Finding damage before a run does.
+//! Detection of damage before a run encounters it.
 
 use crate::error::{Done, Fail, Place};
 use crate::open;
@@ -11,12 +11,12 @@ use weftwork_store::StoreError;
 use weftwork_types::canonical;
 use weftwork_types::{OrgId, ThreadId};
 
-/// Something in the file that is not as it was written.
+/// A damaged part of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where: table and key.
+    /// Location: table and key.
     pub place: String,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub what: String,
 }
 
@@ -27,12 +27,13 @@ impl Display for Damage {
 }
 
 impl SqliteStore {
-    /// Reads everything and says what is damaged; nothing when all is well. The pages and indices
-    /// are checked, every row is read as runs read it, and whatever a row refers to must be there. What checkpoints hold is not looked into: only
-    /// their graph can read it. Others read and write meanwhile. Blocks.
+    /// Checks the whole file and returns the damage found. It checks pages and indices, reads every
+    /// row in the same way as runs do, and checks that every referenced row exists. The content of
+    /// checkpoints is not checked, because only their graph can read it. Other connections can read
+    /// and write meanwhile. Blocks.
     ///
     /// # Errors
-    /// Only those of the system, and [`StoreError::Corrupt`] when the file cannot be read at all.
+    /// Only system errors, and [`StoreError::Corrupt`] if the file cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Damage>, StoreError> {
         let conn = open::reader(self.path(), self.named())?;
         let mut search = Search { conn: &conn, place: self.named(), found: Vec::new() };
@@ -48,11 +49,12 @@ struct Search<'a> {
     found: Vec<Damage>,
 }
 
-/// What each row of these queries says is that something is missing, or there twice.
+/// Queries for missing and duplicate rows: table, description, and a query that returns the keys of
+/// affected rows.
 const MISSING: &[(&str, &str, &str)] = &[
     (
         "threads",
-        "its head is no checkpoint",
+        "its head is not a checkpoint",
         "SELECT org || ', thread `' || id || '`' FROM threads_now threads WHERE head IS NOT NULL
          AND NOT EXISTS (
              SELECT 1 FROM blocks CROSS JOIN checkpoint_rows
@@ -63,7 +65,7 @@ const MISSING: &[(&str, &str, &str)] = &[
     ),
     (
         "blocks",
-        "its number is that of another block",
+        "its number is also that of another block",
         "SELECT org || ', thread `' || thread || '`, number ' || number FROM (
              SELECT org, thread, number, count(*) OVER (PARTITION BY number) AS blocks FROM blocks)
          WHERE blocks > 1",
@@ -81,7 +83,7 @@ const MISSING: &[(&str, &str, &str)] = &[
     ),
     (
         "blob_refs",
-        "the blob it speaks of is missing",
+        "the blob it refers to is missing",
         "SELECT org || ', thread `' || thread || '`, checkpoint `' || lower(hex(id)) || '`, blob `'
              || lower(hex(hash)) || '`'
          FROM blob_refs WHERE NOT EXISTS (
@@ -92,7 +94,7 @@ const MISSING: &[(&str, &str, &str)] = &[
 
 type Read = fn(&Row<'_>) -> Done<()>;
 
-/// How the rows of each table are read.
+/// Query and reader for the rows of each table.
 const TABLES: &[(&str, Read)] = &[
     ("SELECT * FROM threads", |row| threads::read(row).map(drop)),
     ("SELECT * FROM runs", |row| runs::read(row).map(drop)),
@@ -150,7 +152,7 @@ impl Search<'_> {
         self.found.push(Damage { place, what: what.into() });
     }
 
-    /// Writes damage down; only what stands in the way of the search itself is an error.
+    /// Records damage. Only errors that prevent the check itself are returned.
     fn note(&mut self, done: Done<()>) -> Done<()> {
         match done.map_err(|fail| self.place.fail(fail)) {
             Err(StoreError::Corrupt { place, what }) => self.add(place, what),

@@ -1,6 +1,7 @@
--- Format 3: threads say when they go on by themselves: when the first of their open questions takes
--- its default. Runs that ended at their questions before have theirs there. Runs say which is the
--- oldest of their events that is kept, so that events that are lost differ from those dropped.
+-- Format 3: threads have the time at which they resume by themselves, when the first of their open
+-- questions takes its default. For runs that ended at questions before this format, it is set here.
+-- Runs have the number of their oldest retained event, so that lost events can be distinguished
+-- from dropped ones.
 
 ALTER TABLE threads ADD COLUMN wakes_at INTEGER;
 

@@ -1,5 +1,5 @@
--- Format 2: checkpoints are only where format 1 has them. Threads that had none there start anew:
--- their head is none, and nobody waits for an answer.
+-- Format 2: checkpoints exist only in the tables of format 1. Threads without checkpoints there
+-- start over: they have no head and no open questions.
 
 UPDATE threads SET head = NULL
 WHERE head IS NOT NULL AND NOT EXISTS (

@@ -1,9 +1,9 @@
-//! The connection that writes, and group commit.
+//! The write connection and group commit.
 //!
-//! A commit that waits for the disk goes to a thread, which writes everything that waits meanwhile
-//! in one transaction. That costs two changes of threads, about as much as the rest of the commit,
-//! so a caller who finds nobody else writing, and a disk that was quick lately, commits by itself
-//! (`docs/adr/0014-commits-at-full.md`).
+//! A commit that waits for the disk is sent to a thread, which writes all jobs that are waiting in
+//! one transaction. This costs two thread switches, about as much as the rest of the commit. A
+//! caller therefore commits on its own thread if no other write is in progress and the last commits
+//! were fast (`docs/adr/0014-commits-at-full.md`).
 
 use crate::error::{Done, Place};
 use crate::reader;
@@ -17,27 +17,28 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weftwork_store::StoreError;
 
-/// The most jobs of one transaction; bounds how long the first of them waits.
+/// Maximum number of jobs per transaction. It limits the wait of the first of them.
 const BATCH_MAX: usize = 256;
 
-/// A commit that took longer than this is slow: the disk is, or another process was in the way.
+/// A commit that takes longer than this is slow, because of the disk or of another process.
 const QUICK: Duration = Duration::from_millis(2);
 
-/// A slow commit weighs as much as so many quick ones: one among them is none of a slow disk, as when
-/// the log is written back.
+/// Amount by which a slow commit increments the slow counter; a fast one decrements it by 1. A
+/// single slow commit does not indicate a slow disk; it also occurs when the log is moved into the
+/// file.
 const SLOW_WEIGHS: u32 = 8;
 
-/// The most that slow commits weigh together. The disk is slow as long as they weigh more than one
-/// of them, so that this is how many quick commits it takes after that.
+/// Maximum of the slow counter. The disk is considered slow while the counter exceeds
+/// [`SLOW_WEIGHS`], so at most 64 fast commits in a row end that state.
 const SLOW_MAX: u32 = 64 + SLOW_WEIGHS;
 
-/// Where writes go.
+/// The write path of a store.
 #[derive(Debug)]
 pub(crate) enum Writer {
     /// The caller writes, one at a time.
     Inline(Mutex<Session>),
-    /// A thread writes everything that waits in one transaction; callers write by themselves
-    /// while nobody else does.
+    /// A thread writes all waiting jobs in one transaction. A caller writes on its own thread if no
+    /// other write is in progress.
     Thread(Thread),
 }
 
@@ -54,13 +55,15 @@ impl Writer {
         let handle = std::thread::Builder::new()
             .name("weft-db-write".to_owned())
             .spawn(move || shared.serve(&waiting))
-            .map_err(|error| place.unavailable(format!("no thread for writing: {error}")))?;
+            .map_err(|error| {
+                place.unavailable(format!("cannot start the writer thread: {error}"))
+            })?;
         Ok(Self::Thread(Thread { desk, jobs: Some(jobs), handle: Some(handle), place }))
     }
 
-    /// Does the work in a transaction; returns when it is committed. The work may be done more
-    /// than once, when another job spoils the transaction that both were in. Whoever writes alone
-    /// tries first what `single` can do in one statement, which is a transaction by itself.
+    /// Runs `work` in a transaction and returns after its commit. `work` may run more than once, if
+    /// another job breaks the transaction that both were part of. A caller that writes on its own
+    /// thread first tries `single`, one statement that is a transaction by itself.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         single: impl Fn(&Connection) -> Done<Option<T>> + Send + 'static,
@@ -76,8 +79,8 @@ impl Writer {
 }
 
 impl Writer {
-    /// Does work that only reads a little, unless somebody writes just now; gives it back then.
-    /// What this connection wrote last it has at hand, where others read the pages again.
+    /// Runs a short read on the write connection, or returns it if a write is in progress. This
+    /// connection has the pages that it last wrote in its cache; other connections read them again.
     pub(crate) fn look<T, W: FnOnce(&Connection) -> Done<T>>(
         &self,
         work: W,
@@ -113,7 +116,7 @@ impl Thread {
         let job = Box::new(Write { work, result: None, reply });
         self.desk.queued.fetch_add(1, Ordering::AcqRel);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        let ended = || self.place.unavailable("its writing thread has ended");
+        let ended = || self.place.unavailable("its writer thread has ended");
         if !sent {
             return Err(ended());
         }
@@ -125,21 +128,21 @@ impl Drop for Thread {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(handle) = self.handle.take() {
-            // The thread fails only if a job panicked, which was reported where it happened.
+            // The thread fails only if a job panicked, and the panic was reported there.
             drop(handle.join());
         }
     }
 }
 
-/// What the thread and callers share.
+/// The state that the thread and callers share.
 #[derive(Debug)]
 struct Desk {
     session: Mutex<Session>,
-    /// A commit that takes longer is a slow one.
+    /// Duration above which a commit is slow.
     quick: Duration,
-    /// The jobs that were sent to the thread and are not done.
+    /// Number of jobs that were sent to the thread and are not finished.
     queued: AtomicUsize,
-    /// What slow commits weigh, less the quick ones since.
+    /// Slow counter: the weights of slow commits, less the number of fast ones since.
     slow: AtomicU32,
 }
 
@@ -148,7 +151,7 @@ impl Desk {
         Self { session, quick, queued: AtomicUsize::new(0), slow: AtomicU32::new(0) }
     }
 
-    /// Does the work on the caller's thread, when nobody else writes and the disk is quick.
+    /// Runs the work on the caller's thread, if no other write is in progress and the disk is fast.
     fn at_once<T>(
         &self,
         single: impl Fn(&Connection) -> Done<Option<T>>,
@@ -158,21 +161,21 @@ impl Desk {
         if slow || self.queued.load(Ordering::Acquire) > 0 {
             return None;
         }
-        // Not after a panic either: the thread says what became of it.
+        // A poisoned lock is left to the thread, which reports the panic.
         let mut session = self.session.try_lock().ok()?;
         session.wait_for_others(false).ok()?;
         let began = now();
         let written = session.alone(single, work);
         self.note(began);
         match written {
-            // Another process writes. To wait for it is for the thread.
+            // Another process is writing. The thread waits for it.
             Err(StoreError::Locked { .. }) => None,
             written => Some(written),
         }
     }
 
     fn note(&self, began: Instant) {
-        // Those who count at the same time may count one too few.
+        // Concurrent updates may lose one count.
         let slow = self.slow.load(Ordering::Relaxed);
         let slow = match began.elapsed() > self.quick {
             true => slow.saturating_add(SLOW_WEIGHS).min(SLOW_MAX),
@@ -189,14 +192,15 @@ impl Desk {
             {
                 batch.push_back(job);
             }
-            // Ends, because every turn finishes at least one job.
+            // Terminates, because each iteration finishes at least one job.
             while !batch.is_empty() {
                 let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
                 let began = now();
                 let (done, outcome) = session.transaction(&mut batch);
                 drop(session);
                 self.note(began);
-                // Before they are told, so that each may write its next by itself.
+                // Decremented before the callers are notified, so that each may write its next
+                // commit on its own thread.
                 self.queued.fetch_sub(done.len(), Ordering::AcqRel);
                 for job in done {
                     job.finish(outcome.clone());
@@ -206,17 +210,17 @@ impl Desk {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is the disk's time, not that of runs")]
+#[expect(clippy::disallowed_methods, reason = "it measures the disk, not runs")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Work that waits for its transaction.
+/// A job that waits for a transaction.
 trait Job: Send {
-    /// Does the work and keeps its result; says whether its changes may stay.
+    /// Runs the work and stores its result. The verdict states if the changes are committed.
     fn run(&mut self, conn: &Connection, place: &Place) -> Verdict;
 
-    /// Tells the caller its own result, or why the transaction was lost.
+    /// Sends the job's own result to the caller, or the error of the transaction.
     fn finish(self: Box<Self>, transaction: Result<(), StoreError>);
 }
 
@@ -247,18 +251,18 @@ impl<T: Send, W: Fn(&Connection) -> Done<T> + Send> Job for Write<T, W> {
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => return,
         };
-        // Nobody may be waiting any more; what was committed stays.
+        // The caller may have stopped waiting; the changes stay committed.
         drop(self.reply.send(result));
     }
 }
 
-/// How a transaction of several jobs ended.
+/// The end of a transaction of several jobs.
 enum End {
     Committed,
-    /// Nobody's fault: the whole transaction failed.
+    /// The whole transaction failed, not because of a particular job.
     Failed(StoreError),
-    /// The last job that ran failed in a way that took everybody's changes back, such as a full
-    /// disk. The others get another transaction, without it.
+    /// The last job that ran failed and caused SQLite to roll back the whole transaction, for
+    /// example because the disk is full. The other jobs get another transaction without it.
     Spoilt,
 }
 
@@ -266,7 +270,7 @@ enum End {
 pub(crate) struct Session {
     conn: Connection,
     place: Place,
-    /// Whether it waits for other processes.
+    /// `true` if the connection waits for locks of other processes.
     patient: bool,
 }
 
@@ -280,8 +284,8 @@ impl Session {
         Ok(())
     }
 
-    /// Does the jobs of the batch in one transaction; returns those that are done, and what came
-    /// of it. Jobs that must go into another transaction stay in the batch.
+    /// Runs the jobs of the batch in one transaction. Returns the finished jobs and the outcome.
+    /// Jobs that need another transaction stay in the batch.
     fn transaction(
         &mut self,
         batch: &mut VecDeque<Box<dyn Job>>,
@@ -338,7 +342,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one job of several, so that its failure takes nothing from the others.
+    /// Runs one of several jobs, in a savepoint, so that its failure does not affect the others.
     fn part(&self, job: &mut dyn Job) -> Result<(), StoreError> {
         self.execute("SAVEPOINT job")?;
         let verdict = job.run(&self.conn, &self.place);
@@ -377,7 +381,7 @@ impl Session {
         committed
     }
 
-    /// Ends a transaction that failed. When even this fails there is none any more.
+    /// Rolls back a failed transaction. If the rollback fails, the transaction is no longer open.
     fn roll_back(&self) {
         if !self.conn.is_autocommit() {
             drop(self.execute("ROLLBACK"));

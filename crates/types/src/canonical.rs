@@ -115,9 +115,9 @@ fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-#[expect(clippy::expect_used, reason = "there is room for a text or a number")]
+#[expect(clippy::expect_used, reason = "writing to memory does not fail")]
 fn plain<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("it can be written as JSON");
+    serde_json::to_writer(out, value).expect("a text or a number has a JSON form");
 }
 
 /// Returns `true` if a value is nested no deeper than [`DEPTH_MAX`]. The check is iterative.

@@ -110,8 +110,8 @@ impl Durability {
 /// The behaviour of a new run on a thread that has an unfinished run. On a thread without one, all
 /// variants are equivalent.
 ///
-/// Answers to questions do not wait: a thread with open questions has no unfinished run. A run with
-/// answers is therefore refused in all variants.
+/// Runs with answers do not wait: the run that asked has ended, so a thread that waits for answers
+/// has no unfinished run. With an unfinished run, a run with answers is refused in all variants.
 ///
 /// Source: the strategies of the same names of LangGraph's server. There, `rollback` deletes the
 /// earlier runs; here they are retained as cancelled, because their usage was paid for.

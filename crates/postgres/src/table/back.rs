@@ -1,4 +1,4 @@
-//! Runs that are put back.
+//! Requeuing of runs.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
@@ -11,7 +11,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, Timestamp};
 
-/// A run about to be given up by its worker.
+/// A release of a run by its worker.
 #[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) org: OrgId,
@@ -20,7 +20,7 @@ pub(crate) struct Release {
     pub(crate) mark: Vec<u8>,
 }
 
-/// A run about to be requeued.
+/// A requeue of a failed run.
 #[derive(Debug)]
 pub(crate) struct Requeue {
     pub(crate) who: Principal,
@@ -29,8 +29,8 @@ pub(crate) struct Requeue {
     pub(crate) mark: Vec<u8>,
 }
 
-/// Lets a run be pending again, whose thread is locked. The first statement gives the number of
-/// what is told of it.
+/// Returns the statements that set a run to pending, given that its thread is locked. The first one
+/// returns the number of the event that reports it.
 fn put(org: &OrgId, at: &RunRef, told: &AiEvent, now: Timestamp, mark: &[u8]) -> Result<[Ask; 3]> {
     let (org, run, thread) = (text(org), text(&at.run), text(&at.thread));
     let status = word(&RunStatus::Pending)?;

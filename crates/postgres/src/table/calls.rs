@@ -7,7 +7,7 @@ use weftwork_store::table::{JournalRead, Result};
 use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
-/// A query for whole rows.
+/// Builds a query for complete rows.
 macro_rules! whole {
     ($rest:literal) => {
         concat!(
@@ -49,13 +49,13 @@ impl JournalRead for PostgresStore {
     }
 }
 
-/// Finds the calls of a thread, the first announced first; see [`read`].
+/// Queries the calls of a thread, in the order in which they were first recorded; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!("WHERE org = $1 AND thread = $2 ORDER BY number");
     ask!(sql, text(org), text(thread))
 }
 
-/// Puts a call on record, or brings one that is there up to date, as
+/// Records a call, or merges it with the existing record, as
 /// [`record_call`](weftwork_store::rule::record_call) does.
 pub(crate) fn record(org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Result<Ask> {
     let sql = "INSERT INTO calls AS c (org, thread, key, kind, name, node, step, effect, state,

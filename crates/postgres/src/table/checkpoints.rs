@@ -12,8 +12,8 @@ use weftwork_store::{
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
-/// A query for checkpoints of a graph, each with what is pending there and with what the next one
-/// says of its tasks.
+/// Builds a query for checkpoints of a graph, each with the parts of its open superstep and the
+/// task results in the next checkpoint.
 macro_rules! found {
     ($rest:literal) => {
         concat!(
@@ -32,8 +32,8 @@ macro_rules! found {
     };
 }
 
-/// The checkpoint that commits left as the newest one of the outermost graph, if it is missing and
-/// none came after it. Runs in a process of their own may have added some.
+/// Query for the newest checkpoint of the root graph as recorded by commits, if it is missing and
+/// no later one exists. Runs without a worker may have added later ones.
 const LOST: &str = "SELECT t.head FROM threads t
      WHERE t.org = $1 AND t.id = $2 AND t.head IS NOT NULL AND NOT EXISTS (
          SELECT 1 FROM checkpoints c
@@ -107,7 +107,7 @@ impl ReadCheckpoints for PostgresStore {
             (who.org.clone(), at.clone(), before, limit),
             |conn, (org, at, before, limit), _| {
                 Box::pin(async move {
-                    // Ids have 16 bytes, so that none is as great as 17 of the greatest.
+                    // Ids have 16 bytes, so 17 bytes of 0xff are greater than every id.
                     let end = before.map_or_else(|| vec![u8::MAX; 17], |id| bytes(id.0));
                     let (org, thread, ns) = (text(org), text(&at.thread), at.ns.clone());
                     let sql = found!("AND c.id < $4 ORDER BY c.id DESC LIMIT $5");
@@ -125,7 +125,7 @@ impl ReadCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                // One seek per graph, however many checkpoints they have.
+                // One index seek per namespace.
                 let sql = "WITH RECURSIVE way (ns) AS (
                                (SELECT ns FROM checkpoints WHERE org = $1 AND thread = $2
                                 ORDER BY ns LIMIT 1)
@@ -237,7 +237,7 @@ impl WriteCheckpoints for PostgresStore {
     }
 }
 
-/// Names a row of a graph; made into text only for an error.
+/// The name of a checkpoint row, formatted only for errors.
 struct Key<'a> {
     at: &'a Shelf,
     id: Option<CheckpointId>,
@@ -273,14 +273,14 @@ fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
     Ok(FoundCheckpoint { id, body, outside: at.plain(row, "outside")?, tasks })
 }
 
-/// Finds the newest checkpoint of a thread's outermost graph; see [`newest_id`].
+/// Queries the newest checkpoint of a thread's root graph; see [`newest_id`].
 pub(crate) fn newest_of(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
                ORDER BY id DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }
 
-/// The id of the newest checkpoint, if there is one.
+/// Reads the id of the newest checkpoint, if there is one.
 pub(crate) fn newest_id(row: Option<&Row>, thread: &ThreadId) -> Result<Option<CheckpointId>> {
     let at = At::new("checkpoints", thread);
     row.map(|row| at.bits(row, "id").map(CheckpointId)).transpose()

@@ -8,10 +8,10 @@ use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunFinal, RunStatus};
 use weftwork_types::{OrgId, WorkerId};
 
-/// What `hold` says of a claim that is not the newest, of a run that has ended, of none at all.
+/// Error code of `hold` if the claim is not the newest, or the run has ended or does not exist.
 const NOT_OURS: &str = "WF001";
 
-/// A commit on its way.
+/// A commit to be written.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) org: OrgId,
@@ -20,12 +20,12 @@ pub(crate) struct Write {
     pub(crate) mark: Vec<u8>,
 }
 
-/// Locks the thread and stops the transaction when the claim is not the newest; see [`checked`].
+/// Locks the thread, and aborts the transaction if the claim is not the newest; see [`checked`].
 pub(crate) fn hold(org: &OrgId, claim: &Claim) -> Ask {
     Ask::new("SELECT hold($1, $2, $3, $4, $5)", holding(org, claim))
 }
 
-/// The values of `hold`.
+/// Returns the parameters of `hold`.
 pub(crate) fn holding(org: &OrgId, claim: &Claim) -> Vec<Value> {
     vec![
         Box::new(text(org)),
@@ -36,7 +36,8 @@ pub(crate) fn holding(org: &OrgId, claim: &Claim) -> Vec<Value> {
     ]
 }
 
-/// The result of statements that began with [`hold`]; says why it stopped them.
+/// Converts the result of statements that started with [`hold`]: a refusal by `hold` becomes a
+/// store error.
 pub(crate) async fn checked<T>(
     conn: &mut Conn,
     org: &OrgId,
@@ -62,7 +63,7 @@ async fn refused(conn: &mut Conn, org: &OrgId, claim: &Claim, fail: Fail) -> Don
     let at = At::new("runs", &name);
     let (status, fence) = (at.word(row, "status")?, at.count(row, "fence")?);
     let worker: Option<WorkerId> = at.maybe_id(row, "worker")?;
-    // Fences only go up and an end is the end, so it is refused now as well.
+    // Fences only increase and ended runs stay ended, so the check fails now, too.
     let check = rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence });
     Ok(check.err().map_or(fail, Fail::from))
 }
@@ -85,8 +86,8 @@ pub(crate) async fn commit(conn: &mut Conn, write: &Write, before: Before) -> Do
     })
 }
 
-/// Whether an earlier try of this commit took effect, and with what result. Waits for it when it
-/// is still under way.
+/// Returns the result of an earlier attempt of this commit if it took effect. Waits for an attempt
+/// that is still in progress.
 async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
     let Write { org, claim, commit, mark } = write;
     let sql = "SELECT t.seq, t.mark, r.cancel_requested FROM threads t, runs r
@@ -105,8 +106,8 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
     }))
 }
 
-/// The statements of a commit: claim, questions left, events, outcome and the thread's row; then
-/// what is kept, calls, what is billed, pieces, questions asked.
+/// Returns the statements of a commit: first the claim, closed questions, events, outcome and the
+/// thread's row; then checkpoints, calls, usage, partial text and new questions.
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
@@ -141,7 +142,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     Ok(asks)
 }
 
-/// What nearly all commits are, as one statement: one checkpoint, with or without events and end.
+/// Returns the statement for most commits: one checkpoint, with optional events and outcome.
 fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
     let sql = "SELECT c.seq, c.cancel_requested, put($1, $2, $14, $15, $16, $17, $18)
                FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) c";
@@ -150,7 +151,7 @@ fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
     Ok(Ask::new(sql, values))
 }
 
-/// The values of `commit_run`.
+/// Returns the parameters of `commit_run`.
 fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();

@@ -22,7 +22,7 @@ impl ReadEvents for PostgresStore {
         self.run(args, |conn, (org, at, after, limit), _| {
             Box::pin(async move {
                 let there = "SELECT 1 FROM runs WHERE org = $1 AND id = $2 AND thread = $3";
-                // Each row holds one event at least.
+                // Each row has at least one event.
                 let sql = "SELECT last_seq, first_seq, at, events FROM events
                            WHERE org = $1 AND run = $2 AND last_seq > $3
                            ORDER BY last_seq LIMIT $4";
@@ -65,7 +65,7 @@ fn some(rows: &[Row], run: &RunId, after: u64, limit: usize) -> Done<Vec<StoredE
     Ok(found)
 }
 
-/// The events of one commit.
+/// Reads the events of one commit.
 pub(crate) fn batch(row: &Row, run: &RunId) -> Done<Vec<StoredEvent>> {
     let name = format!("run `{run}`");
     let last: u64 = At::new("events", &name).count(row, "last_seq")?;

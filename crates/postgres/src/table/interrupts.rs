@@ -26,7 +26,7 @@ impl ReadInterrupts for PostgresStore {
     }
 }
 
-/// Finds the questions of a thread, in the order in which they were asked; see [`read`].
+/// Queries the questions of a thread, in the order in which they were asked; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT id, run, interrupt, answer, closed FROM interrupts
                WHERE org = $1 AND thread = $2 ORDER BY number";
@@ -46,7 +46,7 @@ pub(crate) fn read(row: &Row, thread: &ThreadId) -> Done<InterruptRow> {
     })
 }
 
-/// Finds the questions of these ids; see [`check`].
+/// Queries questions by id; see [`check`].
 pub(crate) fn asked<'i>(
     org: &OrgId,
     thread: &ThreadId,
@@ -72,7 +72,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Gives answers to questions that were checked.
+/// Stores answers to questions that were checked.
 pub(crate) fn answer(
     org: &OrgId,
     thread: &ThreadId,

@@ -1,4 +1,4 @@
-//! Items: what is remembered beyond threads.
+//! Items: data that is stored beyond threads.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
@@ -15,17 +15,17 @@ use weftwork_store::{
 };
 use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
 
-/// How many values are read at once.
+/// Number of values that are read at once.
 const PAGE: usize = 64;
 
-/// What is read of an item.
+/// Columns of an item that are read.
 macro_rules! columns {
     () => {
         "org, number, path, key, value, indexing, seal, ttl_ms, created_at, updated_at, expires_at"
     };
 }
 
-/// A query for items of an organisation that live now, in some namespaces.
+/// Builds a query for unexpired items of an organisation in some namespaces.
 macro_rules! living {
     ($columns:expr, $rest:literal) => {
         concat!(
@@ -167,7 +167,7 @@ impl ItemTable for PostgresStore {
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
         self.run((int(limit), now.0), |conn, (limit, now), _| {
             Box::pin(async move {
-                // What somebody works on is left to him.
+                // Rows that another transaction has locked are skipped.
                 let sql = "DELETE FROM items WHERE number IN (
                                SELECT number FROM items WHERE expires_at <= $1
                                ORDER BY expires_at, number LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -212,7 +212,7 @@ impl ItemTable for PostgresStore {
                     .iter()
                     .map(|(at, _)| (at.namespace().path(), at.key().to_owned()))
                     .unzip();
-                // Nobody else puts anything meanwhile.
+                // The lock excludes other writers.
                 let alone = ask!("LOCK TABLE items IN SHARE ROW EXCLUSIVE MODE");
                 let sweep = ask!("DELETE FROM items WHERE expires_at <= $1", now.0);
                 let same = concat!(
@@ -243,8 +243,8 @@ impl ItemTable for PostgresStore {
     }
 }
 
-/// Puts an item of another store with the times it had, while nobody else puts any and nothing
-/// that is there has expired.
+/// Imports an item of another store with its times, given that the table is locked and expired
+/// items are deleted.
 fn put_stored(org: &OrgId, at: &ItemRef, stored: &StoredItem) -> Result<Ask> {
     let StoredItem { item, indexing, ttl } = stored;
     let (value, indexing) = (json(&item.value)?, json(indexing)?);
@@ -269,7 +269,7 @@ fn put_stored(org: &OrgId, at: &ItemRef, stored: &StoredItem) -> Result<Ask> {
     ))
 }
 
-/// An item that is put.
+/// An item to be put.
 #[derive(Debug)]
 struct New {
     at: ItemRef,
@@ -298,7 +298,7 @@ impl New {
     }
 }
 
-/// A search, and in which paths it is.
+/// A search and its range of paths.
 #[derive(Debug)]
 struct Search {
     org: OrgId,
@@ -307,7 +307,7 @@ struct Search {
     now: Timestamp,
 }
 
-/// An item with the number of its row, and with its score.
+/// An item with the number of its row and its score.
 type Found = ((i64, StoredItem), Option<f64>);
 
 impl Search {
@@ -331,7 +331,7 @@ impl Search {
         Ok(found.into_iter().map(item).collect())
     }
 
-    /// The page itself, when any item may be in it.
+    /// Reads a page without filtering, because the query selects every item.
     async fn page(&self, conn: &mut Conn) -> Done<Vec<Found>> {
         let sql = living!(columns!(), "ORDER BY space, number LIMIT $5 OFFSET $6");
         let (org, (first, end)) = (text(&self.org), self.paths.clone());
@@ -340,7 +340,7 @@ impl Search {
         rows.iter().map(|row| Ok((numbered(row)?, None))).collect()
     }
 
-    /// Looks into items, some at a time, as they are at one moment.
+    /// Filters the items of one snapshot, reading a limited number at a time.
     async fn select(&self, conn: &mut Conn) -> Done<Vec<Found>> {
         let sql = living!("number", "ORDER BY space, number");
         let (org, (first, end)) = (text(&self.org), self.paths.clone());
@@ -370,7 +370,7 @@ impl Search {
     }
 }
 
-/// How many milliseconds there are after a time.
+/// Returns the number of milliseconds between a time and the end of the range.
 fn room(now: Timestamp) -> i64 {
     i64::MAX.saturating_sub(now.0)
 }

@@ -1,8 +1,8 @@
-//! Writing checkpoints.
+//! Writes of checkpoints.
 //!
-//! Who adds checkpoints to a thread takes its lock with others; who replaces or removes them takes
-//! it alone. In the same way writers of rows that speak of blobs share the lock of their
-//! organisation's blobs, which who collects blobs takes alone.
+//! Adding checkpoints to a thread takes the shared lock of the thread's checkpoints; replacing or
+//! removing them takes the exclusive lock. In the same way, writing rows that refer to blobs takes
+//! the shared lock of the organisation's blobs, and collecting blobs the exclusive lock.
 
 use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::Done;
@@ -21,7 +21,7 @@ fn share_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(SHARED, text(org), Some(text(thread)))
 }
 
-/// Takes the lock of a thread's checkpoints alone.
+/// Takes the exclusive lock of a thread's checkpoints.
 pub(crate) fn lock_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(ALONE, text(org), Some(text(thread)))
 }
@@ -34,14 +34,14 @@ fn lock_blobs(org: &OrgId) -> Ask {
     ask!(ALONE, text(org), None::<String>)
 }
 
-/// The one checkpoint that is kept, when it is all and speaks of no blobs.
+/// Returns the checkpoint of a batch that consists of one checkpoint without blobs.
 pub(crate) fn alone(keep: &Keep) -> Option<&NewCheckpoint> {
     let [new] = keep.checkpoints.as_slice() else { return None };
     let beside = keep.pending.len() + keep.blobs.len() + keep.layouts.len() + new.blobs.len();
     (beside == 0).then_some(new)
 }
 
-/// The last values of `put`, after organisation and thread.
+/// Returns the last parameters of `put`, after organisation and thread.
 pub(crate) fn values(new: &NewCheckpoint) -> Vec<Value> {
     vec![
         Box::new(new.ns.clone()),
@@ -52,7 +52,7 @@ pub(crate) fn values(new: &NewCheckpoint) -> Vec<Value> {
     ]
 }
 
-/// The statements that keep everything; none when there is nothing.
+/// Returns the statements that store a batch; none for an empty one.
 pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> Vec<Ask> {
     if let Some(new) = alone(keep) {
         let mut all: Vec<Value> = vec![Box::new(text(org)), Box::new(text(thread))];
@@ -83,7 +83,7 @@ pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> 
     asks
 }
 
-/// The last checkpoint of the root graph that is kept.
+/// Returns the last checkpoint of the root graph in a batch.
 pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
     keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
@@ -118,7 +118,7 @@ fn hashes(blobs: &[Hash]) -> Vec<Vec<u8>> {
     blobs.iter().map(|hash| hash.0.to_vec()).collect()
 }
 
-/// Keeps everything.
+/// Stores a batch.
 pub(crate) async fn keep(
     conn: &mut Conn,
     org: &OrgId,
@@ -134,7 +134,7 @@ pub(crate) async fn keep(
         conn.write(asks).await?;
         return Ok(());
     }
-    // Alone: an earlier try that is still under way ends before.
+    // The exclusive lock waits for the end of an earlier attempt that is still in progress.
     let found = conn.begin(vec![lock_thread(org, thread), written(org, thread, mark)]).await?;
     if found.last().is_none_or(Vec::is_empty) {
         conn.commit(asks).await?;
@@ -142,14 +142,14 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Finds a row when a write of this mark took effect. One that left nothing pending leaves no
-/// trace, and may be done again.
+/// Queries a row that exists if a write with this mark took effect. A write without parts of open
+/// supersteps leaves no mark, and may be repeated.
 fn written(org: &OrgId, thread: &ThreadId, mark: &[u8]) -> Ask {
     let sql = "SELECT 1 FROM pending WHERE org = $1 AND thread = $2 AND mark = $3 LIMIT 1";
     ask!(sql, text(org), text(thread), mark.to_vec())
 }
 
-/// Puts checkpoints in the place of all that a graph has.
+/// Replaces all checkpoints of a graph.
 pub(crate) async fn rewrite(
     conn: &mut Conn,
     org: &OrgId,
@@ -191,7 +191,7 @@ fn id(row: &Row, at: &Shelf) -> Result<CheckpointId, StoreError> {
     At::new("checkpoints", &name).bits(row, "id").map(CheckpointId)
 }
 
-/// Copies all of a thread in place of what another has.
+/// Copies all checkpoints of a thread, replacing those of another.
 pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     if from == to {
         return Ok(());
@@ -200,7 +200,7 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     asks.extend([share_thread(org, from), share_blobs(org)]);
     asks.extend(deletes(org, to));
     for sql in [
-        // A row whose seal does not fit gets none that does.
+        // A row with an invalid seal does not get a valid one.
         "INSERT INTO checkpoints (org, thread, ns, id, of, tasks, body, blobs, seal)
          SELECT org, $3, ns, id, of, tasks, body, blobs,
              CASE WHEN seal = seal_of($1, $2, ns, id) THEN seal_of($1, $3, ns, id) ELSE '' END
@@ -216,8 +216,8 @@ pub(crate) async fn copy(conn: &mut Conn, org: &OrgId, from: &ThreadId, to: &Thr
     Ok(())
 }
 
-/// Lets the head of a thread be its newest checkpoint. Its row, when there is
-/// one, was locked before the checkpoints were, as commits do it.
+/// Sets the head of a thread to its newest checkpoint. The row of the thread, if it exists, was
+/// locked before the checkpoints, in the same order as in commits.
 pub(crate) fn move_head(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "UPDATE threads SET head = (
                    SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
@@ -226,7 +226,7 @@ pub(crate) fn move_head(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(sql, text(org), text(thread))
 }
 
-/// Forgets all of a thread.
+/// Deletes all checkpoints of a thread.
 pub(crate) fn deletes(org: &OrgId, thread: &ThreadId) -> [Ask; 2] {
     [
         "DELETE FROM checkpoints WHERE org = $1 AND thread = $2",
@@ -235,7 +235,7 @@ pub(crate) fn deletes(org: &OrgId, thread: &ThreadId) -> [Ask; 2] {
     .map(|sql| ask!(sql, text(org), text(thread)))
 }
 
-/// Removes the blobs of which nobody speaks; returns how many.
+/// Deletes blobs without references and returns their number.
 pub(crate) async fn collect(conn: &mut Conn, org: &OrgId) -> Done<u64> {
     let sql = "WITH spoken AS MATERIALIZED (
                    SELECT unnest(blobs) AS hash FROM checkpoints

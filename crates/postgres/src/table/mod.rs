@@ -1,4 +1,4 @@
-//! The tables: one file per table, with the traits it serves.
+//! Tables, one per file: the implementation of the store traits.
 
 mod back;
 mod calls;

@@ -1,4 +1,4 @@
-//! Pieces of text: what runs told since their last durable event.
+//! Partial text that runs emitted since their last durable event.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
@@ -9,12 +9,12 @@ use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{OrgId, RunId};
 
-/// Whether a commit has to do with pieces; most have not.
+/// Returns `true` if a commit adds or voids partial text; most do not.
 pub(crate) fn any(commit: &Commit) -> bool {
     commit.void.is_some() || !commit.pieces.is_empty()
 }
 
-/// Forgets what is void, and keeps what was told since.
+/// Deletes void text and stores new text.
 pub(crate) fn asks(org: &OrgId, run: &RunId, commit: &Commit) -> Result<Vec<Ask>, StoreError> {
     let mut asks = Vec::new();
     if let Some(Position { seq, bytes }) = commit.void {
@@ -31,7 +31,7 @@ pub(crate) fn asks(org: &OrgId, run: &RunId, commit: &Commit) -> Result<Vec<Ask>
     Ok(asks)
 }
 
-/// Pieces of a run that end after a position.
+/// Returns partial text of a run that ends after a position.
 pub(crate) async fn read(
     conn: &mut Conn,
     org: &OrgId,
@@ -40,7 +40,7 @@ pub(crate) async fn read(
     limit: usize,
 ) -> Done<Vec<Piece>> {
     let there = "SELECT 1 FROM runs WHERE org = $1 AND id = $2 AND thread = $3";
-    // Each row holds one piece at least.
+    // Each row has at least one piece.
     let sql = "SELECT seq, bytes, pieces FROM pieces
                WHERE org = $1 AND run = $2 AND (seq, bytes) > ($3, $4)
                ORDER BY seq, bytes LIMIT $5";
@@ -63,7 +63,7 @@ pub(crate) async fn read(
     Ok(found)
 }
 
-/// The pieces of one commit.
+/// Reads the partial text of one commit.
 fn batch(row: &Row, run: &RunId) -> Done<Vec<Piece>> {
     let name = format!("run `{run}`");
     let place = At::new("pieces", &name);

@@ -1,4 +1,4 @@
-//! Forgetting what is old.
+//! Deletion of old data.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
@@ -9,7 +9,7 @@ use weftwork_store::table::Result;
 use weftwork_store::{Retention, ThreadRow, Untouched, Waiting};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
-/// A query for threads that nothing has changed for long.
+/// Builds a query for threads that have not changed for a time.
 macro_rules! untouched {
     ($rest:literal) => {
         concat!(
@@ -70,10 +70,10 @@ fn asked(sql: &'static str, org: &OrgId, which: Untouched) -> Ask {
     ask!(sql, text(org), which.before.0, waiting, int(which.limit))
 }
 
-/// When the connection breaks as the removal is on its way and it took effect, the next try finds
-/// nothing to remove: what was removed is not named then, and is gone all the same.
+/// Deletes threads. If the connection breaks after the deletion took effect, the retry finds no
+/// threads, and the deleted ones are not reported.
 async fn forget(conn: &mut Conn, org: &OrgId, which: Untouched) -> Done<Vec<ThreadId>> {
-    // A thread that is locked is being worked on.
+    // A locked thread is in use.
     let ask = asked(untouched!(" FOR UPDATE SKIP LOCKED"), org, which);
     let found = conn.begin(vec![ask]).await?;
     let mut ids = Vec::new();
@@ -84,7 +84,8 @@ async fn forget(conn: &mut Conn, org: &OrgId, which: Untouched) -> Done<Vec<Thre
     Ok(ids)
 }
 
-/// As with [`forget`]: what took effect although nobody said so is not counted.
+/// Deletes events. As with [`forget`], a deletion that took effect without a confirmation is not
+/// counted.
 async fn drop_events(conn: &mut Conn, org: &OrgId, before: i64, limit: i64) -> Done<u64> {
     let old = "SELECT id FROM runs r
                WHERE org = $1 AND ended_at < $2
@@ -103,7 +104,7 @@ async fn drop_events(conn: &mut Conn, org: &OrgId, before: i64, limit: i64) -> D
                      SELECT run, max(last_seq) AS last FROM events
                      WHERE org = $1 AND run = ANY ($2) GROUP BY run) l
                  WHERE e.org = $1 AND e.run = l.run AND e.last_seq < l.last";
-    // Of the last commit its last event.
+    // The last event of the last commit is retained.
     let cuts = "UPDATE events SET first_seq = last_seq,
                     events = '[' || (events::json -> -1)::text || ']'
                 WHERE org = $1 AND run = ANY ($2) AND first_seq < last_seq";

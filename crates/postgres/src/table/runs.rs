@@ -16,7 +16,7 @@ use weftwork_types::{
     BoxFuture, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-/// A query for whole rows.
+/// Builds a query for complete rows.
 macro_rules! whole {
     ($rest:literal) => {
         concat!(
@@ -210,32 +210,32 @@ impl WriteRuns for PostgresStore {
     }
 }
 
-/// Finds the runs of a thread, oldest first; see [`read`].
+/// Queries the runs of a thread, oldest first; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!("FROM runs r WHERE r.org = $1 AND r.thread = $2 ORDER BY r.number");
     ask!(sql, text(org), text(thread))
 }
 
-/// Finds a run; see [`read`].
+/// Queries a run; see [`read`].
 pub(crate) fn one(org: &OrgId, at: &RunRef) -> Ask {
     let sql = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2 AND r.thread = $3");
     ask!(sql, text(org), text(&at.run), text(&at.thread))
 }
 
-/// Finds the last run of a thread; see [`named`].
+/// Queries the last run of a thread; see [`named`].
 pub(crate) fn last(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT id FROM runs WHERE org = $1 AND thread = $2 ORDER BY number DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }
 
-/// A claim about to be made.
+/// A claim to be made.
 #[derive(Debug)]
 struct Taking {
     org: OrgId,
     at: RunRef,
     worker: WorkerId,
     now: Timestamp,
-    /// When the holder must be alive; by the clock of the database when none.
+    /// Time at which the holder has to be alive; `None` for the clock of the database.
     alive_at: Option<i64>,
     mark: Vec<u8>,
 }
@@ -297,7 +297,7 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
     Ok((claim(run.fence), run))
 }
 
-/// What the first claim of a run does besides; the thread's newest checkpoint is given.
+/// Applies the additional changes of a run's first claim, given the thread's newest checkpoint.
 fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>> {
     let thread = &run.new.at.thread;
     let mut asks = Vec::new();
@@ -331,8 +331,9 @@ async fn create(
     let found = conn
         .begin(vec![
             threads::lock(org, thread),
-            // Before the keys: a thread without a row has no lock, and a run of ours that another
-            // makes right now must not be seen here and missed there.
+            // Queried before the keys. A thread without a row has no lock, so a concurrent request
+            // may create the same run between these queries; a run that is found here is then found
+            // by its key or id as well.
             open_run(org, thread),
             interrupts::asked(org, thread, answers.keys()),
             ask!(by_key, text(org), key),
@@ -380,7 +381,7 @@ async fn create(
     })
 }
 
-/// The run of an earlier request under the same key or run id.
+/// Returns the run of an earlier request with the same idempotency key or run id.
 fn earlier(new: &NewRun, by_key: Option<&Row>, by_id: Option<&Row>) -> Result<Option<RunRow>> {
     if let (Some(key), Some(row)) = (&new.options.idempotency_key, by_key) {
         let row = read(row)?;
@@ -393,14 +394,14 @@ fn earlier(new: &NewRun, by_key: Option<&Row>, by_id: Option<&Row>) -> Result<Op
     }
 }
 
-/// Asks the unfinished runs of a thread to stop.
+/// Requests cancellation of the unfinished runs of a thread.
 fn cancels(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "UPDATE runs SET cancel_requested = true
                WHERE org = $1 AND thread = $2 AND status IN ('queued', 'pending', 'running')";
     ask!(sql, text(org), text(thread))
 }
 
-/// Lets the thread of a new run be that run's.
+/// Updates the thread for a new run, or creates it.
 fn touches(who: &Principal, new: &NewRun) -> Result<Ask> {
     let (org, thread) = (text(&who.org), text(&new.at.thread));
     let (created_at, status) = (new.created_at.0, word(&RunStatus::Pending)?);
@@ -437,7 +438,7 @@ fn inserts(
     ))
 }
 
-/// Finds the oldest unfinished run of a thread; see [`read`] and [`named`].
+/// Queries the oldest unfinished run of a thread; see [`read`] and [`named`].
 pub(crate) fn open_run(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = whole!(
         "FROM runs r WHERE r.org = $1 AND r.thread = $2
@@ -446,7 +447,7 @@ pub(crate) fn open_run(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(sql, text(org), text(thread))
 }
 
-/// The run that a row names.
+/// Reads the reference to a run from a row.
 pub(crate) fn named(row: &Row, thread: &ThreadId) -> Result<RunRef> {
     let name = format!("thread `{thread}`");
     Ok(RunRef { thread: thread.clone(), run: At::new("runs", &name).id(row, "id")? })

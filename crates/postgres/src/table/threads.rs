@@ -54,7 +54,8 @@ impl WriteThreads for PostgresStore {
     }
 }
 
-/// All that is a thread's own beside its checkpoints; events and pieces go before the runs by which they are found.
+/// Deletes everything a thread owns except checkpoints. Events and partial text precede the runs by
+/// which they are found.
 const DELETES: &[&str] = &[
     "DELETE FROM pieces WHERE org = $1
          AND run IN (SELECT id FROM runs WHERE org = $1 AND thread = $2)",
@@ -82,7 +83,7 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
     Ok(())
 }
 
-/// Removes a thread that is locked, with all that is its own.
+/// Deletes a locked thread with everything it owns.
 pub(crate) fn removes(org: &OrgId, id: &ThreadId) -> Vec<Ask> {
     let mut asks = vec![keep::lock_thread(org, id)];
     asks.extend(keep::deletes(org, id));
@@ -90,31 +91,31 @@ pub(crate) fn removes(org: &OrgId, id: &ThreadId) -> Vec<Ask> {
     asks
 }
 
-/// Locks the thread's row against all others who write for the thread.
+/// Locks the row of a thread against all other writes for the thread.
 pub(crate) fn lock(org: &OrgId, id: &ThreadId) -> Ask {
     let sql = "SELECT seq, mark FROM threads WHERE org = $1 AND id = $2 FOR UPDATE";
     ask!(sql, text(org), text(id))
 }
 
-/// Says when a thread goes on by itself.
+/// Sets the time at which a thread resumes by itself.
 pub(crate) fn wakes_at(org: &OrgId, id: &ThreadId, wakes_at: Timestamp) -> Ask {
     let sql = "UPDATE threads SET wakes_at = $3 WHERE org = $1 AND id = $2";
     ask!(sql, text(org), text(id), wakes_at.0)
 }
 
-/// Finds a thread; see [`read`].
+/// Queries a thread; see [`read`].
 pub(crate) fn one(org: &OrgId, id: &ThreadId) -> Ask {
     let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at FROM threads
                WHERE org = $1 AND id = $2";
     ask!(sql, text(org), text(id))
 }
 
-/// Finds a row when there is such a thread; see [`expect`].
+/// Queries a row that exists if the thread exists; see [`expect`].
 pub(crate) fn there(org: &OrgId, id: &ThreadId) -> Ask {
     ask!("SELECT 1 FROM threads WHERE org = $1 AND id = $2", text(org), text(id))
 }
 
-/// Reads with a statement what belongs to a thread; fails when there is no such thread.
+/// Reads rows that belong to a thread with a statement. Fails if the thread does not exist.
 pub(crate) async fn read_of(
     conn: &mut Conn,
     org: &OrgId,

@@ -53,7 +53,7 @@ impl WriteUsage for PostgresStore {
     }
 }
 
-/// Finds the usage of a thread's runs, the first begun first; see [`read`].
+/// Queries the usage of a thread's runs, ordered by start time; see [`read`].
 pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT u.invocation, u.caller, u.fact FROM runs r
                JOIN usage u ON u.org = r.org AND u.run = r.id
@@ -62,7 +62,7 @@ pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
     ask!(sql, text(org), text(thread))
 }
 
-/// Records one fact, once.
+/// Records a usage fact, unless it is already recorded.
 pub(crate) fn record(org: &OrgId, usage: &UsageRow) -> Result<Ask> {
     let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
                VALUES ($1, $2, $3, $4, $5, $6)

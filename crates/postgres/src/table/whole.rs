@@ -1,4 +1,4 @@
-//! Threads as a whole.
+//! Export and import of complete threads.
 
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
@@ -163,7 +163,8 @@ async fn put(
         .begin(vec![
             threads::lock(org, id),
             keep::lock_thread(org, id),
-            // Once more: while there is no row, it is the other lock that keeps others away.
+            // Repeated: while the thread had no row, only the other lock excluded concurrent
+            // writes.
             threads::lock(org, id),
             ask!(kept, text(org), text(id)),
             ask!(by_id, text(org), ids),
@@ -201,7 +202,7 @@ fn inserts(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Vec<Ask>> {
     let mut asks = vec![thread(org, whole, mark)?];
     for made in &whole.runs {
         asks.push(run(org, made)?);
-        // Events of one commit have one time, and are one row as before.
+        // Events of one commit have the same time, and were in one row.
         for batch in made.events.chunk_by(|a, b| a.at == b.at) {
             asks.push(batch_of(org, &made.row.new.at.run, batch)?);
         }

@@ -5,12 +5,12 @@ use weftwork_store::WorkerRow;
 use weftwork_store::table::{Result, Workers};
 use weftwork_types::{BoxFuture, WorkerId};
 
-/// The longest lease, in milliseconds, so that sums of times stay numbers: some ten thousand years.
+/// Maximum lease, in milliseconds, so that sums of times do not overflow; more than 8,000 years.
 const LEASE_MS_MAX: i64 = 1 << 48;
 
 impl Workers for PostgresStore {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
-        // A lease by the database's clock is as long as it is by ours.
+        // The length of the lease is computed by the clock of this process.
         let (expires_at, lease) = match self.time() {
             Time::Caller => (Some(worker.expires_at.0), None),
             Time::Database(clock) => {

@@ -6,21 +6,21 @@ use tempfile::TempDir;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres.sh");
 
-/// How often a server is begun that ends by itself.
+/// Maximum number of starts of a server that ends by itself.
 const STARTS_MAX: usize = 50;
 
-/// How a server is ended.
+/// The way in which a server is ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// As by a crash: with all its processes, at once.
+    /// All processes are killed at once, as in a crash.
     Kill,
-    /// Without a word to those who are connected.
+    /// Clients are not notified.
     Immediate,
-    /// Transactions are rolled back, connections closed.
+    /// Transactions are rolled back and connections closed.
     Fast,
 }
 
-/// A Postgres that may be ended and started again on the same folder and port.
+/// A Postgres server that can be ended and restarted with the same folder and port.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     folder: TempDir,
@@ -33,9 +33,9 @@ impl Cluster {
         Self::on(tempfile::tempdir().expect("a folder"))
     }
 
-    /// Makes it in a folder of the test's.
+    /// Creates a server in a temporary folder.
     pub(crate) fn on(folder: TempDir) -> Self {
-        // The server's user needs the way to what is below.
+        // The server's user needs access to the parent folders.
         let way = std::os::unix::fs::PermissionsExt::from_mode(0o711);
         std::fs::set_permissions(folder.path(), way).expect("opens the way");
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -50,7 +50,7 @@ impl Cluster {
         self.folder.path()
     }
 
-    /// Starts it again if it has ended by itself.
+    /// Restarts the server if it has ended by itself.
     pub(crate) fn revive(&mut self) {
         let ended = self
             .server
@@ -71,7 +71,7 @@ impl Cluster {
         format!("postgres://weft:{}@127.0.0.1:{}/postgres", password.expect("there"), self.port)
     }
 
-    /// Returns when the server takes connections.
+    /// Starts the server and returns once it accepts connections.
     pub(crate) fn start(&mut self) {
         let port = self.port.to_string();
         for _ in 0..STARTS_MAX {
@@ -83,8 +83,8 @@ impl Cluster {
                     self.server = Some(server);
                     return;
                 }
-                // A process that was begun while the others were killed may live a little longer,
-                // and keeps the next server from what it shares.
+                // A process that was started while the others were killed may live a little longer,
+                // and blocks shared resources of the next server.
                 if server.try_wait().expect("it is ours").is_some() {
                     break;
                 }
@@ -127,7 +127,7 @@ impl Cluster {
         if matches!(how, End::Kill) {
             doomed.extend(children.split_whitespace().map(str::to_owned));
         }
-        // Some may have ended by themselves in between.
+        // Some processes may have ended by themselves in between.
         let ended = Command::new("kill").arg(signal).args(doomed).stderr(Stdio::null()).status();
         ended.expect("there is kill");
         server.wait().expect("ends");

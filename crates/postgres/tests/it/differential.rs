@@ -1,5 +1,5 @@
-//! The same operations give the same results and leave the same state in memory, in a file, and in
-//! Postgres.
+//! Tests that the same operations have the same results and final state in memory, in a file, and
+//! in Postgres.
 
 #[path = "../../../sqlite/tests/it/differential/items.rs"]
 mod items;

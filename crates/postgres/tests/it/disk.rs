@@ -1,4 +1,4 @@
-//! A server whose disk is full: what it took stays, what it refused may be tried again.
+//! Tests of a server with a full disk: accepted writes are retained, refused writes can be retried.
 #![cfg(target_os = "linux")]
 
 use crate::cluster::{Cluster, End};
@@ -14,11 +14,11 @@ use weftwork_store::table::{ReadEvents, ReadRuns, WriteRuns};
 use weftwork_store::{Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf};
 use weftwork_types::{CheckpointId, Principal};
 
-/// A small disk of its own in a folder, while this lives.
+/// A small disk mounted in a folder, unmounted on drop.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None` where nobody may make one.
+    /// Mounts the disk; `None` if this is not permitted.
     fn on(folder: &TempDir) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=96m,mode=711", "weft-test"]).arg(folder.path());
@@ -29,12 +29,12 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What cannot be taken away goes with its last user.
+        // A lazy unmount removes it after its last use.
         Command::new("umount").arg("--lazy").arg(&self.0).status().map(drop).unwrap_or_default();
     }
 }
 
-/// Takes all the room that is left.
+/// Fills the disk.
 fn fill(folder: &Path) -> PathBuf {
     let path = folder.join("ballast");
     let mut file = File::create(&path).expect("makes");
@@ -58,7 +58,7 @@ fn commit(number: u128) -> Commit {
     Commit { keep: keep.into(), events: vec![told(number.to_string())], ..Commit::default() }
 }
 
-/// How many commits there are: all of them whole, in order, once.
+/// Returns the number of commits, and checks that they are complete, in order, and not repeated.
 fn there(store: &PostgresStore) -> u128 {
     let (who, shelf) = (Principal::local(), Shelf { thread: thread("t"), ns: String::new() });
     let page = block_on(store.page(&who, &shelf, None, usize::MAX)).expect("reads");
@@ -111,7 +111,7 @@ fn a_full_disk_refuses_for_a_while_and_loses_nothing() {
             std::thread::park_timeout(Duration::from_millis(100));
             tries += 1;
         }
-        // The last one may be there, though nobody heard of it.
+        // The last one may be present without a confirmation.
         let found = there(&store);
         assert!((number..=number + 1).contains(&found), "{number} acknowledged, {found} there");
         number = found;

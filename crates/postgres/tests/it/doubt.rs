@@ -1,5 +1,5 @@
-//! The connection breaks after each answer of the database in turn: whatever was on its way then
-//! takes effect exactly once, and every call gives the result that it gives in memory.
+//! Breaks the connection after each response of the database in turn. Every operation in progress
+//! takes effect exactly once, and every call has the same result as in memory.
 
 use crate::support::{Schema, address, at, block_on, new_run, thread, told, worker};
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use weftwork_types::{
     CheckpointId, ErrorCode, InterruptId, InvocationId, OrgId, Principal, TaskId, Timestamp,
 };
 
-/// Stands between the store and the database. The answer at which the count is zero does not
-/// arrive: the connection breaks instead.
+/// A proxy between the store and the database. It breaks the connection instead of forwarding the
+/// response at which the count reaches zero.
 struct Between {
     address: String,
     left: Arc<AtomicIsize>,
@@ -56,7 +56,7 @@ fn carry(client: TcpStream, server: TcpStream, left: &Arc<AtomicIsize>) {
     let (mut from, mut to) =
         (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
     std::thread::spawn(move || {
-        // Either end may be gone.
+        // Either end may be closed.
         drop(std::io::copy(&mut from, &mut to));
         drop(to.shutdown(Shutdown::Write));
     });
@@ -148,7 +148,7 @@ fn usage() -> UsageRow {
     }
 }
 
-/// A superstep with all that one can have.
+/// A superstep with every kind of record.
 fn full() -> Commit {
     let blob = b"a blob".to_vec();
     let hash = canonical::hash_bytes(&blob);
@@ -167,7 +167,7 @@ fn full() -> Commit {
     }
 }
 
-/// Does one of each; tells every result.
+/// Applies every kind of operation and returns all results.
 async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     let t = thread("t");
     let mut told_all = Vec::new();
@@ -250,7 +250,7 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     told_all
 }
 
-/// All that is left.
+/// Returns the final state.
 async fn left(store: &dyn Store, who: &Principal) -> Vec<String> {
     let mut lines = dump(store, std::slice::from_ref(who)).await.expect("reads");
     for name in ["loose", "copy"] {
@@ -263,10 +263,10 @@ async fn left(store: &dyn Store, who: &Principal) -> Vec<String> {
 fn a_break_after_any_answer_changes_nothing() {
     let (between, schema) = (Between::new(), Schema::new("doubt"));
     let direct = schema.open();
-    // All of them take half a minute.
+    // All positions take half a minute.
     let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
     for breaks_at in (0..).step_by(if full { 1 } else { 3 }) {
-        // Each time in an organisation that has nothing yet.
+        // Each iteration uses an empty organisation.
         let org = OrgId::new(format!("o{breaks_at}")).expect("an id");
         let who = Principal { org, subject: "somebody".to_owned() };
         let memory = MemoryStore::new();

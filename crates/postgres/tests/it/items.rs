@@ -1,4 +1,4 @@
-//! Items pass their conformance suite in Postgres, and many may use them at once.
+//! Tests of items: the conformance suite in Postgres, and concurrent use.
 
 use crate::support::{Schema, block_on};
 use serde_json::json;
@@ -26,7 +26,7 @@ fn at(path: &str, key: &str) -> ItemRef {
     ItemRef::new(path.parse().expect("a namespace"), key).expect("a key")
 }
 
-/// An item of another store.
+/// An item imported from another store.
 fn came(path: &str, number: i64) -> StoredItem {
     let item = Item {
         namespace: path.parse().expect("a namespace"),
@@ -40,8 +40,8 @@ fn came(path: &str, number: i64) -> StoredItem {
     StoredItem { item, indexing: Indexing::All, ttl: None }
 }
 
-/// Each thread puts, imports, reads, refreshes and deletes what the others do, with all of it about to
-/// expire.
+/// Puts, imports, reads, refreshes and deletes the same items as the other threads, while all of
+/// them are about to expire.
 fn rush(store: &PostgresStore, number: i64) {
     let who = Principal::local();
     let options =
@@ -60,7 +60,7 @@ fn rush(store: &PostgresStore, number: i64) {
         let within = Prefix::all();
         block_on(store.search_items(&who, &within, &query, now)).expect("searches");
         if turn % 3 == 0 {
-            // They come again and again, and stay.
+            // Repeated imports, whose items are retained.
             let came = [came("a", number), came("a.b", turn % 2)].to_vec();
             block_on(store.put_stored_items(&who, came, now)).expect("imports");
         }
@@ -80,7 +80,7 @@ fn many_at_once_neither_block_each_other_nor_begin_a_namespace_twice() {
             scope.spawn(move || rush(store, number));
         }
     });
-    // With the last word of each, so that namespaces begin again beside each other.
+    // Final writes of all threads, so that namespaces are created again concurrently.
     let (now, who) = (Timestamp(1_000), Principal::local());
     std::thread::scope(|scope| {
         for number in 0..6_i64 {
@@ -99,7 +99,7 @@ fn many_at_once_neither_block_each_other_nor_begin_a_namespace_twice() {
     let within = Prefix::all();
     let found = block_on(stores[0].search_items(&who, &within, &query, now)).expect("searches");
     let mut order: Vec<_> = found.iter().map(|item| item.namespace.to_string()).collect();
-    // The last words, and what came from elsewhere.
+    // The final writes and the imported items.
     assert_eq!(order.len(), 18 + 8);
     order.dedup();
     assert_eq!(order.len(), 3, "each namespace stands together: {order:?}");

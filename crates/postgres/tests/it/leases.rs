@@ -1,4 +1,5 @@
-//! The database's clock decides who is alive, whatever the clocks of workers say.
+//! Tests that the clock of the database decides which workers are alive, regardless of the workers'
+//! clocks.
 
 use crate::support::{Schema, address, at, block_on, new_run, worker};
 use std::collections::BTreeMap;
@@ -39,14 +40,14 @@ fn clocks_of_workers_do_not_count() {
     let orphans =
         |store: &PostgresStore, now| block_on(store.orphans(now, 9)).expect("reads").len();
     assert_eq!(take(&ours, "ours", slow.now()), Ok(1));
-    // Their clock is a day ahead, and ours is stopped: neither takes the lease away.
+    // One clock is a day ahead, and the other is stopped: neither ends the lease.
     for now in [fast.now(), Timestamp(i64::MAX), Timestamp(0)] {
         assert!(matches!(take(&theirs, "theirs", now), Err(StoreError::Busy { .. })));
         assert_eq!(orphans(&theirs, now), 0);
     }
     slow.advance(DAY * 30);
     assert_eq!(orphans(&ours, slow.now()), 0);
-    // It is over when the database's time has passed it: at once, for one of no length.
+    // A lease ends when the time of the database passes it: immediately, for one of length zero.
     register(&ours, &slow, "ours", 0);
     assert_eq!(orphans(&theirs, Timestamp(0)), 1);
     assert_eq!(take(&theirs, "theirs", Timestamp(0)), Ok(2));

@@ -1,6 +1,6 @@
-//! The Postgres store passes the conformance suite, agrees with the memory store, and outlives
+//! Tests of the Postgres store: the conformance suite, comparison with the memory store, and
 //! restarts of the database.
-#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+#![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
 
 mod cluster;
 mod differential;

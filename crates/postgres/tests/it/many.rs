@@ -1,6 +1,7 @@
-//! A database of very many threads: what does not depend on how many there are.
+//! Tests that the cost of operations does not depend on the number of threads in the database.
 //!
-//! A few thousand by default; `WEFT_TEST_THREADS=1000000` asks for a million, and then for the bars.
+//! Uses a few thousand threads by default; `WEFT_TEST_THREADS=1000000` uses a million, and then
+//! checks the limits.
 
 use crate::support::{Schema, begin, block_on, new_run, register, thread};
 use std::collections::BTreeMap;
@@ -12,16 +13,16 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunFinal;
 use weftwork_types::{CheckpointId, Principal, Timestamp, WorkerId};
 
-/// Rounds; each makes a run, and looks at everything.
+/// Number of rounds; each creates a run and runs all queries.
 const ROUNDS: usize = 100;
-/// What is measured.
+/// Measured operations.
 const WHAT: [&str; 7] = ["make", "claim", "commit", "orphans", "due", "list", "newest checkpoint"];
-/// How long opening may take.
+/// Maximum time for opening.
 const OPEN_MAX: Duration = Duration::from_secs(2);
-/// How many times what it takes beside one thread a claim may take.
+/// Maximum ratio of the time of a claim to that in a database with one thread.
 const CLAIM_MAX: f64 = 2.0;
 
-#[expect(clippy::disallowed_methods, reason = "the time of this machine is what is measured")]
+#[expect(clippy::disallowed_methods, reason = "it measures the time of this machine")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -46,7 +47,7 @@ fn end(store: &PostgresStore, claim: &Claim) {
     block_on(store.commit(&Principal::local(), claim, commit)).expect("ends");
 }
 
-/// A database with a thread of a few checkpoints, and so many copies of it.
+/// A database with a thread of a few checkpoints, and a number of copies of it.
 fn filled(schema: &Schema, copies: u64) {
     let store = schema.open();
     let claim = begin(&store, "t", "r");
@@ -55,7 +56,7 @@ fn filled(schema: &Schema, copies: u64) {
     }
     end(&store, &claim);
     drop(store);
-    // Names are spread, as names are that somebody else gives.
+    // Ids are spread over the range, as ids assigned by others are.
     schema.script(&format!(
         "CREATE FUNCTION name(n bigint) RETURNS text LANGUAGE sql IMMUTABLE
              AS $$ SELECT lpad(to_hex((n * 2654435761) % 4294967296), 8, '0') $$;
@@ -77,7 +78,7 @@ fn filled(schema: &Schema, copies: u64) {
     ));
 }
 
-/// Takes the time of each of `WHAT`.
+/// Measures the time of each operation in `WHAT`.
 fn round(store: &PostgresStore, worker: &WorkerId, number: usize) -> Vec<Duration> {
     let (who, at) = (Principal::local(), Timestamp(2));
     let name = format!("n{number}");
@@ -121,7 +122,7 @@ fn what_a_store_does_depends_little_on_how_many_threads_are_in_it() {
         filled(schema, *copies);
         let began = now();
         let store = schema.open();
-        // That of many is the last.
+        // The last one measured is that of the large database.
         opened = began.elapsed();
         let worker = register(&store, "w");
         (store, worker)
@@ -144,7 +145,7 @@ fn what_a_store_does_depends_little_on_how_many_threads_are_in_it() {
     }
     assert!(opened <= OPEN_MAX, "{opened:?}");
     for (schema, _) in &schemas {
-        // A million threads are gigabytes, which other tests need.
+        // A million threads take gigabytes, which other tests need.
         schema.script(&format!("DROP SCHEMA {} CASCADE", schema.name));
     }
 }

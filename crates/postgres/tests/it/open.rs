@@ -1,4 +1,4 @@
-//! What stands in the way of opening a store is said, and secrets are not.
+//! Tests that errors of opening a store state their cause, and contain no secrets.
 
 use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ fn a_changed_row_is_found_out() {
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
-/// Takes the seals of checkpoints away, and what came after them.
+/// Removes the seals of checkpoints, and all later migrations.
 const UNSEALED: &str = "DROP INDEX runs_unfinished;
     ALTER TABLE runs DROP COLUMN base;
     DROP TABLE items;
@@ -171,7 +171,7 @@ const UNSEALED: &str = "DROP INDEX runs_unfinished;
     ALTER TABLE checkpoints DROP COLUMN seal;
     DROP FUNCTION seal_of(text, text, text, bytea);";
 
-/// Two threads with a checkpoint each, in a graph and in one within.
+/// Two threads with a checkpoint each, in a graph and in a subgraph.
 fn sealed(schema: &Schema) -> PostgresStore {
     let (store, who) = (schema.open(), Principal::local());
     for (id, name) in (1..).zip(["t", "later"]) {
@@ -184,7 +184,7 @@ fn sealed(schema: &Schema) -> PostgresStore {
             body: name.as_bytes().to_vec(),
             blobs: Vec::new(),
         };
-        // One alone goes in by a function of its own.
+        // A single checkpoint is stored by its own function.
         for checkpoints in [vec![new("", id)], vec![new("inner", id), new("inner", id + 9)]] {
             let keep = Keep { checkpoints, ..Keep::default() };
             let commit = Commit { keep: keep.into(), ..Commit::default() };
@@ -232,7 +232,7 @@ fn rows_under_another_name_are_found_out() {
         let StoreError::Corrupt { place, what } = &error else { panic!("{sql}: {error}") };
         assert!(place.starts_with("table `checkpoints`, thread `t`"), "{place}");
         assert!(what.contains("does not fit its seal"), "{what}");
-        // A copy does not make them good.
+        // A copy does not make the seals valid.
         block_on(store.copy_checkpoints(who, &thread("t"), &thread("c"))).expect("copies");
         let copied = newest_of(&store, who, "c", "").expect_err(sql);
         assert!(matches!(copied, StoreError::Corrupt { .. }), "{copied}");

@@ -1,4 +1,4 @@
-//! Many at once, over two stores as two processes have them.
+//! Tests of concurrent operations on two stores, as in two processes.
 
 use crate::support::{Schema, at, begin, block_on, new_run, register, thread, told, worker};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,8 @@ use weftwork_types::{CheckpointId, Principal, Timestamp};
 
 const MANY: usize = 12;
 
-/// What each of many makes of its number, all at once, by turns on one store and on the other.
+/// Runs an operation for many numbers concurrently, alternating between the two stores, and returns
+/// the results.
 fn all<T: Send>(
     stores: &[PostgresStore; 2],
     work: impl Fn(&PostgresStore, usize) -> T + Sync,
@@ -136,7 +137,7 @@ fn no_blob_that_is_spoken_of_is_collected() {
             }
             collected
         });
-        // Each write takes the place of the one before it, so most blobs are soon forgotten.
+        // Each write replaces the previous one, so most blobs are soon unreferenced.
         for n in 0..150 {
             let (hash, body) = blob(n);
             let new = NewCheckpoint {

@@ -1,5 +1,5 @@
-//! The database is killed and restarted under load: nothing acknowledged is lost, nothing is done
-//! twice, and the store goes on by itself.
+//! Kills and restarts the database under load: acknowledged writes are not lost, no write is
+//! applied twice, and the store recovers by itself.
 
 use crate::cluster::{Cluster, End};
 use crate::support::{Schema, at, begin, block_on, register, thread, told};
@@ -14,7 +14,7 @@ use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Principal, Timestamp};
 
 const WRITERS: usize = 4;
-/// How soon the store must write again after the server is up.
+/// Maximum time until the store writes again after the server is up.
 const BACK: Duration = Duration::from_secs(5);
 
 fn rounds() -> usize {
@@ -57,7 +57,7 @@ fn commit(number: usize) -> Commit {
     }
 }
 
-/// Commits with a call, again and again; counts what was acknowledged.
+/// Commits repeatedly, with a call, and counts the acknowledged commits.
 fn write_on(store: &PostgresStore, claim: &Claim, end: &AtomicBool, count: &AtomicUsize) {
     let who = Principal::local();
     while !end.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ fn write_on(store: &PostgresStore, claim: &Claim, end: &AtomicBool, count: &Atom
 fn writers_do_not_notice_a_restart() {
     let mut cluster = Cluster::new();
     let schema = Schema::new("restart");
-    // A restart is shorter than this, so no write may fail.
+    // A restart takes less time than this, so no write may fail.
     let options = Options { wait_ms: 60_000, ..schema.options() };
     let store = PostgresStore::open(&cluster.address(), &options).expect("opens");
     let claims: Vec<_> =
@@ -99,9 +99,9 @@ fn writers_do_not_notice_a_restart() {
     }
 }
 
-/// Waits until every writer has got on; returns how long that took.
+/// Waits until every writer has made progress and returns the time taken.
 fn go_on(counts: &[AtomicUsize]) -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "the server is a real one, with its own time")]
+    #[expect(clippy::disallowed_methods, reason = "the server is real, with its own clock")]
     let begun = Instant::now();
     let before: Vec<_> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
     let on = |(count, before): (&AtomicUsize, &usize)| count.load(Ordering::Relaxed) > before + 1;
@@ -112,7 +112,7 @@ fn go_on(counts: &[AtomicUsize]) -> Duration {
     begun.elapsed()
 }
 
-/// Everything that was acknowledged is there, in order, once.
+/// Checks that every acknowledged commit is present, in order, and not repeated.
 fn verify(store: &PostgresStore, name: &str, count: usize) {
     let (who, shelf) = (Principal::local(), Shelf { thread: thread(name), ns: String::new() });
     let events = block_on(store.events(&who, &at(name, name), 0, usize::MAX)).expect("reads");

@@ -22,7 +22,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread: the store needs no runtime.
+/// Waits for a future on this thread, without an async runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut context = Context::from_waker(&waker);
@@ -35,14 +35,14 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The database of these tests.
+/// Returns the address of the test database.
 pub(crate) fn address() -> String {
     std::env::var("WEFT_TEST_POSTGRES").expect(
         "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork-postgres",
     )
 }
 
-/// Runs statements on the database, past the store.
+/// Runs statements on the database, bypassing the store.
 pub(crate) fn script(address: &str, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -54,7 +54,7 @@ pub(crate) fn script(address: &str, sql: &str) {
     });
 }
 
-/// A schema that no other test has.
+/// A schema that is unique to one test.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) name: String,
@@ -73,12 +73,12 @@ impl Schema {
         Options { time: Time::Caller, schema: self.name.clone(), ..Options::new(clock) }
     }
 
-    /// Opens a store in which time is a number.
+    /// Opens a store with simulated time.
     pub(crate) fn open(&self) -> PostgresStore {
         PostgresStore::open(&address(), &self.options()).expect("opens")
     }
 
-    /// Runs statements on the tables, past the store.
+    /// Runs statements on the tables, bypassing the store.
     pub(crate) fn script(&self, sql: &str) {
         script(&address(), &format!("SET search_path TO {}; {sql}", self.name));
     }
@@ -107,7 +107,7 @@ pub(crate) fn new_run(thread: &str, run: &str) -> NewRun {
     }
 }
 
-/// Registers the worker with a lease that no test outlives.
+/// Registers the worker with a lease that outlasts every test.
 pub(crate) fn register(store: &PostgresStore, id: &str) -> WorkerId {
     let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
     let row = WorkerRow { id: worker(id), started_at, expires_at };
@@ -115,7 +115,7 @@ pub(crate) fn register(store: &PostgresStore, id: &str) -> WorkerId {
     worker(id)
 }
 
-/// Makes a run and claims it for the worker `w`.
+/// Creates a run and claims it for the worker `w`.
 pub(crate) fn begin(store: &PostgresStore, thread: &str, run: &str) -> Claim {
     let (who, worker) = (Principal::local(), register(store, "w"));
     let new = new_run(thread, run);

@@ -1,4 +1,4 @@
-//! Encrypted connections: what is demanded is checked.
+//! Tests that encrypted connections verify the server as required.
 
 use crate::support::{Schema, address, begin, block_on, script, thread};
 use std::io::{Read, Write};
@@ -8,14 +8,14 @@ use weftwork_store::table::ReadRuns;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::Principal;
 
-/// The file with the server's certificate, which is its own issuer.
+/// Returns the file with the server's self-signed certificate.
 fn certificate() -> String {
     std::env::var("WEFT_TEST_POSTGRES_CERTIFICATE").expect(
         "WEFT_TEST_POSTGRES_CERTIFICATE names no file; run: scripts/postgres.sh with cargo nextest run -p weftwork-postgres",
     )
 }
 
-/// The server of these tests, as one names it who knows it by this name.
+/// Returns an address of the test server under a given host name.
 fn known_as(name: &str, settings: &str) -> String {
     let address = address();
     let (user, server) = address
@@ -107,7 +107,7 @@ fn a_server_without_tls_is_refused() {
         let mut asked = [0; 8];
         socket.read_exact(&mut asked).expect("asks for TLS");
         socket.write_all(b"N").expect("hears that there is none");
-        // The password is not said.
+        // The password is not sent.
         assert_eq!(socket.read(&mut asked).unwrap_or(0), 0);
     });
     let certificate = certificate();

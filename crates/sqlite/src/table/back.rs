@@ -1,4 +1,4 @@
-//! Runs that are put back.
+//! Requeuing of runs.
 
 use crate::error::Done;
 use crate::row;
@@ -9,7 +9,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, Timestamp};
 
-/// Lets a run be pending again; returns the number of what is told of it.
+/// Sets a run to pending and returns the number of the event that reports it.
 pub(crate) fn put(
     conn: &Connection,
     org: &OrgId,
@@ -27,7 +27,7 @@ pub(crate) fn put(
     Ok(seq)
 }
 
-/// Puts the last run of a thread back, once it failed.
+/// Requeues the last run of a thread after it failed.
 pub(crate) fn requeue(
     conn: &Connection,
     who: &Principal,
@@ -44,7 +44,7 @@ pub(crate) fn requeue(
     let key = params![org.as_str(), at.thread.as_str(), run];
     let last = row::one(conn, sql, key, |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))?;
     rule::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
-    // Since its end the thread may have got another head.
+    // The head of the thread may have changed since the end of the run.
     last.map_or(Ok(()), |(number, _)| log::forget_heads(conn, number))?;
     let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0
                WHERE org = ?1 AND id = ?2";

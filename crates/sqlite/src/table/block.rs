@@ -1,7 +1,6 @@
-//! Where the rows of checkpoints are: a number made of a block of ids and of the end of an id.
+//! Locations of checkpoint rows: numbers composed of a block number and the end of the id.
 //!
-//! Everything asked for names organisation, thread and graph, which lead to the blocks; no row is
-//! reached in another way.
+//! Every query names organisation, thread and graph and finds rows only through their blocks.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -12,16 +11,16 @@ use weftwork_store::Shelf;
 use weftwork_types::canonical;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
-/// How many bits of an id number the rows of a block.
+/// Number of id bits that number the rows within a block.
 const BITS: u32 = 24;
 
-/// The rows of a block: those from the first to the last of these, after its number.
+/// Highest row number within a block.
 const LAST: i64 = (1 << BITS) - 1;
 
-/// The beginning of an id, which names a block of its graph.
+/// The start of an id, which identifies a block of its graph.
 pub(crate) type Prefix = [u8; 13];
 
-/// An id as the table has it.
+/// An id as stored: the prefix of its block, and its number in the block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {
     pub(crate) prefix: Prefix,
@@ -34,7 +33,7 @@ impl Spot {
         Self { prefix, low: i64::from(u32::from_be_bytes([0, a, b, c])) }
     }
 
-    /// The id of the row at a place of the block with this prefix.
+    /// Returns the id of the row at a place of the block with this prefix.
     pub(crate) fn id(prefix: Prefix, place: i64) -> CheckpointId {
         let mut bytes = [0; 16];
         let low = (place & LAST).to_be_bytes();
@@ -44,7 +43,7 @@ impl Spot {
     }
 }
 
-/// How far an id is from another, when that is known; else the other.
+/// A reference to another id: by distance if that fits into an `i64`, otherwise by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Other {
     None,
@@ -90,8 +89,8 @@ impl FromSql for Other {
     }
 }
 
-/// A checksum over all that a block says. Whoever changes a part of it in the database, so that it
-/// leads to rows of another thread, or another thread to its rows, is found out.
+/// Computes the seal of a block, a checksum over all its columns. It detects a changed column,
+/// which would connect the block to rows of another thread, or another thread to its rows.
 fn seal(org: &str, thread: &str, ns: &str, prefix: &Prefix, number: i64) -> i64 {
     let mut bytes = Vec::with_capacity(64 + org.len() + thread.len() + ns.len());
     for text in [org, thread, ns] {
@@ -104,8 +103,8 @@ fn seal(org: &str, thread: &str, ns: &str, prefix: &Prefix, number: i64) -> i64 
     i64::from_be_bytes(std::array::from_fn(|at| hash[at]))
 }
 
-/// Lets rows pass that blocks of a graph led to. Looks at each block once, as long as its rows
-/// follow each other.
+/// A check of the seals of blocks that lead to rows of a graph. Consecutive rows of the same block
+/// are checked once.
 pub(crate) struct Guard<'a> {
     pub(crate) org: &'a OrgId,
     pub(crate) at: &'a Shelf,
@@ -117,7 +116,7 @@ impl<'a> Guard<'a> {
         Self { org, at, passed: None }
     }
 
-    /// Checks the block that a row was found by.
+    /// Checks the seal of the block through which a row was found.
     pub(crate) fn check(&mut self, row: &Row<'_>) -> Done<()> {
         let key = Key { at: self.at, id: None };
         let at = At::new("blocks", &key);
@@ -137,14 +136,14 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// Reads a block of any graph and drops it.
+/// Validates a row of a block of any graph.
 pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     let at = At::new("blocks", &"the thread of a row");
     let (org, thread) = (at.id(row, "org")?, at.id(row, "thread")?);
     Guard::new(&org, &Shelf { thread, ns: at.plain(row, "ns")? }).check(row)
 }
 
-/// Gives the blocks of files their seals that were made before there were any.
+/// Adds seals to the blocks of files from before format 8.
 pub(crate) fn seal_old(conn: &Connection) -> Done<()> {
     let mut old = conn.prepare("SELECT org, thread, ns, prefix, number FROM old_blocks")?;
     let mut rows = old.query([])?;
@@ -170,8 +169,8 @@ fn insert(
     Ok(())
 }
 
-/// Makes the block of an id of a graph, unless there is one. A row is to be put into it before
-/// another block is made: the number of that follows those of all rows.
+/// Creates the block of an id of a graph, if it does not exist. The caller has to insert a row into
+/// it before another block is created, because block numbers are derived from the existing rows.
 pub(crate) fn make(
     conn: &Connection,
     org: &OrgId,
@@ -187,11 +186,11 @@ pub(crate) fn make(
 struct Block {
     ns: String,
     prefix: Prefix,
-    /// Its first place.
+    /// First place of the block.
     first: i64,
 }
 
-/// The blocks of a graph, or of all graphs of a thread, as they are.
+/// Returns the blocks of a graph, or of all graphs of a thread, without checking their seals.
 fn all(conn: &Connection, org: &OrgId, thread: &ThreadId, ns: Option<&str>) -> Done<Vec<Block>> {
     let sql = "SELECT ns, prefix, number FROM blocks
                WHERE org = ?1 AND thread = ?2 AND (?3 IS NULL OR ns = ?3)";
@@ -204,7 +203,7 @@ fn all(conn: &Connection, org: &OrgId, thread: &ThreadId, ns: Option<&str>) -> D
     })
 }
 
-/// Forgets the checkpoints of a graph, or of all graphs of a thread.
+/// Deletes the checkpoints of a graph, or of all graphs of a thread.
 pub(crate) fn clear(
     conn: &Connection,
     org: &OrgId,
@@ -220,7 +219,7 @@ pub(crate) fn clear(
     Ok(())
 }
 
-/// Copies the checkpoints of a thread to one that has none.
+/// Copies the checkpoints of a thread to a thread without checkpoints.
 pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     for Block { ns, prefix, first } in all(conn, org, from, None)? {
         let of = Shelf { thread: from.clone(), ns: ns.clone() };
@@ -235,7 +234,7 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
                    WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4";
         let copied =
             row::execute(conn, sql, params![org.as_str(), to.as_str(), ns, prefix, first])?;
-        // The next block would get the number of one without rows.
+        // A block without rows would have its number assigned again.
         if copied == 0 {
             let name = format!("thread `{from}`");
             return Err(At::new("blocks", &name).corrupt("a block has no checkpoints").into());

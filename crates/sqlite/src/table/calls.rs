@@ -58,7 +58,7 @@ impl JournalRead for SqliteStore {
     }
 }
 
-/// Reads a thread's log from its end back to the commit that left a checkpoint as the head.
+/// Reads the log of a thread backwards to the commit that left a checkpoint as the head.
 fn call_since(
     conn: &Connection,
     (org, thread): (&OrgId, &ThreadId),
@@ -77,7 +77,7 @@ fn call_since(
         let run = log::run(at.plain(row, "place")?);
         let head = at.maybe_bits(row, "head")?.map(CheckpointId);
         match left {
-            // The run kept its checkpoints until its end: what it called came before them.
+            // The run stored its checkpoints at its end, so its calls precede them.
             Some((of, Durability::Exit)) if of != run => break,
             Some((_, Durability::Sync | Durability::Async))
                 if head.is_some_and(|head| head != since) =>
@@ -98,7 +98,7 @@ fn call_since(
     }))
 }
 
-/// The calls of a thread, in the order in which they came on record.
+/// Returns the calls of a thread, in the order in which they were first recorded.
 pub(crate) fn of_thread(
     conn: &Connection,
     org: &OrgId,

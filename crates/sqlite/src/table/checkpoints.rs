@@ -143,7 +143,7 @@ impl WriteCheckpoints for SqliteStore {
     }
 }
 
-/// Names a row of a graph; made into text only for an error.
+/// The name of a checkpoint row, formatted only for errors.
 pub(crate) struct Key<'a> {
     pub(crate) at: &'a Shelf,
     pub(crate) id: Option<CheckpointId>,
@@ -160,7 +160,7 @@ impl Display for Key<'_> {
     }
 }
 
-/// What leads from a graph to its rows: its blocks, which a [`Guard`] checks.
+/// Builds a query for the rows of a graph through its blocks, which a [`Guard`] checks.
 macro_rules! of_graph {
     ($columns:literal, $rest:literal) => {
         concat!(
@@ -172,7 +172,7 @@ macro_rules! of_graph {
     };
 }
 
-/// The newest row of a graph.
+/// Builds a query for the newest row of a graph.
 macro_rules! newest_of {
     ($columns:literal) => {
         $crate::table::checkpoints::of_graph!(
@@ -185,7 +185,7 @@ macro_rules! newest_of {
 }
 pub(crate) use {newest_of, of_graph};
 
-/// The id of a row, of the prefix of its block and its place.
+/// Returns the id of a row, composed of the prefix of its block and its place.
 pub(crate) fn id(at: &At<'_>, row: &Row<'_>) -> Done<CheckpointId> {
     Ok(Spot::id(at.plain(row, "prefix")?, at.plain(row, "place")?))
 }
@@ -206,7 +206,7 @@ fn read(at: &Shelf, row: &Row<'_>) -> Done<Kept> {
     Ok(Kept { id, of, tasks: at.plain(row, "tasks")?, body: at.plain(row, "body")? })
 }
 
-/// Reads a row of any graph and drops it.
+/// Validates a row of any graph.
 pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     let place = format!("row {}", row.get::<_, i64>("place")?);
     let at = At::new("checkpoints", &place);
@@ -220,7 +220,7 @@ pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     read(&shelf, row).map(drop)
 }
 
-/// The newest checkpoint: none follows it.
+/// Returns the newest checkpoint, which no other follows.
 fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
     let sql = newest_of!("place, body");
     let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns], |row| {
@@ -238,8 +238,8 @@ fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckp
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
 }
 
-/// The checkpoint that commits left as the newest one of the outermost graph. Runs in a process of
-/// their own may have added others.
+/// Returns the newest checkpoint of the root graph as recorded by commits. Runs without a worker
+/// may have added later ones.
 fn head(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
     if !at.ns.is_empty() {
         return Ok(None);
@@ -267,7 +267,7 @@ fn known(
     Ok(Some(FoundCheckpoint { id, body, outside, tasks }))
 }
 
-/// The bodies of rows of a graph, as far as there are such rows.
+/// Returns the bodies of the existing rows of a graph.
 fn bodies(conn: &Connection, ids: &[CheckpointId], guard: &mut Guard<'_>) -> Done<Vec<Body>> {
     let Guard { org, at, .. } = *guard;
     let sql = of_graph!(
@@ -290,7 +290,7 @@ fn bodies(conn: &Connection, ids: &[CheckpointId], guard: &mut Guard<'_>) -> Don
     Ok(found)
 }
 
-/// What the checkpoint after one says of its predecessor.
+/// Returns the next checkpoint's reference to an earlier checkpoint, and its task results.
 fn next(
     conn: &Connection,
     (org, at): (&OrgId, &Shelf),
@@ -315,7 +315,7 @@ fn next(
     })
 }
 
-/// What is pending at a checkpoint.
+/// The stored parts of an open superstep.
 #[derive(Default)]
 struct Parts {
     outside: Option<Vec<u8>>,
@@ -363,7 +363,7 @@ fn page(
          WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix <= ?4
          ORDER BY prefix DESC, place DESC LIMIT ?6"
     );
-    // The last that there may be.
+    // Highest id that can be included.
     let last = match before {
         None => CheckpointId(u128::MAX),
         Some(CheckpointId(0)) => return Ok(Vec::new()),
@@ -389,7 +389,7 @@ fn page(
     Ok(found)
 }
 
-/// One seek per graph, however many runs they had.
+/// Returns the namespaces of a thread, with one index seek per namespace.
 fn shelves(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<Shelf>> {
     let first = "SELECT ns FROM blocks WHERE org = ?1 AND thread = ?2
                  ORDER BY ns LIMIT 1";

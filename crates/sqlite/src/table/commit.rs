@@ -10,8 +10,8 @@ use weftwork_store::{Claim, Commit, Committed, UsageRow};
 use weftwork_types::OrgId;
 use weftwork_types::run::RunFinal;
 
-/// Writes a commit: claim, what is kept, questions, what is told, called and billed, outcome.
-/// Returns besides where the log of the run ends then.
+/// Writes a commit: checkpoints, questions, events, calls, usage and outcome, after checking the
+/// claim. Also returns the end of the run's log.
 pub(crate) fn commit(
     conn: &Connection,
     known: &Known,
@@ -50,7 +50,7 @@ pub(crate) fn commit(
     Ok((committed, place))
 }
 
-/// What the run itself used, and what it records for others.
+/// Splits usage into that of the run and that of other runs.
 fn by_payer<'a>(
     claim: &Claim,
     usage: &'a [Arc<UsageRow>],
@@ -63,7 +63,7 @@ fn by_payer<'a>(
     (Cow::Owned(usage), of_others)
 }
 
-/// Ends a run. From now on the row of its thread says how that stands, and not the log.
+/// Ends a run. From now on the row of the thread has its current state, instead of the log.
 fn finish(
     conn: &Connection,
     org: &OrgId,

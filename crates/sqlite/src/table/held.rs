@@ -1,8 +1,8 @@
-//! What a commit has to know of its run: whether its claim is the newest, and where its log ends.
+//! The run state that a commit needs: the validity of its claim, and the end of its log.
 //!
-//! To look that up takes a third of a small commit. So commits remember how they left their runs,
-//! and that counts as long as nobody wrote anything else in the file: not this connection, and no
-//! other, of whatever process.
+//! Querying it takes a third of the time of a small commit. Each commit therefore caches the state
+//! in which it leaves its run. The cache is valid as long as nothing else was written to the file,
+//! by this connection or by any other connection of any process.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -16,17 +16,17 @@ use weftwork_store::rule::{self, Holder};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{OrgId, RunId, WorkerId};
 
-/// What a write for a run needs to know.
+/// The state of a run that a write needs.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) end: End,
     pub(crate) payer: Payer,
-    /// Whether the thread has open questions.
+    /// `true` if the thread has open questions.
     pub(crate) asks: bool,
     pub(crate) cancel_requested: bool,
 }
 
-/// Lets a write pass when its claim is the newest.
+/// Loads the state of a run and checks that the claim is the newest.
 pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held> {
     let sql = "SELECT number, status, worker, fence, cancel_requested, caller, graph,
                    place, last_seq,
@@ -59,16 +59,16 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
     Ok(held.ok_or_else(|| rule::missing("run", run))?)
 }
 
-/// How commits left runs that go on.
+/// A cache of the states of unfinished runs after their last commits.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many rows this connection had written when the last commit had written its own; none
-    /// while one is at it.
+    /// Number of rows that this connection had written after the last commit; `None` while a commit
+    /// is in progress.
     ours: Option<u64>,
-    /// A number that is another after each commit of another connection.
+    /// Data version, which changes with each commit of another connection.
     others: i64,
     runs: BTreeMap<RunId, Entry>,
 }
@@ -78,14 +78,14 @@ struct Entry {
     org: OrgId,
     claim: Claim,
     held: Held,
-    /// Whether the transaction of the commit was committed, which the commit does not know itself.
+    /// `true` once the transaction of the commit was committed, which happens after `put`.
     stands: bool,
 }
 
 impl Known {
-    /// What the run's last commit left, if it is still so; its claim is the newest then.
+    /// Takes the cached state of a run, if it is still valid; its claim is then the newest.
     pub(crate) fn take(&self, conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Option<Held>> {
-        // As they stand within the transaction.
+        // Both values are read within the transaction.
         let others = row::one(conn, "PRAGMA data_version", [], |row| Ok(row.get(0)?))?;
         let (ours, others) = (conn.total_changes(), others.unwrap_or_default());
         let mut state = self.state();
@@ -98,7 +98,7 @@ impl Known {
         Ok(entry.filter(same).map(|entry| entry.held))
     }
 
-    /// Remembers how a commit leaves its run, unless that has ended. The commit has written all.
+    /// Caches the state of a run after the last write of its commit, unless the run has ended.
     pub(crate) fn put(&self, conn: &Connection, org: &OrgId, claim: &Claim, held: Option<Held>) {
         let mut state = self.state();
         state.ours = Some(conn.total_changes());
@@ -107,7 +107,7 @@ impl Known {
         state.runs.insert(claim.at.run.clone(), Entry { org, claim, held, stands: false });
     }
 
-    /// The commit that was to leave the log of its run at this place is on record.
+    /// Confirms that the commit that left the log of its run at this place was committed.
     pub(crate) fn stands(&self, run: &RunId, place: i64) {
         if let Some(entry) = self.state().runs.get_mut(run) {
             entry.stands |= entry.held.end.place == place;

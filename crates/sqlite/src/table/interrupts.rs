@@ -38,7 +38,7 @@ pub(crate) fn read(row: &Row<'_>, thread: &ThreadId) -> Done<InterruptRow> {
     })
 }
 
-/// Gives answers to open questions; fails at the first that is not open.
+/// Stores answers to open questions. Fails at the first question that is not open.
 pub(crate) fn answer(
     conn: &Connection,
     org: &OrgId,

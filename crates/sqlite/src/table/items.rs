@@ -1,4 +1,4 @@
-//! Items: what is remembered beyond threads.
+//! Items: data that is stored beyond threads.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -173,7 +173,7 @@ impl ItemTable for SqliteStore {
     }
 }
 
-/// An item that is put.
+/// An item to be put.
 struct New {
     at: ItemRef,
     value: String,
@@ -183,21 +183,21 @@ struct New {
     times: Times,
 }
 
-/// When it was put first and last, and when it expires.
+/// Times of the first and the last put, and of the expiry.
 struct Times {
     created_at: Timestamp,
     updated_at: Timestamp,
     expires_at: Option<Timestamp>,
 }
 
-/// The items of an organisation in some namespaces that live now.
+/// A selection of the unexpired items of an organisation in some namespaces.
 struct Living<'a> {
     org: &'a OrgId,
     within: &'a Prefix,
     now: Timestamp,
 }
 
-/// How many milliseconds there are after a time.
+/// Returns the number of milliseconds between a time and the end of the range.
 fn room(now: Timestamp) -> i64 {
     i64::MAX.saturating_sub(now.0)
 }
@@ -218,8 +218,8 @@ fn stored(
     row::one(conn, sql, asked, read)
 }
 
-/// The items that a query asks for, with the numbers of their rows. One value is read at a time, so
-/// that no more are held than are asked for.
+/// Returns the items selected by a query, with their row numbers. Values are read one at a time, so
+/// that only selected ones are held in memory.
 fn search(conn: &Connection, living: &Living<'_>, query: &ItemQuery) -> Done<Vec<(i64, Item)>> {
     let of = |number: i64| row::one(conn, "SELECT * FROM items WHERE number = ?1", [number], read);
     let mut found = Vec::new();
@@ -246,8 +246,8 @@ fn search(conn: &Connection, living: &Living<'_>, query: &ItemQuery) -> Done<Vec
     Ok(found.into_iter().map(item).collect())
 }
 
-/// The numbers of items in the order of the store: at most so many, after so many. A negative
-/// limit is none.
+/// Returns the numbers of at most `limit` items after skipping `offset`, in the order of the store.
+/// A negative limit means no limit.
 fn numbers(conn: &Connection, living: &Living<'_>, (limit, offset): (i64, i64)) -> Done<Vec<i64>> {
     let (first, end) = living.within.paths();
     let sql = "SELECT number FROM items
@@ -258,7 +258,7 @@ fn numbers(conn: &Connection, living: &Living<'_>, (limit, offset): (i64, i64)) 
     row::all(conn, sql, asked, |row| Ok(row.get(0)?))
 }
 
-/// Puts an item that is new, or in the place of the one that lives.
+/// Inserts an item, or updates the existing one.
 const PUT: &str = "INSERT INTO items (number, org, path, key, space, value, indexing, ttl_ms,
          created_at, updated_at, expires_at, seal)
      SELECT next, ?1, ?2, ?3, coalesce((
@@ -275,7 +275,7 @@ fn put(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
     insert(conn, org, new, now)
 }
 
-/// Puts an item of another store, unless it is there; says whether it was not.
+/// Imports an item of another store. Returns `false` if it already exists.
 fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp) -> Done<bool> {
     let at = item.checked()?;
     if !item.is_new_beside(stored(conn, org, &at, now)?.as_ref())? {
@@ -292,7 +292,7 @@ fn put_stored(conn: &Connection, org: &OrgId, item: &StoredItem, now: Timestamp)
 fn insert(conn: &Connection, org: &OrgId, new: &New, now: Timestamp) -> Done<()> {
     let New { at, value, indexing, seal, ttl, times } = new;
     let (org, path) = (org.as_str(), at.namespace().path());
-    // What has expired is gone, and its place with it.
+    // An expired item has lost its position.
     let sql = "DELETE FROM items WHERE org = ?1 AND path = ?2 AND key = ?3 AND expires_at <= ?4";
     row::execute(conn, sql, params![org, path, at.key(), now.0])?;
     let ttl_ms = ttl.map(|ttl| row::int(ttl.as_millis()));

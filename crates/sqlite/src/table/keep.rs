@@ -1,4 +1,4 @@
-//! Writing checkpoints. What is usual is one statement.
+//! Writes of checkpoints. The common case is one statement.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -10,12 +10,12 @@ use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
-/// The part that came from outside.
+/// Part number of external input.
 pub(crate) const OUTSIDE: i64 = 0;
-/// The checkpoint itself, among those who speak of blobs.
+/// Part number of the checkpoint itself in references to blobs.
 pub(crate) const CHECKPOINT: i64 = -1;
 
-/// Keeps everything.
+/// Stores a batch.
 pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Keep) -> Done<()> {
     for (hash, body) in &keep.blobs {
         let sql = "INSERT INTO blobs (org, hash, body) VALUES (?1, ?2, ?3)
@@ -39,12 +39,13 @@ pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Kee
     Ok(())
 }
 
-/// The last checkpoint of the root graph that was kept.
+/// Returns the last checkpoint of the root graph in a batch.
 pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
     keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
-/// Keeps what is one checkpoint and nothing else, in one statement; says whether it did.
+/// Stores a batch that consists of one checkpoint, in one statement. Returns `false` if this is not
+/// possible.
 pub(crate) fn keep_one(
     conn: &Connection,
     org: &OrgId,
@@ -61,11 +62,12 @@ pub(crate) fn keep_one(
     }
 }
 
-/// Adds a row to its block; says whether there is such a block, and none of its rows in the place.
+/// Inserts a row into its block. Returns `false` if the block does not exist, or has a row with
+/// this id.
 fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Done<bool> {
     let (Spot { prefix, low }, of) = (Spot::of(new.id), Other::new(new.id, new.of));
-    // Fails instead of aborting, which is the same for one row: to be able to take back what a
-    // statement did alone, SQLite would copy the pages into 64 KiB of memory.
+    // `OR FAIL` is equivalent to `ABORT` for a single row, and saves a copy of the pages: to be
+    // able to undo a single statement, SQLite would copy them into 64 KiB of memory.
     let sql = "INSERT OR FAIL INTO checkpoint_rows (place, of, tasks, body)
                SELECT (number << 24) | ?5, ?6, ?7, ?8 FROM blocks
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4
@@ -75,7 +77,8 @@ fn insert(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewCheckpoint
     Ok(row::execute(conn, sql, values)? > 0)
 }
 
-/// Whether a row is likely the first one of its block: it follows no other of the same block.
+/// Returns `true` if a row is probably the first of its block, because it follows no row of the
+/// same block.
 fn begins_block(new: &NewCheckpoint) -> bool {
     new.of.is_none_or(|of| Spot::of(of).prefix != Spot::of(new.id).prefix)
 }
@@ -111,8 +114,7 @@ fn put_outside(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPendi
 }
 
 fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending) -> Done<()> {
-    // The number after the last one, and never that of what came from outside. It fails as in
-    // `insert`.
+    // The next part number, from 1 because 0 is external input. `OR FAIL` as in `insert`.
     let sql = "INSERT OR FAIL INTO pending (org, thread, ns, of, part, body)
                SELECT ?1, ?2, ?3, ?4, coalesce(max(part), 0) + 1, ?5 FROM pending
                WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND of = ?4
@@ -126,7 +128,7 @@ fn add_tasks(conn: &Connection, org: &OrgId, thread: &ThreadId, new: &NewPending
     Ok(())
 }
 
-/// Notes the blobs that a row speaks of.
+/// Records the blobs that a row refers to.
 fn speak(
     conn: &Connection,
     org: &OrgId,
@@ -145,7 +147,7 @@ fn speak(
     Ok(())
 }
 
-/// Forgets which blobs a row spoke of.
+/// Deletes the blob references of a row.
 fn be_silent(
     conn: &Connection,
     org: &OrgId,
@@ -159,7 +161,7 @@ fn be_silent(
     Ok(())
 }
 
-/// Puts checkpoints in the place of all that a graph has.
+/// Replaces all checkpoints of a graph.
 pub(crate) fn rewrite(
     conn: &Connection,
     org: &OrgId,
@@ -195,7 +197,7 @@ pub(crate) fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Opti
     })
 }
 
-/// Copies all of a thread in place of what another has.
+/// Copies all checkpoints of a thread, replacing those of another.
 pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     if from == to {
         return Ok(());
@@ -213,20 +215,20 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
     move_head(conn, org, to)
 }
 
-/// Lets the head of a thread be its newest checkpoint.
+/// Sets the head of a thread to its newest checkpoint.
 pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let newest = newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })?;
     let sql = "UPDATE threads SET head = ?3 WHERE org = ?1 AND id = ?2";
     let head = newest.map(|id| id.0.to_be_bytes());
     row::execute(conn, sql, params![org.as_str(), thread.as_str(), head])?;
-    // What the log of an open run says of it holds no more.
+    // The head in the log of an open run is outdated.
     let sql = "SELECT number FROM runs
                WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running')";
     let open = row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| Ok(row.get(0)?))?;
     open.map_or(Ok(()), |number| log::forget_heads(conn, number))
 }
 
-/// Forgets all of a thread.
+/// Deletes all checkpoints of a thread.
 pub(crate) fn delete(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     block::clear(conn, org, thread, None)?;
     for sql in [
@@ -238,7 +240,7 @@ pub(crate) fn delete(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<
     Ok(())
 }
 
-/// Removes the blobs of which nobody speaks; returns how many.
+/// Deletes blobs without references and returns their number.
 pub(crate) fn collect(conn: &Connection, org: &OrgId) -> Done<u64> {
     let sql = "DELETE FROM blobs WHERE org = ?1 AND NOT EXISTS (
                    SELECT 1 FROM blob_refs

@@ -1,5 +1,5 @@
-//! What the commits of runs leave besides checkpoints: a row each, in the order of a number made of
-//! the run's and of which of its commits it was.
+//! The log: one row per commit of a run, with everything except checkpoints. The key is composed of
+//! the number of the run and the number of the commit.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -11,34 +11,34 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallRecord;
 use weftwork_types::{CheckpointId, OrgId, RunId, Timestamp};
 
-/// How many bits number the commits of a run.
+/// Number of bits for the number of a commit within its run.
 const BITS: u32 = 32;
 
-/// The places of a run: those from the first to the last of these, after its number.
+/// Highest commit number within a run.
 const LAST: i64 = (1 << BITS) - 1;
 
-/// What a commit leaves.
+/// The content of a log row.
 #[derive(Default)]
 pub(crate) struct Entry<'a> {
     pub(crate) at: Timestamp,
-    /// The head of the thread, when the commit moved it.
+    /// Head of the thread, if the commit moved it.
     pub(crate) head: Option<CheckpointId>,
     pub(crate) calls: Vec<Call<'a>>,
-    /// Facts of the run itself, and what its row says of who pays.
+    /// Usage facts of the run, and its billing identity.
     pub(crate) usage: Option<(&'a Payer, &'a [Arc<UsageRow>])>,
     pub(crate) events: &'a [AiEvent],
 }
 
-/// Where the log of a run ends.
+/// The end of a run's log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
-    /// The place of its newest row; the one before its first when it has none.
+    /// Place of the newest row; if there is none, the place before the first.
     pub(crate) place: i64,
-    /// The number of its newest event; none: 0.
+    /// Number of the newest event; 0 if there is none.
     pub(crate) seq: u64,
 }
 
-/// What leads from runs to the rows of their logs.
+/// Builds a query that joins runs with their log rows.
 macro_rules! of_runs {
     ($columns:literal, $rest:literal) => {
         concat!(
@@ -53,12 +53,12 @@ macro_rules! of_runs {
 pub(crate) use of_runs;
 
 impl End {
-    /// Of a run of this number, whose newest row is known.
+    /// Creates the end of the log of a run, given the run's number and newest row.
     pub(crate) fn of(number: i64, newest: Option<(i64, u64)>) -> Self {
         newest.map_or(Self { place: number << BITS, seq: 0 }, |(place, seq)| Self { place, seq })
     }
 
-    /// After a commit that tells so many events.
+    /// Returns the end after a commit with a number of events.
     pub(crate) fn after(self, events: usize) -> Self {
         Self { place: self.place + 1, seq: self.seq + events as u64 }
     }
@@ -68,18 +68,18 @@ impl End {
     }
 }
 
-/// The number of a run.
+/// Returns the number of a run.
 fn number(conn: &Connection, org: &OrgId, run: &RunId) -> Done<Option<i64>> {
     let sql = "SELECT number FROM runs WHERE org = ?1 AND id = ?2";
     row::one(conn, sql, params![org.as_str(), run.as_str()], |row| Ok(row.get(0)?))
 }
 
-/// The number of the run whose row is at a place.
+/// Returns the number of the run that a place belongs to.
 pub(crate) fn run(place: i64) -> i64 {
     place >> BITS
 }
 
-/// Where the log of a run ends.
+/// Returns the end of a run's log.
 pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
     let number = number(conn, org, run)?.ok_or_else(|| rule::missing("run", run))?;
     let sql = "SELECT place, last_seq FROM log WHERE place BETWEEN ?1 AND ?2
@@ -92,7 +92,7 @@ pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
     Ok(End::of(number, newest))
 }
 
-/// Adds the row of a commit; returns the number of its first event.
+/// Appends the row of a commit and returns the number of its first event.
 pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
     let (first, last) = (end.seq + 1, end.after(events.len()));
@@ -114,7 +114,7 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     Ok(first)
 }
 
-/// Lets the row of a thread say what its head is, and not the log of a run of this number.
+/// Removes the heads from the log of a run, so that the row of the thread has the current head.
 pub(crate) fn forget_heads(conn: &Connection, number: i64) -> Done<()> {
     let sql = "UPDATE log SET head = NULL WHERE place BETWEEN ?1 AND ?2 AND head IS NOT NULL";
     let first = number << BITS;
@@ -122,12 +122,12 @@ pub(crate) fn forget_heads(conn: &Connection, number: i64) -> Done<()> {
     Ok(())
 }
 
-/// The JSON of a list; nothing for an empty one.
+/// Serialises a list as JSON; `None` if it is empty.
 fn some<T: serde::Serialize>(list: &[T]) -> Done<Option<String>> {
     Ok((!list.is_empty()).then(|| row::json(&list)).transpose()?)
 }
 
-/// Names a row for messages, by its run and which of its commits it was.
+/// Returns the name of a row for messages: its run and commit number.
 fn named(row: &Row<'_>) -> Done<String> {
     let (run, place): (Option<String>, i64) = (row.get("run")?, row.get("place")?);
     let commit = place & LAST;
@@ -137,14 +137,14 @@ fn named(row: &Row<'_>) -> Done<String> {
     })
 }
 
-/// The calls of a row.
+/// Reads the calls of a row.
 pub(crate) fn calls(row: &Row<'_>) -> Done<Vec<CallRecord>> {
     let name = named(row)?;
     let calls: Option<Vec<Call<'_>>> = At::new("log", &name).maybe_json(row, "calls")?;
     Ok(calls.into_iter().flatten().map(CallRecord::from).collect())
 }
 
-/// The usage of a row that has caller and graph of its run beside it.
+/// Reads the usage of a row that is joined with the caller and graph of its run.
 pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
     let name = named(row)?;
     let at = At::new("log", &name);
@@ -153,7 +153,7 @@ pub(crate) fn usage(row: &Row<'_>) -> Done<Vec<UsageRow>> {
     facts.into_iter().flatten().map(|fact| payer.lengthen(&at, &run, fact)).collect()
 }
 
-/// The events of a row.
+/// Reads the events of a row.
 pub(crate) fn events(row: &Row<'_>) -> Done<Vec<StoredEvent>> {
     let name = named(row)?;
     let place = At::new("log", &name);
@@ -168,8 +168,8 @@ pub(crate) fn events(row: &Row<'_>) -> Done<Vec<StoredEvent>> {
     Ok(numbered.map(|(seq, event)| StoredEvent { seq, at, event }).collect())
 }
 
-/// At most so many events of a run after a number. The row of the first of them is looked for by
-/// halves, so that the rest of a long log is not read.
+/// Returns at most `limit` events of a run after a number. The row of the first one is found by
+/// binary search, so that earlier parts of a long log are not read.
 pub(crate) fn events_after(
     conn: &Connection,
     (run, end): (&RunId, End),
@@ -192,8 +192,8 @@ pub(crate) fn events_after(
     Ok(found)
 }
 
-/// The place from which on rows have events after a number, or a place between that of this row
-/// and the one before it.
+/// Returns the place of the first row with events after a number, or a lower place without such
+/// rows in between.
 fn first_after(conn: &Connection, end: End, after: u64) -> Done<i64> {
     let (mut low, mut high) = (end.first_place(), end.place);
     if after == 0 {
@@ -214,7 +214,7 @@ fn first_after(conn: &Connection, end: End, after: u64) -> Done<i64> {
     Ok(low)
 }
 
-/// Reads a row of any run and drops it.
+/// Validates a row of any run.
 pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     let name = named(row)?;
     let at = At::new("log", &name);

@@ -1,4 +1,4 @@
-//! One file per table. Each has the trait of the store, and the work that goes on inside a
+//! Tables, one per file: the implementation of the store trait, and the functions that run inside a
 //! transaction.
 
 pub(crate) mod back;

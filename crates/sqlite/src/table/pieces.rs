@@ -1,4 +1,4 @@
-//! Pieces of text: what runs told since their last durable event.
+//! Partial text that runs emitted since their last durable event.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -8,7 +8,7 @@ use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{OrgId, RunId};
 
-/// Forgets what is void, and keeps what was told since; does nothing for most commits.
+/// Deletes void text and stores new text. Most commits have neither.
 pub(crate) fn write(conn: &Connection, org: &OrgId, run: &RunId, commit: &Commit) -> Done<()> {
     let (org, run) = (org.as_str(), run.as_str());
     if let Some(void) = commit.void {
@@ -25,7 +25,7 @@ pub(crate) fn write(conn: &Connection, org: &OrgId, run: &RunId, commit: &Commit
     Ok(())
 }
 
-/// Pieces of a run that end after a position.
+/// Returns partial text of a run that ends after a position.
 pub(crate) fn read(
     conn: &Connection,
     org: &OrgId,
@@ -50,7 +50,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// The pieces of one commit.
+/// Reads the partial text of one commit.
 pub(crate) fn batch(row: &Row<'_>) -> Done<Vec<Piece>> {
     let run: RunId = At::new("pieces", &"the run of a row").id(row, "run")?;
     let name = format!("run `{run}`");

@@ -1,4 +1,4 @@
-//! Forgetting what is old.
+//! Deletion of old data.
 
 use crate::error::Done;
 use crate::row;
@@ -82,7 +82,7 @@ fn drop_events(conn: &Connection, org: &OrgId, before: Timestamp, limit: usize) 
             "DELETE FROM log
              WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff AND last_seq < ?2
                  AND calls IS NULL AND usage IS NULL",
-            // Of the last commit its last event.
+            // The last event of the last commit is retained.
             "UPDATE log SET first_seq = last_seq,
                  events = '[' || json_extract(events, '$[#-1]') || ']'
              WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff

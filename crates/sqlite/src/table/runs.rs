@@ -217,7 +217,7 @@ fn claim(
     Ok((Claim { at, worker, fence: run.fence }, run))
 }
 
-/// What the first claim of a run does besides.
+/// Applies the additional changes of a run's first claim.
 fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
     let thread = &run.new.at.thread;
     if run.clears() {
@@ -235,12 +235,12 @@ fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
     Ok(())
 }
 
-/// The newest checkpoint of a thread's outermost graph.
+/// Returns the newest checkpoint of a thread's root graph.
 fn newest(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<CheckpointId>> {
     keep::newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })
 }
 
-/// The run of an earlier request under the same key or run id.
+/// Returns the run of an earlier request with the same idempotency key or run id.
 fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>> {
     if let Some(key) = &new.options.idempotency_key {
         let sql = "SELECT * FROM runs WHERE org = ?1 AND idempotency_key = ?2";
@@ -257,7 +257,7 @@ fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>>
     }
 }
 
-/// Lets a run pass whose id and key are new.
+/// Checks that the id and the idempotency key of a run are new.
 pub(crate) fn check_new(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<()> {
     let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2";
     if row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], |_| Ok(()))?.is_some() {
@@ -297,8 +297,8 @@ fn create(
     }
 }
 
-/// Asks those before a new run to stop, when it says so; returns where it begins, when it takes
-/// them back.
+/// Requests cancellation of earlier runs if the new run's strategy requires it, and returns the
+/// base of a run that rolls them back.
 fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<Option<Base>> {
     if !new.options.multitask.cancels() {
         return Ok(None);
@@ -310,7 +310,7 @@ fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<O
     Ok(rule::base_after(new, &expect(conn, org, open)?, newest))
 }
 
-/// Lets the thread of a new run be that run's.
+/// Updates the thread for a new run, or creates it.
 fn touch(conn: &Connection, who: &Principal, new: &NewRun, status: RunStatus) -> Done<()> {
     let sql = "INSERT INTO threads (org, id, graph, status, created_at, updated_at)
                VALUES (?1, ?2, ?3, ?4, ?5, ?5)
@@ -396,7 +396,8 @@ fn orphans(
     Ok(found)
 }
 
-/// The oldest unfinished run of a thread. Without a name for the index, those that ended are read.
+/// Returns the oldest unfinished run of a thread. The index is named explicitly; otherwise SQLite
+/// reads finished runs, too.
 pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<RunRef>> {
     let sql = "SELECT id FROM runs INDEXED BY runs_unfinished
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
@@ -419,7 +420,7 @@ fn made_by(row: &Row<'_>) -> Done<Principal> {
     Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
 }
 
-/// A row's name for messages.
+/// The name of a row for messages.
 struct Named(String);
 
 impl Named {
@@ -458,5 +459,5 @@ pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
 fn base(at: &At<'_>, row: &Row<'_>) -> Done<Option<Base>> {
     let Some(bytes) = at.plain::<Option<Vec<u8>>>(row, "base")? else { return Ok(None) };
     let base = Base::from_bytes(&bytes);
-    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is no id of a checkpoint"))?))
+    Ok(Some(base.ok_or_else(|| at.corrupt("column `base`: it is not a checkpoint id"))?))
 }

@@ -1,5 +1,5 @@
-//! Calls and usage as they are in the log: arrays, without the names of their members, and without
-//! what the row of the run says anyway. Members are added at the end only, with a default.
+//! The compact form of calls and usage in the log: arrays without member names, and without values
+//! that equal those of the run's row. New members are only added at the end, with a default.
 
 use crate::error::Done;
 use crate::row::At;
@@ -15,8 +15,8 @@ use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{InvocationId, RunId, Timestamp};
 
-/// A call: its key, what it is (kind, name, node, superstep, effect), how it stands (state, result,
-/// made, possibly paid, reused) and when it was opened and settled.
+/// A call: key, identity (kind, name, node, superstep, effect), state (state, result, made,
+/// possibly paid, reused), and the times at which it was opened and settled.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Call<'a>(
     CallKey,
@@ -78,8 +78,8 @@ impl From<Call<'_>> for CallRecord {
     }
 }
 
-/// A fact: who pays and for which graph, when the row of the run does not say the same, and its
-/// version; the fact itself, with input and output tokens and whether they are estimated.
+/// A usage fact: caller and graph, if they differ from those of the run's row; graph version; the
+/// fact itself, with input tokens, output tokens and the estimated flag as one tuple.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fact<'a>(
     Option<Cow<'a, Caller>>,
@@ -99,12 +99,12 @@ pub(crate) struct Fact<'a>(
     u64,
 );
 
-/// What the row of a run says of who pays.
+/// The billing identity in the row of a run.
 #[derive(Debug)]
 pub(crate) struct Payer {
-    /// As JSON.
+    /// Caller as JSON.
     json: String,
-    /// Read when somebody asks for it.
+    /// Parsed caller, filled on first use.
     caller: OnceCell<Caller>,
     graph: String,
 }
@@ -123,7 +123,7 @@ impl Payer {
         Ok(self.caller.get_or_init(|| caller))
     }
 
-    /// A fact of the run.
+    /// Converts a usage fact to its compact form.
     pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
         let UsageRow { caller, fact } = usage;
         let same = self.caller().is_ok_and(|own| caller.caller == *own);
@@ -147,7 +147,7 @@ impl Payer {
         )
     }
 
-    /// The fact as it was, of this run.
+    /// Restores a usage fact of this run from its compact form.
     pub(crate) fn lengthen(&self, at: &At<'_>, run: &RunId, short: Fact<'_>) -> Done<UsageRow> {
         let Fact(caller, graph, version, invocation, attempt, provider, model, status, ..) = short;
         let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms) =

@@ -28,7 +28,7 @@ impl ReadThreads for SqliteStore {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         let org = who.org.clone();
         self.read(move |conn| {
-            // Of those at rest no more than the page reaches to.
+            // Threads without an active run are read only up to the end of the page.
             let sql = "SELECT * FROM (
                            SELECT id, graph, status, head, created_at, updated_at, wakes_at
                            FROM threads
@@ -67,7 +67,7 @@ fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     row::give_back(conn)
 }
 
-/// Removes a thread with all that is its own.
+/// Deletes a thread with everything it owns.
 pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     usage::outlive(conn, org, id)?;
     let key = || [org.as_str(), id.as_str()];
@@ -75,18 +75,18 @@ pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
                    ON place BETWEEN number << 32 AND (number << 32) + 0xffffffff
                    WHERE org = ?1 AND thread = ?2)";
     row::execute(conn, sql, key())?;
-    // Everything else of the thread goes with it, by foreign keys, but for its checkpoints.
+    // Foreign keys cascade to everything else except checkpoints.
     row::execute(conn, "DELETE FROM threads WHERE org = ?1 AND id = ?2", key())?;
     keep::delete(conn, org, id)
 }
 
-/// A thread as it is now.
+/// Returns the current state of a thread.
 pub(crate) fn one(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Option<ThreadRow>> {
     let sql = "SELECT * FROM threads_now WHERE org = ?1 AND id = ?2";
     row::one(conn, sql, [org.as_str(), id.as_str()], read)
 }
 
-/// Fails when there is no such thread.
+/// Fails if the thread does not exist.
 pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2";
     let found = row::one(conn, sql, params![org.as_str(), id.as_str()], |_| Ok(()))?;

@@ -48,23 +48,22 @@ impl WriteUsage for SqliteStore {
     }
 }
 
-/// The usage of a thread's runs, the first begun first.
+/// Returns the usage of a thread's runs, ordered by start time.
 pub(crate) fn of_thread(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<UsageRow>> {
-    // CROSS JOIN keeps SQLite from going through all usage of the organisation.
+    // `CROSS JOIN` prevents SQLite from scanning all usage of the organisation.
     let direct = "SELECT usage.* FROM runs CROSS JOIN usage
                   WHERE runs.org = ?1 AND runs.thread = ?2
                     AND usage.org = runs.org AND usage.run = runs.id";
     both(conn, LOGGED, direct, &[org.as_str(), thread.as_str()])
 }
 
-/// What the logs of a thread's runs have.
+/// Query for the usage in the logs of a thread's runs.
 const LOGGED: &str = of_runs!(
     "caller, graph, usage",
     "org = ?1 AND thread = ?2 AND usage IS NOT NULL ORDER BY place"
 );
 
-/// The usage in logs, and that in the table, each invocation once, in the order in which they were
-/// begun.
+/// Merges the usage of the logs and of the table, each invocation once, ordered by start time.
 fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<Vec<UsageRow>> {
     let logged = row::all(conn, logged, key, log::usage)?;
     let direct = row::all(conn, direct, key, read)?;
@@ -77,14 +76,15 @@ fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<
     Ok(found)
 }
 
-/// Puts what the logs of a thread have into the table, where it stays when they are gone.
+/// Copies the usage in the logs of a thread to the table, where it is retained when the logs are
+/// deleted.
 pub(crate) fn outlive(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let key = params![org.as_str(), thread.as_str()];
     let logged = row::all(conn, LOGGED, key, log::usage)?;
     logged.iter().flatten().try_for_each(|usage| record(conn, org, usage))
 }
 
-/// Records one fact, once.
+/// Records a usage fact, unless it is already recorded.
 pub(crate) fn record(conn: &Connection, org: &OrgId, usage: &UsageRow) -> Done<()> {
     let sql = "INSERT INTO usage (org, invocation, run, started_at, caller, fact)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6)

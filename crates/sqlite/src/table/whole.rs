@@ -1,4 +1,4 @@
-//! Threads as a whole.
+//! Export and import of complete threads.
 
 use crate::error::Done;
 use crate::row::{self, At};
@@ -67,10 +67,10 @@ fn params_of<'a>(org: &'a OrgId, id: &'a ThreadId) -> [&'a str; 2] {
     [org.as_str(), id.as_str()]
 }
 
-/// How many calls of a thread that is put are in one row.
+/// Number of calls per row of an imported thread.
 const CALLS_OF_A_ROW: usize = 100;
 
-/// The row that speaks of blobs: its graph, its checkpoint, and which part of it.
+/// The key of a row that refers to blobs: graph, checkpoint and part.
 type Speaker = (String, CheckpointId, i64);
 
 fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
@@ -180,7 +180,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
         row.base.map(Base::to_bytes),
     ];
     row::execute(conn, sql, values)?;
-    // Events of one commit have one time, and are one row as before.
+    // Events of one commit have the same time, and were in one row.
     for batch in events.chunk_by(|a, b| a.at == b.at) {
         let events: Vec<_> = batch.iter().map(|stored| stored.event.clone()).collect();
         let Some(first) = batch.first() else { continue };
@@ -192,7 +192,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
     Ok(())
 }
 
-/// Calls do not say which run made them: the last one has them.
+/// Imports calls. Their runs are not known, so they are added to the last run.
 fn put_calls(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
     let Some(last) = whole.runs.last() else { return Ok(()) };
     for calls in whole.calls.chunks(CALLS_OF_A_ROW) {

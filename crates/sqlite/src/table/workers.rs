@@ -11,7 +11,7 @@ impl Workers for SqliteStore {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
         let locks = self.locks();
         self.write(move |conn| {
-            // First the lock, so that nobody finds the row without it.
+            // The lock is acquired first, so that the row never exists without it.
             locks.hold(&worker.id)?;
             let sql = "INSERT INTO workers (id, started_at, expires_at) VALUES (?1, ?2, ?3)
                        ON CONFLICT (id) DO UPDATE
@@ -30,16 +30,16 @@ impl Workers for SqliteStore {
 
 pub(crate) fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
     row::execute(conn, "DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
-    // Should the transaction be lost, the worker has a row without a lock: the lease decides.
+    // If the transaction is lost, the row remains without a lock, and the lease decides.
     locks.forget(worker)?;
     Ok(())
 }
 
-/// Removes the workers whose processes are gone.
+/// Deletes the rows of workers whose processes are dead.
 pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()> {
     for worker in locks.gone()? {
         match forget(conn, locks, &worker).map_err(|fail| place.fail(fail)) {
-            // This is only tidying: they are known to be dead all the same.
+            // This is only a cleanup: the workers are recognised as dead without it.
             Err(StoreError::Full { .. } | StoreError::Locked { .. }) => return Ok(()),
             other => other?,
         }
@@ -47,8 +47,8 @@ pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()
     Ok(())
 }
 
-/// Whether a worker is registered, its lease has not run out, and its process is not known to be
-/// gone.
+/// Returns `true` if a worker is registered, its lease has not expired, and its process is not
+/// known to be dead.
 pub(crate) fn is_alive(
     conn: &Connection,
     locks: &Locks,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A file with one table, and the desk over it. A disk is as quick as `quick` says.
+/// Creates a file with one table, with `quick` as the limit for fast commits.
 fn desk(folder: &tempfile::TempDir, quick: Duration) -> Desk {
     let path = folder.path().join("desk.db");
     let conn = Connection::open(path).expect("opens");
@@ -76,7 +76,7 @@ fn a_slow_disk_leaves_commits_to_the_thread_until_it_was_quick_for_a_while() {
         assert_eq!(desk.at_once(no_single, add), Some(Ok(1)), "one of them says nothing");
     }
     assert_eq!(desk.at_once(no_single, add), None);
-    // What slow and quick commits of the thread say.
+    // Slow and fast commits of the thread update the counter.
     for _ in 0..100 {
         desk.note(now());
     }
@@ -95,7 +95,7 @@ fn nobody_waits_for_another_process_at_the_desk() {
     let desk = desk(&folder, Duration::MAX);
     let other = Connection::open(folder.path().join("desk.db")).expect("opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("locks");
-    // It would wait for a minute, and the test with it.
+    // Waiting for the lock would take a minute.
     assert_eq!(desk.at_once(no_single, add), None);
     other.execute_batch("ROLLBACK").expect("unlocks");
     assert_eq!(desk.at_once(no_single, add), Some(Ok(1)));

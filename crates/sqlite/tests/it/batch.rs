@@ -1,4 +1,4 @@
-//! Jobs that share a transaction share nothing else.
+//! Tests that jobs in one transaction do not affect each other.
 
 use crate::support::{begin, block_on, commit_of, numbers, open};
 use rusqlite::Connection;
@@ -9,7 +9,7 @@ use weftwork_store::table::{Result, WriteRuns};
 use weftwork_store::{Claim, Commit, Committed, StoreError};
 use weftwork_types::{BoxFuture, Principal};
 
-/// Keeps the writer waiting until it is dropped, so that jobs pile up.
+/// Blocks the writer until it is dropped, so that jobs queue up.
 struct Hold(Connection);
 
 impl Hold {
@@ -94,7 +94,7 @@ fn a_dropped_future_does_nothing_before_its_first_poll_and_all_after_it() {
     let hold = Hold::take(&store);
     drop(start(&store, &who, &claims[1], commit_of(1, vec![1])));
     drop(hold);
-    // Jobs keep their order, so this one comes after the dropped one.
+    // Jobs are processed in order, so this one follows the dropped one.
     block_on(store.commit(&who, &claims[1], commit_of(2, vec![2]))).expect("commits");
     assert_eq!(numbers(&store, "t0"), Vec::<u128>::new());
     assert_eq!(numbers(&store, "t1"), [1, 2]);

@@ -1,4 +1,4 @@
-//! What is wrong with a file is said clearly, and nothing is lost.
+//! Tests of unusable files: errors state the reason, and no data is lost.
 
 use crate::support::{begin, block_on, commit_of, numbers, open, root};
 use rusqlite::Connection;
@@ -19,7 +19,7 @@ const QUICK: Options = Options {
     size_bytes_max: None,
 };
 
-/// A closed store whose thread `t` has four checkpoints of 20 kB.
+/// Creates a closed store whose thread `t` has four checkpoints of 20 kB.
 fn filled() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder, &Options::default());
@@ -49,7 +49,7 @@ fn unreadable(folder: &TempDir) -> StoreError {
     unread(&open(folder, &QUICK))
 }
 
-/// Why the thread, or a checkpoint of it, cannot be read.
+/// Returns the error of reading the thread, or a checkpoint of it.
 fn unread(store: &SqliteStore) -> StoreError {
     let who = Principal::local();
     let row = block_on(store.thread(&who, &thread())).map(drop);
@@ -57,7 +57,7 @@ fn unread(store: &SqliteStore) -> StoreError {
     row.and(page).expect_err("must not be read")
 }
 
-/// One line of the table: code and message, without the folder.
+/// Appends a line to the table: code and message, without the folder.
 fn line(table: &mut String, what: &str, folder: &TempDir, error: &StoreError) {
     let text = error.to_string().replace(&folder.path().display().to_string(), "FOLDER");
     writeln!(table, "{what}\n    {}: {text}", error.code()).expect("a string takes all");
@@ -279,7 +279,7 @@ fn a_full_file_loses_nothing() {
     block_on(store.commit(&who, &claim, next)).expect("the same commit goes through");
 }
 
-/// Takes over the run that the filled store left.
+/// Claims the run in the filled store.
 fn begin_next(store: &SqliteStore) -> weftwork_store::Claim {
     let worker = crate::support::register(store, "w2");
     let at = crate::support::at("t", "r");
@@ -323,10 +323,10 @@ fn the_file_belongs_to_its_owner_alone() {
     assert_eq!(fs::read_dir(parent).expect("reads").count(), 4, "file, log, index, lock");
 }
 
-/// Names the file that a process without rights is to open.
+/// Environment variable with the file that an unprivileged process has to open.
 const FILE: &str = "WEFT_TEST_OPEN_FILE";
 
-/// What the process without rights does; a test that passes at once unless it is that process.
+/// Body of the unprivileged process; passes immediately in any other process.
 #[test]
 fn opening_process() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -337,12 +337,12 @@ fn opening_process() {
     writeln!(std::io::stdout(), "{told}").expect("the parent listens");
 }
 
-/// Opens a file in a process that is not root, for root may write everywhere.
+/// Opens a file in a process without root privileges, because root can write everywhere.
 #[cfg(unix)]
 fn open_without_rights(folder: &TempDir, file: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::process::CommandExt;
-    // Another user may not be able to reach the folder of the build.
+    // Another user may not have access to the build folder.
     let program = folder.path().join("program");
     fs::copy(std::env::current_exe().expect("this program"), &program).expect("copies");
     let mut command = std::process::Command::new(program);

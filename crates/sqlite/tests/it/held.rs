@@ -1,4 +1,4 @@
-//! What commits remember of their runs counts only while nobody else writes.
+//! Tests that the cached state of runs is used only while nothing else was written.
 
 use crate::support::{begin, block_on, commit_of, numbers, open, told};
 use rusqlite::Connection;
@@ -13,8 +13,8 @@ fn commit(store: &SqliteStore, claim: &Claim, number: u128) -> Result<Committed,
     block_on(store.commit(&Principal::local(), claim, commit_of(number, vec![7; 100])))
 }
 
-/// A store, the same file as another process has it, and a claim that has committed often enough
-/// to be remembered.
+/// A store, the same file opened as by another process, and a claim with enough commits for its
+/// state to be cached.
 fn known(durability: Durability) -> (tempfile::TempDir, [SqliteStore; 2], Claim) {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options { durability, ..Options::default() };

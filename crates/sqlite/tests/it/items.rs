@@ -1,4 +1,4 @@
-//! Items pass their conformance suite in a file, and agree with those in memory.
+//! Tests of items: the conformance suite on a file, and comparison with the memory store.
 
 use crate::differential::items::{ItemOp, apply, dump, op};
 use crate::support::{block_on, open};
@@ -36,7 +36,7 @@ mod at_normal {
     weftwork_store::item_conformance_tests!(super::normal);
 }
 
-/// Does the operations in memory and in a file, and compares.
+/// Applies the operations in memory and in a file, and compares the results.
 fn agree(ops: Vec<ItemOp>) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options { durability: Durability::Normal, ..Options::default() };

@@ -1,5 +1,5 @@
-//! A process that commits is killed again and again. Whatever it acknowledged is there, whole and
-//! without gaps, and the next process takes its runs over at once.
+//! Kills a committing process repeatedly. Every acknowledged commit is present, complete and
+//! without gaps, and the next process takes over its runs immediately.
 
 use crate::support::{
     at, begin, block_on, checkpoints, commit_of, new_run, numbers, register, told,
@@ -16,7 +16,7 @@ use weftwork_types::{Principal, ThreadId, Timestamp};
 
 const KILLS: usize = 40;
 const WRITERS: usize = 3;
-/// Names the file in the environment of the process that is to be killed.
+/// Environment variable with the file of the process that is killed.
 const FILE: &str = "WEFT_TEST_KILL_FILE";
 const ROUND: &str = "WEFT_TEST_KILL_ROUND";
 
@@ -30,14 +30,14 @@ fn body(number: u128) -> Vec<u8> {
     number.to_be_bytes().into_iter().cycle().take(size).collect()
 }
 
-/// Checkpoint `n` comes with the events `2n - 1` and `2n`.
+/// Checkpoint `n` is committed together with the events `2n - 1` and `2n`.
 fn commit(number: u128) -> Commit {
     let mut commit = commit_of(number, body(number));
     commit.events.push(told(format!("end of {number}")));
     commit
 }
 
-/// What the killed process does; a test that passes at once unless it is that process.
+/// Body of the killed process; passes immediately in any other process.
 #[test]
 fn writer_process() {
     let (Ok(file), Ok(round)) = (std::env::var(FILE), std::env::var(ROUND)) else { return };
@@ -51,7 +51,8 @@ fn writer_process() {
     });
 }
 
-/// Takes over the thread's run and commits until it is killed. Every commit that returned is told.
+/// Takes over the run of the thread and commits until it is killed. Every acknowledged commit is
+/// printed.
 fn write_on(store: &SqliteStore, writer: usize, round: usize) {
     let (who, worker) = (Principal::local(), register(store, &format!("w{writer}-{round}")));
     let thread = format!("t{writer}");
@@ -88,7 +89,8 @@ fn spawn(file: &Path, round: usize) -> Child {
     command.spawn().expect("starts")
 }
 
-/// Kills the process after some acknowledgements and a moment more; adds what it acknowledged.
+/// Kills the process after some acknowledgements and a short delay, and adds the acknowledged
+/// commits to `known`.
 fn run_and_kill(file: &Path, round: usize, random: &mut Random, known: &mut [u128; WRITERS]) {
     let mut child = spawn(file, round);
     let stdout = child.stdout.take().expect("a pipe");
@@ -116,7 +118,7 @@ fn run_and_kill(file: &Path, round: usize, random: &mut Random, known: &mut [u12
     assert_eq!(status.code(), None, "it ended by the kill, not by itself: {status}");
 }
 
-/// Checks everything that is there, and from then on takes it for known.
+/// Checks the whole content, and treats it as acknowledged from then on.
 fn check(file: &Path, round: usize, known: &mut [u128; WRITERS]) {
     let store = SqliteStore::open(file, &options(round)).expect("opens after a kill");
     let who = Principal::local();
@@ -128,7 +130,7 @@ fn check(file: &Path, round: usize, known: &mut [u128; WRITERS]) {
         };
         let kept = checkpoints(&store, id.as_str());
         let last = kept.len() as u128;
-        // A commit may be there whose acknowledgement died with the process.
+        // A commit may be present whose acknowledgement was lost with the process.
         assert!((*known..=*known + 1).contains(&last), "{id}: {known} acknowledged, {last} there");
         *known = last;
         let head = block_on(store.thread(&who, &id)).expect("the thread").head;
@@ -164,14 +166,15 @@ fn acknowledged_commits_outlive_kills() {
     }
     println!("{KILLS} kills, commits: {known:?}");
     assert!(known.iter().all(|known| *known > 0));
-    // The file still takes new work.
+    // The file accepts new work.
     let store = SqliteStore::open(&file, &Options::default()).expect("opens");
     let claim = begin(&store, "fresh", "fresh");
     block_on(store.commit(&Principal::local(), &claim, commit(1))).expect("commits");
     assert_eq!(claim.at, at("fresh", "fresh"));
 }
 
-/// xorshift64: the same moments in every run of the test, as far as the machine allows.
+/// A random number generator with a fixed sequence: xorshift64. Kills occur at the same points in
+/// each run, as far as the machine allows.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

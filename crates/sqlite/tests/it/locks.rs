@@ -1,4 +1,5 @@
-//! A worker whose process is gone loses its runs at once, long before its lease ends.
+//! Tests that the runs of a worker with a dead process can be claimed immediately, before its lease
+//! ends.
 
 use crate::support::{begin, block_on, open, register, worker};
 use weftwork_sqlite::Options;
@@ -29,7 +30,7 @@ fn a_worker_without_a_process_is_dead() {
     assert!(matches!(busy, Err(StoreError::Busy { .. })), "{busy:?}");
     assert_eq!(block_on(second.orphans(Timestamp(2), 9)).map(|found| found.len()), Ok(0));
 
-    drop(first); // What the end of the process does to its locks.
+    drop(first); // Releases the locks, as the end of the process does.
     assert_eq!(block_on(second.orphans(Timestamp(2), 9)).map(|found| found.len()), Ok(1));
     let (taken, _) = block_on(second.claim(&who, &claim.at, &heir, Timestamp(2))).expect("takes");
     assert_eq!(taken.fence, 2);

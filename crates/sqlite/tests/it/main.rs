@@ -1,6 +1,6 @@
-//! The SQLite store passes the conformance suite, agrees with the memory store, outlives kills,
-//! and says clearly what is wrong with a file.
-#![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
+//! Tests of the SQLite store: the conformance suite, comparison with the memory store, kills, and
+//! errors of unusable files.
+#![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
 
 mod batch;
 mod differential;

@@ -1,4 +1,4 @@
-//! Files of every older format are brought up to date, wherever the process that does it dies.
+//! Tests that files of every older format are migrated, even if the migrating process is killed.
 
 use crate::support::{begin, block_on, commit_of};
 use rusqlite::Connection;
@@ -12,8 +12,8 @@ use weftwork_store::conformance::{dump, dump_checkpoints};
 use weftwork_store::{ItemQuery, ItemTable, Prefix, ReadRuns, Store, WriteRuns};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
-/// Files as the program of each format left them, with something in every table. What a format
-/// gave is never changed: a new one adds a file here.
+/// Files as the program of each format left them, with rows in every table. The dump of a format is
+/// never changed: a new format adds a file.
 pub(crate) const FORMATS: [&str; 11] = [
     include_str!("formats/0.sql"),
     include_str!("formats/1.sql"),
@@ -28,7 +28,7 @@ pub(crate) const FORMATS: [&str; 11] = [
     include_str!("formats/10.sql"),
 ];
 
-/// Names the file that a process is to open before it is killed.
+/// Environment variable with the file that a process opens before it is killed.
 const FILE: &str = "WEFT_TEST_MIGRATE_FILE";
 
 /// The bytes of a file and of its log.
@@ -52,7 +52,7 @@ impl Bytes {
     }
 }
 
-/// A closed file in which a dump of a format was read; without one, no file.
+/// Creates a closed file from the dump of a format; without a dump, no file.
 pub(crate) fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
     let path = folder.path().join("weft.db");
     if let Some(sql) = sql {
@@ -64,7 +64,7 @@ pub(crate) fn made(folder: &TempDir, sql: Option<&str>) -> PathBuf {
     path
 }
 
-/// Everything that the store has.
+/// Reads the whole content of the store.
 pub(crate) fn contents(store: &SqliteStore) -> Vec<String> {
     let other = Principal { org: OrgId::new("other").expect("an id"), subject: "x".to_owned() };
     let mut lines = block_on(dump(store, &[Principal::local(), other.clone()])).expect("reads");
@@ -78,7 +78,7 @@ pub(crate) fn contents(store: &SqliteStore) -> Vec<String> {
     lines
 }
 
-/// All tables and indices, and the numbers of the format.
+/// Reads all tables and indices, and the format numbers.
 fn schema(path: &Path) -> Vec<String> {
     let conn = Connection::open(path).expect("opens");
     let sql = "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema
@@ -100,9 +100,9 @@ fn newest() -> Vec<String> {
     schema(&path)
 }
 
-/// Opens the file and checks that it has all it should have and takes more.
+/// Opens the file and checks that it has the expected content and accepts writes.
 fn check(path: &Path, expected: &[String], newest: &[String], what: &str) {
-    // Nobody cuts the power here, so that it need not wait for the disk.
+    // This test does not cover power loss, so writes need not wait for the disk.
     let options = Options { durability: Durability::Normal, ..Options::default() };
     let store = SqliteStore::open(path, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(contents(&store), expected, "{what}");
@@ -141,7 +141,7 @@ fn is_full() -> bool {
     std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full")
 }
 
-/// Where the log can end when the process is killed: between and within its header and frames.
+/// Returns the possible ends of the log after a kill: between and within its header and frames.
 fn ends(log: &[u8]) -> Vec<usize> {
     let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
     let frame = 24 + usize::try_from(number(8)).expect("a page size");
@@ -152,7 +152,7 @@ fn ends(log: &[u8]) -> Vec<usize> {
     ends.filter(|end| *end < log.len()).chain([log.len()]).collect()
 }
 
-/// A migration writes to nothing but the log, which only grows: whenever the process is killed,
+/// A migration writes only to the log, which only grows: if the process is killed at any point,
 /// between statements or within the commit, the disk has the old file and a part of the log.
 #[test]
 fn a_migration_that_is_cut_off_anywhere_is_done_by_the_next_process() {
@@ -187,7 +187,7 @@ fn a_migration_that_is_cut_off_anywhere_is_done_by_the_next_process() {
     assert!(cuts > 50);
 }
 
-/// What the killed process does; a test that passes at once unless it is that process.
+/// Body of the killed process; passes immediately in any other process.
 #[test]
 fn migrating_process() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -199,8 +199,8 @@ fn migrating_process() {
     std::io::stdin().lines().next();
 }
 
-/// Lets a process open the file and kills it after so many turns of a loop; says whether it was
-/// still opening.
+/// Starts a process that opens the file and kills it after a number of loop iterations. Returns
+/// `true` if it was still opening.
 fn open_and_kill(path: &Path, turns: usize) -> bool {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "migrate::migrating_process", "--nocapture"]).env(FILE, path);

@@ -1,8 +1,8 @@
-//! The power fails: of what was written, only what the disk was asked to keep is sure to be there.
+//! Tests of power loss: only data that was synced to disk is certain to be retained.
 //!
-//! `strace` tells in which order a process writes, asks the disk to keep what it has, and
-//! acknowledges commits. From that the files are made as they may be after the power failed at any
-//! moment: each write that was not kept by then is there or is not.
+//! `strace` records the order in which a process writes, syncs, and acknowledges commits. From this
+//! the test derives the possible files after a power loss at each moment: every write that was not
+//! synced by then is present or missing.
 #![cfg(target_os = "linux")]
 
 use crate::kill::Random;
@@ -16,7 +16,7 @@ use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::WriteRuns;
 use weftwork_types::Principal;
 
-/// Names the file in the environment of the process that is watched, and how it writes.
+/// Environment variable with the file and the durability of the traced process.
 const FILE: &str = "WEFT_TEST_POWER_FILE";
 const FULL: &str = "WEFT_TEST_POWER_FULL";
 const COMMITS: u128 = 12;
@@ -26,7 +26,7 @@ fn body(number: u128) -> Vec<u8> {
     number.to_be_bytes().into_iter().cycle().take(size).collect()
 }
 
-/// What the watched process does; a test that passes at once unless it is that process.
+/// Body of the traced process; passes immediately in any other process.
 #[test]
 fn writing_process() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -40,11 +40,11 @@ fn writing_process() {
         block_on(store.commit(&Principal::local(), &claim, commit)).expect("commits");
         std::io::stdout().write_all(format!("acknowledged {number}\n").as_bytes()).expect("told");
     }
-    // Nothing is tidied up.
+    // Ends without any cleanup.
     std::process::abort();
 }
 
-/// What the process did with its log, in order.
+/// An operation of the process on its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Wrote { at: usize, len: usize },
@@ -52,7 +52,7 @@ enum Event {
     Acknowledged(u128),
 }
 
-/// The calls of a trace, each where it returned.
+/// Returns the calls of a trace, each at the point at which it returned.
 fn calls(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
     let mut calls = Vec::new();
@@ -74,7 +74,7 @@ fn number(text: &str) -> usize {
     text.trim().parse().unwrap_or_else(|_| panic!("no number: {text}"))
 }
 
-/// Reads what happened to the log from the trace.
+/// Parses the operations on the log from the trace.
 fn events(trace: &str) -> Vec<Event> {
     let mut events = Vec::new();
     let mut place = 0;
@@ -107,7 +107,7 @@ fn events(trace: &str) -> Vec<Event> {
     events
 }
 
-/// The log as it may be when the power fails after some events.
+/// Returns a possible log after a power loss that follows some events.
 fn log_after(events: &[Event], whole: &[u8], random: &mut Random) -> Vec<u8> {
     let kept = events.iter().rposition(|event| *event == Event::Kept).unwrap_or(0);
     let mut log = Vec::new();
@@ -122,8 +122,8 @@ fn log_after(events: &[Event], whole: &[u8], random: &mut Random) -> Vec<u8> {
     log
 }
 
-/// Lets the power fail at each moment; says how many acknowledged commits were lost at most, and
-/// how many moments there were. `None` when nobody may watch processes here.
+/// Simulates a power loss at each moment. Returns the maximum number of acknowledged commits that
+/// were lost, and the number of moments; `None` if tracing is not permitted here.
 fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, trace) = (folder.path().join("weft.db"), folder.path().join("trace"));
@@ -137,7 +137,7 @@ fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     watch.env(FILE, &file).env(FULL, if full { "yes" } else { "no" });
     watch.output().ok()?;
     let trace = fs::read_to_string(trace).ok()?;
-    // It ends by an abort; when nobody may watch processes, it never began.
+    // The process ends by an abort; if tracing is not permitted, it never started.
     if !trace.contains("acknowledged 1") {
         return None;
     }
@@ -160,7 +160,8 @@ fn fail(full: bool, rounds: usize) -> Option<(u128, usize)> {
     Some((lost, moments))
 }
 
-/// How many commits a store has that is opened after the power failed, all of them whole.
+/// Returns the number of commits in a store after a power loss, and checks that all of them are
+/// complete.
 fn found(file: &[u8], log: &[u8], what: &str) -> u128 {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("weft.db");

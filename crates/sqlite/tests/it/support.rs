@@ -22,7 +22,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread: the store needs no runtime.
+/// Waits for a future on this thread, without an async runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut context = Context::from_waker(&waker);
@@ -58,7 +58,7 @@ pub(crate) fn new_run(thread: &str, run: &str) -> NewRun {
     }
 }
 
-/// Registers the worker with a lease that no test outlives.
+/// Registers the worker with a lease that outlasts every test.
 pub(crate) fn register(store: &SqliteStore, id: &str) -> WorkerId {
     let (started_at, expires_at) = (Timestamp(0), Timestamp(i64::MAX));
     let row = WorkerRow { id: worker(id), started_at, expires_at };
@@ -66,7 +66,7 @@ pub(crate) fn register(store: &SqliteStore, id: &str) -> WorkerId {
     worker(id)
 }
 
-/// Makes a run and claims it for the worker `w`.
+/// Creates a run and claims it for the worker `w`.
 pub(crate) fn begin(store: &SqliteStore, thread: &str, run: &str) -> Claim {
     let (who, worker) = (Principal::local(), register(store, "w"));
     let new = new_run(thread, run);
@@ -74,7 +74,7 @@ pub(crate) fn begin(store: &SqliteStore, thread: &str, run: &str) -> Claim {
     block_on(store.claim(&who, &new.at, &worker, Timestamp(1))).expect("claims").0
 }
 
-/// The checkpoint of a number.
+/// A checkpoint with a number.
 fn checkpoint(number: u128, body: Vec<u8>) -> NewCheckpoint {
     NewCheckpoint {
         ns: String::new(),
@@ -105,14 +105,14 @@ pub(crate) fn root(thread: &str) -> Shelf {
     Shelf { thread: ThreadId::new(thread).expect("an id"), ns: String::new() }
 }
 
-/// Numbers and bodies of a thread's checkpoints, the oldest first.
+/// Returns numbers and bodies of a thread's checkpoints, oldest first.
 pub(crate) fn checkpoints(store: &SqliteStore, thread: &str) -> Vec<(u128, Vec<u8>)> {
     let page = block_on(store.page(&Principal::local(), &root(thread), None, usize::MAX));
     let page = page.expect("reads").into_iter().rev();
     page.map(|found| (found.id.0, found.body)).collect()
 }
 
-/// The numbers alone.
+/// Returns the numbers of a thread's checkpoints, oldest first.
 pub(crate) fn numbers(store: &SqliteStore, thread: &str) -> Vec<u128> {
     checkpoints(store, thread).into_iter().map(|(number, _)| number).collect()
 }

@@ -1,4 +1,5 @@
-//! Backups are stores as they were, damage is found before a run finds it, and room is given back.
+//! Tests of maintenance: backups equal their stores, damage is found before a run encounters it,
+//! and space is released.
 
 use crate::migrate::{FORMATS, contents, made};
 use crate::support::{begin, block_on, commit_of, numbers, open};
@@ -17,7 +18,7 @@ use weftwork_store::{
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
 
-/// Names the file that a process is to back up, and where to.
+/// Environment variable with the file that a process backs up, and the target.
 const FILE: &str = "WEFT_TEST_BACKUP_FILE";
 const TO: &str = "WEFT_TEST_BACKUP_TO";
 
@@ -25,7 +26,7 @@ fn quick() -> Options {
     Options { durability: Durability::Normal, busy_timeout_ms: 50, ..Options::default() }
 }
 
-/// A store with something in every table.
+/// A store with rows in every table.
 fn filled(folder: &TempDir) -> SqliteStore {
     SqliteStore::open(made(folder, FORMATS.last().copied()), &quick()).expect("opens")
 }
@@ -39,7 +40,7 @@ fn blob(n: u8) -> (Hash, Vec<u8>) {
     (canonical::hash_bytes(&bytes), bytes)
 }
 
-/// Keeps checkpoints of 10 kB and a blob each.
+/// Stores checkpoints of 10 kB, each with a blob.
 fn keep_large(store: &SqliteStore, id: &str, count: u8) {
     let checkpoints = (1..=count).map(|n| NewCheckpoint {
         ns: String::new(),
@@ -74,7 +75,7 @@ fn a_backup_is_a_store_of_its_own() {
     }
     assert_eq!(fs::read_dir(to.parent().expect("a folder")).expect("reads").count(), 1);
 
-    // In the place of the file, which is lost.
+    // The backup replaces the lost file.
     let path = store.path().to_owned();
     drop(store);
     fs::remove_file(&path).expect("removes");
@@ -84,7 +85,7 @@ fn a_backup_is_a_store_of_its_own() {
     assert_eq!(contents(&store), before);
     let (hash, bytes) = (canonical::hash_bytes(b"a"), b"a".to_vec());
     assert_eq!(block_on(store.blob(&Principal::local(), hash)), Ok(Some(bytes)));
-    // Parked runs go on, and room is given back as before.
+    // Parked runs continue, and space is released as before.
     let orphans = block_on(store.orphans(Timestamp(i64::MAX), 99)).expect("reads");
     assert_eq!(orphans.len(), 3);
     let claim = begin(&store, "new", "new");
@@ -106,15 +107,15 @@ fn a_backup_replaces_nothing() {
         assert!(error.to_string().contains(reason), "{error}");
     };
     fs::write(&to, "mine").expect("writes");
-    refused("a backup replaces nothing");
+    refused("a backup does not replace");
     assert_eq!(fs::read(&to).expect("reads"), b"mine");
     fs::remove_file(&to).expect("removes");
     fs::write(&part, "somebody's").expect("writes");
-    refused("another backup goes on, or was broken off");
+    refused("another backup is in progress, or was interrupted");
     assert_eq!(fs::read(&part).expect("reads"), b"somebody's");
     fs::remove_file(&part).expect("removes");
     store.backup(&to).expect("copies");
-    refused("a backup replaces nothing");
+    refused("a backup does not replace");
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_backup_of_a_damaged_store_is_refused_and_leaves_nothing() {
     assert_eq!(named.count(), 0);
 }
 
-/// Overwrites the beginning of some pages in the middle of a file.
+/// Overwrites the start of some pages in the middle of a file.
 fn flip(path: &Path, page: usize) {
     let mut bytes = fs::read(path).expect("reads");
     for page in page..page + 20 {
@@ -177,7 +178,7 @@ fn a_backup_beside_a_writer_is_one_state_of_the_store() {
     assert_eq!(numbers(&store, "t").len() as u128, written);
 }
 
-/// What the killed process does; a test that passes at once unless it is that process.
+/// Body of the killed process; passes immediately in any other process.
 #[test]
 fn backing_up_process() {
     let (Ok(file), Ok(to)) = (std::env::var(FILE), std::env::var(TO)) else { return };
@@ -307,7 +308,7 @@ fn compacting_gives_back_what_is_not_needed() {
     assert_eq!((log, file), (0, done.bytes_after));
     no_damage(&store);
     assert_eq!(contents(&store), before);
-    // Others are in the way, and it is said.
+    // Another connection holds a lock, which is reported.
     let other = Connection::open(store.path()).expect("opens");
     other.execute_batch("BEGIN; SELECT count(*) FROM threads").expect("reads");
     keep_large(&store, "large", 1);

@@ -18,7 +18,7 @@
 //!     }
 //! }
 //! ```
-#![expect(clippy::expect_used, reason = "a case that fails does so by a panic that says why")]
+#![expect(clippy::expect_used, reason = "a failing case panics with the reason")]
 
 mod back;
 mod checkpoints;

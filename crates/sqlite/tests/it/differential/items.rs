@@ -11,7 +11,7 @@ use weftwork_store::{
 };
 use weftwork_types::Timestamp;
 
-/// Labels that sort before and after the dot, begin alike, and look like operators of SQL.
+/// Labels that sort before and after the dot, have a common prefix, or look like SQL operators.
 const SPACES: [&[&str]; 8] = [
     &["u"],
     &["u", "a"],
@@ -23,7 +23,7 @@ const SPACES: [&[&str]; 8] = [
     &["Ü", "a"],
 ];
 
-/// An operation on one of few items, so that operations meet.
+/// An operation on one of few items, so that operations affect each other.
 #[derive(Debug, Clone)]
 pub(crate) enum ItemOp {
     Put {
@@ -57,15 +57,15 @@ pub(crate) enum ItemOp {
         org: u8,
         query: NamespaceQuery,
     },
-    /// All that the other organisation has goes to this one.
+    /// Imports all items of the other organisation into this one.
     Take {
         org: u8,
     },
-    /// Time goes by.
+    /// Advances the time.
     Wait {
         ms: i64,
     },
-    /// For stores that outlive their process.
+    /// Reopens a store that outlives its process.
     Reopen,
 }
 
@@ -163,7 +163,7 @@ fn item((space, key): (usize, u8)) -> ItemRef {
     ItemRef::new(namespace, format!("k'{key}")).expect("a key")
 }
 
-/// Does the operation and shows its result.
+/// Applies the operation and formats its result.
 pub(crate) async fn apply(store: &dyn Store, op: ItemOp, now_ms: &mut i64) -> String {
     let now = Timestamp(*now_ms);
     match op {
@@ -200,7 +200,7 @@ pub(crate) async fn apply(store: &dyn Store, op: ItemOp, now_ms: &mut i64) -> St
     }
 }
 
-/// All items that live, and then how many rows there were that did not.
+/// Returns all unexpired items, followed by the number of expired rows.
 pub(crate) async fn dump(store: &dyn Store, now_ms: i64) -> Vec<String> {
     let (mut lines, now) = (Vec::new(), Timestamp(now_ms));
     for who in [principal(0), principal(1)] {

@@ -19,7 +19,7 @@ pub(crate) struct KeepOp {
 #[derive(Debug, Clone)]
 enum What {
     Keep(Keep),
-    /// With the newest checkpoint that there is, or another.
+    /// Rewrites with the existing newest checkpoint, or with another.
     Rewrite {
         newest: Option<u128>,
         keep: Keep,
@@ -63,7 +63,7 @@ fn checkpoint() -> impl Strategy<Value = NewCheckpoint> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..20);
     let of = prop_oneof![1 => Just(None), 1 => id().prop_map(Some), 3 => Just(Some(u128::MAX))];
     (ns(), id(), of, bytes(), bytes(), blobs()).prop_map(|(ns, id, of, tasks, body, blobs)| {
-        // Mostly the one before, so that it is the next one.
+        // Usually the previous checkpoint, so that this one is its successor.
         let of = of.map(|of| if of == u128::MAX { id.saturating_sub(1) } else { of });
         let (id, of) = (CheckpointId(id), of.map(CheckpointId));
         NewCheckpoint { ns, id, of, tasks, body, blobs }
@@ -77,7 +77,7 @@ fn pending() -> impl Strategy<Value = NewPending> {
     )
 }
 
-/// What a commit or an operation keeps.
+/// Generates the batch of a commit or of an operation.
 pub(crate) fn keep() -> impl Strategy<Value = Keep> {
     (
         prop::collection::vec(checkpoint(), 0..3),
@@ -112,7 +112,7 @@ pub(crate) fn op() -> impl Strategy<Value = KeepOp> {
         .prop_map(|(org, thread, graph, what)| KeepOp { org, thread, graph, what })
 }
 
-/// Does the operation and shows its result.
+/// Applies the operation and formats its result.
 pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
     let who = principal(op.org);
     let shelf = Shelf { thread: at(op.thread, 0).thread, ns: GRAPHS[op.graph as usize].to_owned() };
@@ -151,7 +151,7 @@ async fn newest_of(store: &dyn Store, who: &Principal, shelf: &Shelf) -> Checkpo
     newest.map_or(CheckpointId(0), |found| found.id)
 }
 
-/// What is left in the end, also of threads without a row, and which blobs are there.
+/// Returns the final state, including threads without a row, and the existing blobs.
 pub(crate) async fn dump(store: &dyn Store, principals: &[Principal]) -> Vec<String> {
     let mut lines = Vec::new();
     for who in principals {

@@ -1,4 +1,4 @@
-//! The same operations give the same results and leave the same state in memory and in a file.
+//! Tests that the same operations have the same results and final state in memory and in a file.
 
 pub(crate) mod items;
 mod keep;
@@ -32,7 +32,7 @@ proptest! {
         prop_assert_eq!(&in_memory, &in_file);
         let kept = block_on(keep::dump(&memory, &principals));
         prop_assert_eq!(&kept, &block_on(keep::dump(&file, &principals)));
-        // And once more from the file alone.
+        // The state is read again after reopening the file.
         drop(file);
         let again = open(&folder, &options);
         prop_assert_eq!(&in_memory, &block_on(dump(&again, &principals)).expect("reads"));

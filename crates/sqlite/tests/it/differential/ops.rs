@@ -1,4 +1,5 @@
-//! Generated operations, and doing them. Tests of other stores take this file and `keep.rs`.
+//! Generated operations, and their application. Tests of other stores include this file and
+//! `keep.rs`.
 
 use super::keep;
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ use weftwork_types::{
     WorkerId,
 };
 
-/// An operation on one of few ids, so that operations meet.
+/// An operation on one of few ids, so that operations affect each other.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Create { org: u8, at: (u8, u8), how: (Option<u8>, Multitask), input: Value, answers: Vec<u8> },
@@ -41,14 +42,14 @@ pub(crate) enum Op {
     Keep(Box<keep::KeepOp>),
 }
 
-/// What was made so far, so that operations find something to work on.
+/// The entities created so far, so that operations find existing ones.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     runs: Vec<(u8, RunRef)>,
     claims: Vec<(u8, Claim)>,
 }
 
-/// One of the last three, mostly the right one.
+/// Returns one of the last three, usually the selected one.
 fn recent<T: Clone>(made: &[T], index: Index) -> Option<T> {
     let newest = &made[made.len().saturating_sub(3)..];
     (!newest.is_empty()).then(|| newest[index.index(newest.len())].clone())
@@ -84,7 +85,7 @@ fn interrupt() -> impl Strategy<Value = Interrupt> {
     })
 }
 
-/// A call as it stands: begun, or with a result, and with any counts.
+/// Generates a call in some state: started, or with a result, and with any counters.
 fn call() -> impl Strategy<Value = CallRecord> {
     let effect = prop::sample::select(vec![Effect::ReadOnly, Effect::ExternalSideEffect]);
     let count = || 0..4u32;
@@ -108,7 +109,7 @@ fn call() -> impl Strategy<Value = CallRecord> {
     )
 }
 
-/// A fact of one of few invocations.
+/// Generates a fact of one of few invocations.
 fn usage() -> impl Strategy<Value = UsageRow> {
     (0..4u8, 0..90i64).prop_map(|(n, at)| UsageRow {
         caller: GraphCaller {
@@ -138,7 +139,7 @@ fn position() -> impl Strategy<Value = Position> {
     (0..4u64, 0..4u64).prop_map(|(seq, bytes)| Position { seq, bytes })
 }
 
-/// Pieces in order.
+/// Generates partial text in order.
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let some = prop::collection::btree_map(position(), any::<String>(), 1..4);
     some.prop_map(|pieces| {
@@ -257,7 +258,7 @@ fn answers(ids: Vec<u8>, now: Timestamp) -> BTreeMap<InterruptId, Answer> {
     ids.into_iter().map(|id| (InterruptId(id.into()), answer(id))).collect()
 }
 
-/// Does the operation and shows its result.
+/// Applies the operation and formats its result.
 pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut World) -> String {
     match op {
         Op::Create { org, at, how, input, answers: given } => {
@@ -320,7 +321,7 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
     }
 }
 
-/// Does an operation that needs a claim.
+/// Applies an operation that needs a claim.
 async fn apply_claimed(
     store: &dyn Store,
     op: Op,
@@ -332,7 +333,7 @@ async fn apply_claimed(
         Op::Commit { mut commit, .. } => {
             commit.at = now;
             for row in &mut commit.usage {
-                // An invocation is one of its run.
+                // An invocation belongs to one run.
                 let row = Arc::make_mut(row);
                 let id = format!("{}-{}", claim.at.run, row.fact.invocation_id);
                 row.fact.invocation_id = InvocationId::new(id).expect("an id");

@@ -19,7 +19,7 @@
 //!     }
 //! }
 //! ```
-#![expect(clippy::expect_used, reason = "a case that fails does so by a panic that says why")]
+#![expect(clippy::expect_used, reason = "a failing case panics with the reason")]
 
 mod clock;
 mod expiry;
