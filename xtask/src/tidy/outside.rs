@@ -4,8 +4,9 @@ use super::{House, Offence};
 use crate::workspace::Kind;
 
 /// The crate that plays graphs through the public builder, and the crates it may use for that:
-/// the builder, the ports of its stores, and the records. The table of arrows cannot widen this.
-const PLAYER: (&str, [&str; 3]) = ("conformance", ["graph", "store", "types"]);
+/// the builder, the runtime, the ports of its stores, and the records. The table of arrows cannot
+/// widen this.
+const PLAYER: (&str, [&str; 4]) = ("conformance", ["graph", "runtime", "store", "types"]);
 /// Names that are public for the compiler only.
 const HIDDEN: [&str; 2] = ["__private", "weftwork_engine"];
 
