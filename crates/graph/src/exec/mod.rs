@@ -24,6 +24,7 @@ mod kept;
 mod known;
 mod look;
 mod memory;
+mod node_cache;
 mod questions;
 mod run;
 mod saver;
@@ -52,6 +53,7 @@ pub(crate) use kept::Keeper;
 pub use kept::{CallList, Calls};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
+pub(crate) use node_cache::CACHED_MAX;
 pub use run::{Finished, Run, RunStream};
 pub use saver::{
     Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,
