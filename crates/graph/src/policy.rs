@@ -101,6 +101,9 @@ impl Retry {
 }
 
 /// How long the result of a node with the same input is used again instead of running the node.
+/// There is a limit of how many results are kept
+/// ([`Host::with_cache_limit`](crate::Host::with_cache_limit)): a node whose result made room for
+/// another one runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Cache {
@@ -108,7 +111,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// As long as the host lives.
+    /// As long as the host lives and has room.
     pub fn forever() -> Self {
         Self { time: None }
     }

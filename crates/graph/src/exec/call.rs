@@ -5,6 +5,7 @@ use super::begin::Begin;
 use super::cycle::Cycle;
 use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use super::job::{Follows, Job, What};
+use super::node_cache::CacheKey;
 use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns, turn};
 use super::tell;
@@ -243,12 +244,12 @@ impl Call<'_> {
         known.and_then(|called| called.record.resume.clone()).unwrap_or_default()
     }
 
-    fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> super::host::CacheKey {
+    fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> CacheKey {
         let scope = &self.at.scope;
-        scope.shared.host.cache_key(scope.graph.name(), self.key.name(), arg, cache)
+        CacheKey::new(scope.graph.name(), self.key.name(), arg, cache)
     }
 
-    fn cached(&self, key: &super::host::CacheKey) -> Option<Json> {
+    fn cached(&self, key: &CacheKey) -> Option<Json> {
         let output = self.at.scope.shared.host.cached(key)?;
         returned_of(&output)
     }
@@ -281,7 +282,7 @@ impl Call<'_> {
         what: What,
         resume: Option<Vec<Json>>,
         ctx: &Ctx,
-        cached: Option<super::host::CacheKey>,
+        cached: Option<CacheKey>,
     ) -> NodeResult<Json> {
         match what {
             What::Done(output, _) => {

@@ -2,17 +2,13 @@
 
 use super::environment::RunEnvironment;
 use super::in_process::LocalEnvironment;
+use super::node_cache::{CacheKey, NodeCache};
 use super::saver::Saver;
 use super::scope::lock;
 use crate::clock::SystemClock;
-use crate::policy::Cache;
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use weftwork_engine::TaskOutput;
 use weftwork_types::CheckpointId;
-use weftwork_types::canonical::Hash;
 use weftwork_types::item::ItemStore;
 use weftwork_types::port::Clock;
 
@@ -29,24 +25,9 @@ struct Inner {
     local: LocalEnvironment,
     environment: Option<Arc<dyn RunEnvironment>>,
     clock: Arc<dyn Clock>,
-    cache: Arc<Mutex<BTreeMap<CacheKey, Cached>>>,
+    cache: Arc<Mutex<NodeCache>>,
     /// The last checkpoint id that was given.
     ids: Arc<Mutex<u128>>,
-}
-
-/// Under which key a node's result is cached.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CacheKey {
-    graph: String,
-    node: String,
-    input: Hash,
-    time: Option<Duration>,
-}
-
-#[derive(Debug)]
-struct Cached {
-    output: Arc<TaskOutput>,
-    until: Option<Duration>,
 }
 
 impl Default for Host {
@@ -129,6 +110,16 @@ impl Host {
         })
     }
 
+    /// Keeps at most so many results of nodes with a
+    /// [`Cache`](crate::Cache), in place of 1,000; with 0 none is
+    /// used again. Each result counts as one, of whichever node and graph and however large it is.
+    /// When there are more, those that have expired go first, then the ones that were not used for
+    /// longest. The host begins with an empty cache of its own.
+    #[must_use]
+    pub fn with_cache_limit(self, results_max: usize) -> Self {
+        self.with(|inner| inner.cache = Arc::new(Mutex::new(NodeCache::new(results_max))))
+    }
+
     /// Where checkpoints are kept.
     #[must_use]
     pub fn saver(&self) -> Option<&Arc<dyn Saver>> {
@@ -172,29 +163,11 @@ impl Host {
         *last = (*last).max(id.0);
     }
 
-    pub(crate) fn cache_key(
-        &self,
-        graph: &str,
-        node: &str,
-        input: &Json,
-        cache: Cache,
-    ) -> CacheKey {
-        let input = weftwork_types::canonical::hash(input);
-        CacheKey { graph: graph.to_owned(), node: node.to_owned(), input, time: cache.time }
-    }
-
     pub(crate) fn cached(&self, key: &CacheKey) -> Option<Arc<TaskOutput>> {
-        let mut cache = lock(&self.0.cache);
-        let found = cache.get(key)?;
-        if found.until.is_some_and(|until| until <= self.0.clock.elapsed()) {
-            cache.remove(key);
-            return None;
-        }
-        Some(Arc::clone(&found.output))
+        lock(&self.0.cache).get(key, self.0.clock.elapsed())
     }
 
     pub(crate) fn cache(&self, key: CacheKey, output: Arc<TaskOutput>) {
-        let until = key.time.map(|time| self.0.clock.elapsed().saturating_add(time));
-        lock(&self.0.cache).insert(key, Cached { output, until });
+        lock(&self.0.cache).put(key, output, self.0.clock.elapsed());
     }
 }

@@ -25,6 +25,7 @@ mod kept;
 mod known;
 mod look;
 mod memory;
+mod node_cache;
 mod questions;
 mod run;
 mod saver;
@@ -54,6 +55,7 @@ pub use host::Host;
 pub use kept::{CallList, Calls};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
+pub use node_cache::CACHED_MAX;
 pub use run::{Finished, Run, RunStream};
 pub use saver::{
     Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,

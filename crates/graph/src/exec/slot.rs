@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     /// Whether the task finished before, or was in the cache.
     pub(super) cached: bool,
     /// Under which key its result is cached.
-    pub(super) cache: Option<Box<super::host::CacheKey>>,
+    pub(super) cache: Option<Box<super::node_cache::CacheKey>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use super::api::{Ended, Fail, Going, Limits, Resuming};
 use super::cycle::Cycle;
 use super::event::{Modes, Source};
 use super::job::End;
+use super::node_cache::CacheKey;
 use super::saver::SaverError;
 use super::scope::{lock, turn};
 use super::slot::{Slot, SlotState};
@@ -112,7 +113,7 @@ impl Cycle {
             };
             let input = self.input_json(slot);
             let (host, graph) = (&self.scope.shared.host, &self.scope.graph);
-            let key = host.cache_key(graph.name(), slot.name(graph), &input, cache);
+            let key = CacheKey::new(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
             let Some(slot) = self.tasks.get_mut(index) else { continue };
             slot.cache = Some(Box::new(key));

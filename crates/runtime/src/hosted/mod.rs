@@ -1,4 +1,4 @@
-//! Hosted runs: the run loop of [`exec`](crate::exec) under a worker's claim.
+//! Hosted runs: the run loop of [`exec`](weftwork_graph::exec) under a worker's claim.
 //!
 //! What a run in this process keeps goes here with the events of the same moment into one commit,
 //! fenced by the claim; what its nodes call is journaled; and its end is committed with the last

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
+use weftwork_graph::exec::CACHED_MAX;
 use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
@@ -46,6 +47,7 @@ pub struct RuntimeBuilder {
     orphans: Orphans,
     pace: Pace,
     attempts_max: u32,
+    cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     graphs: Vec<(String, CompiledGraph)>,
 }
@@ -60,6 +62,7 @@ impl RuntimeBuilder {
             orphans: Orphans::default(),
             pace: Pace::default(),
             attempts_max: 3,
+            cached_max: CACHED_MAX,
             items: None,
             graphs: Vec::new(),
         }
@@ -108,6 +111,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Keeps at most so many results of nodes with a [`Cache`](crate::Cache), in place of 1,000; see
+    /// [`Host::with_cache_limit`](crate::Host::with_cache_limit).
+    pub fn cache_limit(mut self, results_max: usize) -> Self {
+        self.cached_max = results_max;
+        self
+    }
+
     /// Gives nodes another long-term store than the items of the runtime's own store.
     pub fn items(mut self, items: Arc<dyn ItemStore>) -> Self {
         self.items = Some(items);
@@ -134,6 +144,7 @@ impl RuntimeBuilder {
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
+        let local = weftwork_graph::Host::new().with_clock(clock).with_items(items);
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,
@@ -142,7 +153,7 @@ impl RuntimeBuilder {
             journal: self.journal == JournalMode::On,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
-            local: weftwork_graph::Host::new().with_clock(clock).with_items(items),
+            local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
             closing: Arc::default(),
         });

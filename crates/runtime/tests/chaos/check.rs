@@ -44,6 +44,31 @@ pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> 
     (runs, again)
 }
 
+/// The calls that were made although their results were on record: of those in the log of the
+/// outside, the ones behind the place to which it had come when a reading of the journal found
+/// their results.
+pub(crate) fn repeated(made: &[(u64, String)], recorded: &BTreeMap<String, u64>) -> Vec<String> {
+    let again = |(place, call): &&(u64, String)| recorded.get(call).is_some_and(|at| place >= at);
+    made.iter().filter(again).map(|(_, call)| call.clone()).collect()
+}
+
+/// The calls that were made more often than once and once more for each kill that struck their run.
+pub(crate) fn unexplained(
+    made: &[(u64, String)],
+    strikes: &BTreeMap<String, usize>,
+) -> Vec<String> {
+    let mut times = BTreeMap::<&str, usize>::new();
+    for (_, call) in made {
+        *times.entry(call.split_once(' ').map_or(call.as_str(), |(name, _)| name)).or_default() +=
+            1;
+    }
+    times.retain(|name, times| {
+        let run = name.rsplit_once(':').map_or(*name, |(run, _)| run);
+        *times > 1 + strikes.get(run).copied().unwrap_or_default()
+    });
+    times.into_iter().map(|(name, times)| format!("{name}: {times} times")).collect()
+}
+
 /// What workers began of runs, in order: the step and the process.
 fn begun(site: &Site) -> BTreeMap<String, Vec<(u32, String)>> {
     let mut begun = BTreeMap::<String, Vec<(u32, String)>>::new();
@@ -76,7 +101,7 @@ fn check_begun(tag: &str, durability: Durability, begun: &[(u32, String)]) {
 }
 
 /// What a run's lines begin with.
-fn tag(at: &RunRef) -> String {
+pub(crate) fn tag(at: &RunRef) -> String {
     at.run.as_str().replacen('-', ".", 1)
 }
 
@@ -117,4 +142,23 @@ pub(crate) async fn check_log(store: &Arc<dyn Store>, at: &RunRef) {
     let first = steps.first().copied().expect("steps");
     let expected: Vec<_> = (first..first + i64::from(STEPS)).collect();
     assert_eq!(steps, expected, "{at:?}: each superstep was committed once, in order");
+}
+
+#[test]
+fn a_call_is_made_again_if_its_line_is_behind_the_look_at_its_record() {
+    let made = [(0, "t0.0:1 a"), (20, "t0.0:2 b"), (40, "t0.0:2 b"), (60, "t0.0:1 a")];
+    let made = made.map(|(place, call)| (place, call.to_owned()));
+    let recorded = |place| BTreeMap::from([("t0.0:1 a".to_owned(), place)]);
+    assert_eq!(repeated(&made, &recorded(60)), ["t0.0:1 a"]);
+    assert!(repeated(&made[..3], &recorded(60)).is_empty());
+    assert!(repeated(&made, &recorded(80)).is_empty(), "it came on record after both");
+}
+
+#[test]
+fn only_kills_of_its_run_explain_a_call_that_was_made_again() {
+    let made = [(0, "t0.0:1 a"), (20, "t0.0:1 a"), (40, "t0.1:1 b")];
+    let made = made.map(|(place, call)| (place, call.to_owned()));
+    let strikes = |run: &str| BTreeMap::from([(run.to_owned(), 1)]);
+    assert!(unexplained(&made, &strikes("t0.0")).is_empty());
+    assert_eq!(unexplained(&made, &strikes("t0.1")), ["t0.0:1: 2 times"]);
 }

@@ -43,6 +43,8 @@ const ATTEMPTS_MAX: &str = "WEFT_CHAOS_ATTEMPTS_MAX";
 const STEP_MS: &str = "WEFT_CHAOS_STEP_MS";
 /// Where the worker is to end its process.
 pub(crate) const POINT: &str = "WEFT_CHAOS_POINT";
+/// Set where processes are to make calls again that are on record.
+pub(crate) const FORGETS: &str = "WEFT_CHAOS_FORGETS";
 /// The file that says what time it is for the worker.
 pub(crate) const CLOCK: &str = "WEFT_CHAOS_CLOCK";
 
@@ -70,6 +72,24 @@ impl Site {
     pub(crate) fn effects(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// The calls that were made outside, with the place of each in the log that is kept there.
+    pub(crate) fn made(&self) -> Vec<(u64, String)> {
+        let (mut place, mut made) = (0, Vec::new());
+        for line in self.effects() {
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["made", name, key, _] = words.as_slice() {
+                made.push((place, format!("{name} {key}")));
+            }
+            place += line.len() as u64 + 1;
+        }
+        made
+    }
+
+    /// The place in that log of what is done next.
+    pub(crate) fn next_place(&self) -> u64 {
+        std::fs::metadata(self.folder.join("effects")).map_or(0, |file| file.len())
     }
 }
 
@@ -269,6 +289,22 @@ fn worker_process() {
     std::process::exit(0);
 }
 
+/// Whether processes heed the record of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Sound,
+    /// They do not: for the tests that see whether this is found.
+    Forgets,
+}
+
+impl Memory {
+    pub(crate) fn tell(self, command: &mut Command) {
+        if self == Self::Forgets {
+            command.env(FORGETS, "1");
+        }
+    }
+}
+
 /// What makes a worker of this program.
 pub(crate) const ARGS: [&str; 3] = ["--exact", "worker::worker_process", "--nocapture"];
 
@@ -284,8 +320,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(site: &Site) -> Self {
+        Self::start_with(Memory::Sound, site)
+    }
+
+    pub(crate) fn start_with(memory: Memory, site: &Site) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(ARGS);
+        memory.tell(command.args(ARGS));
         Self::start_by(command, site)
     }
 

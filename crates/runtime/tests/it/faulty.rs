@@ -3,6 +3,7 @@
 //! connection.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_store::table::Result;
@@ -48,6 +49,8 @@ pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     interferes: Mutex<Arc<Interferes>>,
     connection: tokio::sync::Mutex<()>,
+    /// Whether it says of each call that it is not on record.
+    pub(crate) forgets: AtomicBool,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -59,7 +62,12 @@ impl std::fmt::Debug for Faulty {
 impl Faulty {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let interferes: Arc<Interferes> = Arc::new(|_, _, _| Ok(Duration::ZERO));
-        Arc::new(Self { inner, interferes: Mutex::new(interferes), connection: Default::default() })
+        Arc::new(Self {
+            inner,
+            interferes: Mutex::new(interferes),
+            connection: Default::default(),
+            forgets: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn interfere(
@@ -278,6 +286,9 @@ impl JournalRead for Faulty {
         t: &'a ThreadId,
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        if self.forgets.load(Ordering::Relaxed) {
+            return Box::pin(async { Ok(None) });
+        }
         self.inner.call(w, t, key)
     }
     fn call_since<'a>(
@@ -287,6 +298,9 @@ impl JournalRead for Faulty {
         key: CallKey,
         since: CheckpointId,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
+        if self.forgets.load(Ordering::Relaxed) {
+            return Box::pin(async { Ok(None) });
+        }
         self.inner.call_since(w, t, key, since)
     }
 }

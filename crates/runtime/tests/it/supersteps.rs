@@ -1,13 +1,16 @@
 //! Order, reducers, routes, sends, joins, limits, failures.
 
-use crate::support::{Bench, check_stream, completed, failed, on_each_store};
+use crate::support::{Bench, check_stream, completed, failed, on_each_store, store};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_graph::{
-    Arg, ChannelDef, Command, Ctx, Deps, DynUpdate, Dynamic, END, Graph, List, Next, NodeError,
-    NodeResult, Routes, START, Send, State, channel,
+    Arg, Cache, ChannelDef, Command, Ctx, Deps, DynUpdate, Dynamic, END, Graph, List, Next,
+    NodeError, NodeResult, Routes, START, Send, State, channel,
 };
+use weftwork_runtime::Runtime;
+use weftwork_types::ThreadId;
+use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunFinal, RunInput};
 
 #[derive(State)]
@@ -307,3 +310,23 @@ on_each_store![
     bad_input_names_the_channel_and_a_close_one,
     a_dynamic_state_behaves_as_a_typed_one,
 ];
+
+#[tokio::test]
+async fn a_runtime_keeps_no_more_results_of_nodes_than_its_limit() {
+    let ran = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&ran);
+    let node = move |_: State<Log>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { LogUpdate::new() }
+    };
+    let graph = Graph::<Log>::new("cached").node("a", node).cache("a", Cache::forever());
+    let graph = graph.edge(START, "a").build().expect("sound");
+    let builder = Runtime::builder(store()).graph("test:graph", graph);
+    let runtime = builder.cache_limit(1).open().await.expect("opens");
+    for (number, (word, expected)) in [("x", 1), ("x", 1), ("y", 2), ("x", 3)].iter().enumerate() {
+        let mut request = Bench::request(RunInput::Start { input: json!({"log": [word]}) });
+        request.thread = ThreadId::new(format!("t{number}")).expect("an id");
+        completed(runtime.execute(request).await.expect("accepted").outcome.await);
+        assert_eq!(ran.load(Ordering::SeqCst), *expected, "{word}");
+    }
+}

@@ -95,6 +95,24 @@ async fn a_cached_result_lasts_its_time() {
 }
 
 #[tokio::test]
+async fn a_host_keeps_no_more_results_than_its_limit() {
+    let ran = Count::default();
+    let counted = ran.clone();
+    let node = move |_: Input| {
+        counted.up();
+        async move { log("ran") }
+    };
+    let graph = graph("limit").node("a", node).cache("a", Cache::forever());
+    let graph = graph.edge(START, "a").build().expect("sound");
+    let host = Host::new().with_cache_limit(2);
+    // The third has no room beside the first two, so the one that was used longest ago goes.
+    for (input, expected) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
+        graph.invoke(&host, json!({"s": input})).await.expect("runs");
+        assert_eq!(ran.get(), expected, "{input}");
+    }
+}
+
+#[tokio::test]
 async fn a_flow_does_not_run_its_finished_tasks_again() {
     let ran = Count::default();
     let counted = ran.clone();
