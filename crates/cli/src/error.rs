@@ -1,4 +1,4 @@
-//! How commands fail, and how that is shown.
+//! Errors of commands, and their display.
 
 use crate::exit::Exit;
 use crate::screen::{Screen, Style};
@@ -6,54 +6,54 @@ use std::process::ExitCode;
 use weftwork::types::ErrorCode;
 use weftwork::types::code::Fault;
 
-/// A command failed.
+/// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CliError {
-    /// The app did.
+    /// An operation of the app failed.
     #[error(transparent)]
     App(#[from] weftwork::Error),
-    /// The input of a run cannot be used.
-    #[error("the input cannot be used: {reason}")]
+    /// The input of a run is not valid.
+    #[error("invalid input: {reason}")]
     BadInput {
-        /// What is wrong with it, and what was expected.
+        /// The problem and the expected input.
         reason: String,
     },
-    /// An answer does not fit what is asked.
-    #[error("thread `{thread}` cannot take this answer: {reason}")]
+    /// An answer does not match an open question.
+    #[error("invalid answer for thread `{thread}`: {reason}")]
     BadAnswer {
         /// The thread.
         thread: String,
-        /// Why, and what would fit.
+        /// The problem and the expected answer.
         reason: String,
     },
-    /// No page of that code.
-    #[error("no error has the code `{found}`; {hint}")]
+    /// The error code does not exist.
+    #[error("unknown error code `{found}`; {hint}")]
     UnknownCode {
-        /// The code asked for.
+        /// The requested code.
         found: String,
-        /// What there is.
+        /// The most similar code, or the form of codes.
         hint: String,
     },
-    /// The system does not let us read what is typed, or listen for signals.
-    #[error("cannot read from the keyboard or the system: {0}")]
+    /// Standard input, signals or another resource of the system is not available.
+    #[error("cannot read input or use a system resource: {0}")]
     Input(String),
-    /// What was to be shown cannot be written.
-    #[error("cannot write: {0}")]
+    /// Output cannot be written.
+    #[error("cannot write output: {0}")]
     Output(std::io::Error),
-    /// Whoever read our output has left. Nothing is said about it.
-    #[error("nobody reads any more")]
+    /// The reader of standard output has closed it. Not reported to the user.
+    #[error("standard output was closed by its reader")]
     NobodyReads,
-    /// The demo's story did not go as it must.
+    /// A check of the demo failed.
     #[error("the demo failed: {what}")]
     DemoFailed {
-        /// What did not hold.
+        /// The failed check.
         what: String,
     },
-    /// Something would be lost, and nobody confirmed it.
-    #[error("{what} cannot be undone; confirm it with `--yes`")]
+    /// A command that destroys data was not confirmed.
+    #[error("{what} cannot be undone; confirm with `--yes`")]
     NotConfirmed {
-        /// What would be lost.
+        /// The action that needs confirmation.
         what: String,
     },
 }
@@ -87,7 +87,7 @@ through_app!(
 );
 
 impl CliError {
-    /// The error as it is shown.
+    /// Returns the error as displayed: stable code and message.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let code = match self {
@@ -102,7 +102,7 @@ impl CliError {
         Fault::new(ErrorCode(code), self.to_string())
     }
 
-    /// Shows the error and gives the exit status that belongs to it.
+    /// Prints the error and returns its exit status.
     pub(crate) fn report(&self, screen: &Screen) -> ExitCode {
         match self {
             Self::NobodyReads => Exit::Done.code(),
@@ -111,11 +111,11 @@ impl CliError {
     }
 }
 
-/// Shows a fault and gives the exit status that belongs to it.
+/// Prints a fault and returns its exit status.
 pub(crate) fn report(fault: &Fault, screen: &Screen) -> Exit {
     let head = screen.paint_error(Style::Bad, format_args!("error[{}]", fault.code));
     screen.note(format_args!("{head}: {}", crate::screen::plain(&fault.message)));
-    let retry = if fault.retriable { "; trying again may help" } else { "" };
+    let retry = if fault.retriable { "; a retry may succeed" } else { "" };
     screen.note(format_args!("help: weft explain {}{retry}", fault.code));
     Exit::of_code(&fault.code)
 }

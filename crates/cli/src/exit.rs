@@ -1,23 +1,23 @@
-//! What the exit status says.
+//! Exit statuses.
 
 use std::process::ExitCode;
 
-/// How a command ended, as its exit status.
+/// The exit status of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exit {
-    /// It did what it was asked.
+    /// Success.
     Done,
-    /// A run failed or reached its limit.
+    /// A run failed or reached its limit, or a check found a problem.
     Failed,
-    /// The command line, the configuration or the input is wrong, what they name does not exist, or
-    /// what is there stands against it.
+    /// The command line, the configuration or the input is invalid, names something that does not
+    /// exist, or conflicts with the stored data.
     Usage,
     /// A run waits for an answer.
     Waiting,
     /// A run was cancelled.
     Cancelled,
-    /// A key, a model or its weights are missing or refused.
+    /// A key, a model or its weights are missing or rejected.
     NotConfigured,
     /// The store cannot be used.
     Store,
@@ -25,20 +25,20 @@ pub enum Exit {
     Interrupted,
 }
 
-/// What `weft --help` and `docs/cli.md` say about it.
+/// The table of exit statuses in `weft --help` and `docs/cli.md`.
 pub(crate) const TABLE: &str = "\
 Exit status:
-  0    done
-  1    a run failed or reached its limit, or a check found something
-  2    wrong command line, configuration or input, no such agent, model or thread, or it is busy
+  0    success
+  1    a run failed or reached its limit, or a check found a problem
+  2    invalid command line, configuration or input; unknown agent, model or thread; busy thread
   3    a run waits for an answer: weft threads resume ID
   4    a run was cancelled
-  5    not configured: a key, a model or its weights are missing or refused
-  6    the store cannot be used: locked, full, read-only, damaged or newer
-  130  interrupted from the keyboard";
+  5    not configured: a key, a model or its weights are missing or rejected
+  6    the store cannot be used: locked, full, read-only, damaged or too new
+  130  interrupted by Ctrl-C";
 
 impl Exit {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -53,13 +53,13 @@ impl Exit {
         }
     }
 
-    /// The number, as the system takes it.
+    /// Returns the exit code for the system.
     #[must_use]
     pub fn code(self) -> ExitCode {
         ExitCode::from(self.number())
     }
 
-    /// The exit status that belongs to an error code.
+    /// Returns the exit status for an error code.
     #[must_use]
     pub fn of_code(code: &str) -> Self {
         match code {
@@ -67,7 +67,7 @@ impl Exit {
             _ if code.starts_with("W02") => Self::Store,
             "W0301" | "W0316" => Self::Usage,
             "W0302" | "W0303" => Self::NotConfigured,
-            // Prompts that are too long and calls that are not finished are failures of a run.
+            // Prompts that are too long and incomplete tool calls are failures of a run.
             "W0508" | "W0509" | "W0510" | "W0515" => Self::Failed,
             "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,

@@ -1,4 +1,4 @@
-//! Watching a run to its end, from the keyboard's side.
+//! Display of a run until its end.
 
 use crate::CliError;
 use crate::error::report;
@@ -14,15 +14,15 @@ use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunFinal, RunRef};
 
-/// How a run is shown.
+/// The output format of a run.
 pub(crate) enum View<'a> {
-    /// As it comes, for people.
+    /// Streamed text for people.
     Stream(Answer<'a>),
-    /// One line of JSON for each event, and one for the outcome.
+    /// A line of JSON for each event, and one for the outcome.
     Json(&'a Screen),
 }
 
-/// The last line of a run in JSON.
+/// The last line of JSON of a run.
 #[derive(Debug, Serialize)]
 struct Last<'a> {
     r#type: &'static str,
@@ -35,8 +35,8 @@ struct Last<'a> {
     outcome: &'a RunFinal,
 }
 
-/// Follows a run to its end. Ctrl-C asks it to stop; a second one leaves at once, and what the run
-/// has committed stays.
+/// Shows a run until its end. Ctrl-C cancels the run; a second Ctrl-C exits the process at once,
+/// without losing committed work.
 pub(crate) async fn follow(
     app: &App,
     handle: RunHandle,
@@ -53,8 +53,8 @@ pub(crate) async fn follow(
                     std::process::exit(Exit::Interrupted.number().into());
                 }
                 asked_to_stop = true;
-                view.say("stopping; Ctrl-C again leaves at once")?;
-                // A run that ended in this moment cannot be stopped any more, and need not be.
+                view.say("stopping; press Ctrl-C again to exit at once")?;
+                // Fails if the run has just ended. Its outcome follows.
                 if let Err(error) = app.cancel(&run).await {
                     view.say(&error.to_string())?;
                 }
@@ -110,7 +110,7 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
     serde_json::to_string(value).map_err(|error| CliError::Output(error.into()))
 }
 
-/// Says how a run ended, where that was not simply well, and what to do then.
+/// Prints how a run ended, unless it completed, and the command to continue.
 pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exit {
     let thread = &run.thread;
     match outcome {
@@ -118,14 +118,14 @@ pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen
         RunFinal::Interrupted { .. } => Exit::Waiting,
         RunFinal::LimitReached { step_limit } => {
             screen.note(format_args!(
-                "the run reached its limit of {step_limit} supersteps; go on: weft threads resume {thread}"
+                "the run reached its limit of {step_limit} supersteps; continue with: weft threads resume {thread}"
             ));
             Exit::Failed
         }
         RunFinal::Cancelled => {
             screen.note(match left_nothing(app, run).await {
-                true => format!("cancelled before its input was on thread {thread}"),
-                false => format!("cancelled; go on: weft threads resume {thread}"),
+                true => format!("cancelled before its input was applied to thread {thread}"),
+                false => format!("cancelled; continue with: weft threads resume {thread}"),
             });
             Exit::Cancelled
         }
@@ -133,17 +133,20 @@ pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen
             let exit = report(fault, screen);
             screen.note(match left_nothing(app, run).await {
                 true => format!(
-                    "its input is not on the thread; run again with another one, or with the same: weft runs requeue {}",
+                    "the input was not applied to the thread; run again with other input, or retry with: weft runs requeue {}",
                     run.run
                 ),
-                false => format!("what was committed is kept; go on: weft threads resume {thread}"),
+                false => {
+                    format!("committed work is kept; continue with: weft threads resume {thread}")
+                }
             });
             exit
         }
     }
 }
 
-/// Whether a run has ended and its input is not on its thread, as far as that can be found out.
+/// Returns `true` if a run has ended without applying its input to its thread, and `false` if not
+/// or if the store cannot be read.
 async fn left_nothing(app: &App, run: &RunRef) -> bool {
     let (store, who) = (app.store().as_ref(), Principal::local());
     let Ok(row) = store.run(&who, run).await else { return false };

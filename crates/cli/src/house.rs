@@ -1,4 +1,4 @@
-//! Settings, agents and screen: what every command works with.
+//! The context of commands: configuration, agents and terminal output.
 
 use crate::CliError;
 use crate::screen::Screen;
@@ -13,12 +13,12 @@ use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
 
-/// Switches the journal off (`off`), for the test that shows what it is good for.
+/// Disables the journal if set to `off`, for the test that fails without a journal.
 const JOURNAL_VARIABLE: &str = "WEFT_TEST_JOURNAL";
-/// Names a cassette to which the model's answers are written, for tests that replay them.
+/// Path of a cassette in which the model's answers are recorded, for tests that replay them.
 const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
 
-/// Makes an agent once the settings are known.
+/// A function that creates an agent from the configuration.
 pub(crate) type Make = dyn Fn(&Config) -> AgentDef;
 
 pub(crate) struct House {
@@ -26,11 +26,11 @@ pub(crate) struct House {
     makers: Rc<[Box<Make>]>,
     pub(crate) agents: Vec<AgentDef>,
     pub(crate) screen: Screen,
-    /// Whether the store outlives the command.
+    /// `true` if the store outlives the command.
     pub(crate) lasting: bool,
 }
 
-/// A thread as the store has it.
+/// A thread with its runs, as stored.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) row: ThreadRow,
@@ -50,21 +50,21 @@ impl Found {
 }
 
 impl House {
-    /// Makes the agents for these settings.
+    /// Creates the agents from the configuration.
     pub(crate) fn new(config: Config, makers: Rc<[Box<Make>]>, screen: Screen) -> Self {
         let agents = makers.iter().map(|make| make(&config)).collect();
         let lasting = config.store.value != StorePlace::Memory;
         Self { config, makers, agents, screen, lasting }
     }
 
-    /// The same over another store, which does not outlive the command unless it is `lasting`.
+    /// Returns a copy with another store, which outlives the command if it is `lasting`.
     pub(crate) fn moved(&self, store: StorePlace, lasting: bool) -> Self {
         let store = Setting { value: store, origin: Origin::Program };
         let config = Config { store, ..self.config.clone() };
         Self { lasting, ..Self::new(config, Rc::clone(&self.makers), self.screen.clone()) }
     }
 
-    /// The agent of a name or an id.
+    /// Finds an agent by name or id.
     pub(crate) fn agent(&self, name: &str) -> Result<&AgentDef, CliError> {
         Ok(weftwork::find_agent(&self.agents, name)?)
     }
@@ -74,13 +74,13 @@ impl House {
         Ok(self.config.store.value.open()?)
     }
 
-    /// Opens a store that must be there already: who looks makes no files.
+    /// Opens a store that must exist: commands that only read create no files.
     pub(crate) fn store_there(&self) -> Result<Arc<dyn Store>, CliError> {
         self.is_there()?;
         self.store()
     }
 
-    /// Opens the store for a command about one thread, which makes no files either.
+    /// Opens the store for a command about one thread, without creating files.
     pub(crate) fn store_of(&self, thread: &ThreadId) -> Result<Arc<dyn Store>, CliError> {
         if self.is_new() {
             return Err(rule::missing("thread", thread).into());
@@ -88,18 +88,18 @@ impl House {
         self.store_there()
     }
 
-    /// Whether nobody named a store, and the usual one was not made yet.
+    /// Returns `true` if no store is configured and the default one does not exist yet.
     pub(crate) fn is_new(&self) -> bool {
         self.config.store.origin == Origin::Default && self.is_there().is_err()
     }
 
-    /// Fails when the store's file is missing.
+    /// Fails if the store's file does not exist.
     pub(crate) fn is_there(&self) -> Result<(), CliError> {
         match &self.config.store.value {
             StorePlace::Sqlite(file) if !file.exists() => {
                 Err(CliError::from(StoreError::Unavailable {
                     place: file.display().to_string(),
-                    reason: "there is no such file; name the store with --store".to_owned(),
+                    reason: "the file does not exist; set the store with --store".to_owned(),
                     retriable: false,
                 }))
             }
@@ -107,15 +107,14 @@ impl House {
         }
     }
 
-    /// A thread with its runs.
+    /// Reads a thread with its runs.
     pub(crate) async fn thread(&self, store: &dyn Store, id: &ThreadId) -> Result<Found, CliError> {
         let who = Principal::local();
         Ok(Found { row: store.thread(&who, id).await?, runs: store.runs(&who, id).await? })
     }
 
-    /// Opens an agent: with the model of a flag, else with the one the thread had, else with the
-    /// one of the settings. New runs store their checkpoints as `durability` says, and on a
-    /// busy thread do as `multitask` says.
+    /// Opens an app with one agent. The model is that of the flag, else the `recorded` one of the
+    /// thread, else that of the configuration.
     pub(crate) async fn open(
         &self,
         agent: &AgentDef,
@@ -129,7 +128,7 @@ impl House {
             .config(self.config.clone())
             .usual_model(usual_model())
             .agent_def(agent.clone());
-        // Without one, the app opens its own, and only once it has a model.
+        // Without a store here, the app opens its own, after it has opened the model.
         if let Some(store) = store {
             builder = builder.store(store);
         }
@@ -147,13 +146,13 @@ impl House {
         Ok(Box::pin(builder.open()).await?)
     }
 
-    /// An agent's graph for looking at, not for running: no model is opened.
+    /// Compiles an agent's graph with a scripted model, for inspection only.
     pub(crate) fn graph_of(&self, agent: &str) -> Result<CompiledGraph, CliError> {
         Ok(self.agent(agent)?.compile(Arc::new(ScriptedModel::rules()))?)
     }
 }
 
-/// The model when nobody names one.
+/// The default model.
 pub(crate) fn usual_model() -> &'static str {
     "local"
 }

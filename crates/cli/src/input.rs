@@ -1,11 +1,11 @@
-//! What a person types, and the keys that interrupt.
+//! Standard input and Ctrl-C.
 
 use crate::CliError;
 use std::io::{BufRead, stdin};
 use tokio::sync::mpsc;
 
-/// The lines of standard input, read as they are asked for by a thread of its own: reading cannot
-/// be cut off.
+/// The lines of standard input, read by a separate thread because a blocking read cannot be
+/// cancelled. At most two lines are read ahead.
 #[derive(Debug)]
 pub(crate) struct Lines {
     lines: mpsc::Receiver<std::io::Result<String>>,
@@ -26,22 +26,22 @@ impl Lines {
         Ok(Self { lines })
     }
 
-    /// The next line, or nothing at the end of input. Cancel safe.
+    /// Returns the next line, or `None` at the end of input. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, CliError> {
         let line = self.lines.recv().await.transpose();
         line.map_err(|error| CliError::Input(error.to_string()))
     }
 }
 
-/// One line, for a single question; [`Lines`] would read on. Blocks.
+/// Reads one line, without reading ahead as [`Lines`] does. Blocks.
 pub(crate) fn one_line() -> Result<String, CliError> {
     let mut line = String::new();
     stdin().read_line(&mut line).map_err(|error| CliError::Input(error.to_string()))?;
     Ok(line)
 }
 
-/// Hears Ctrl-C, on a thread of its own: a tool that does not give control back must not make us
-/// deaf. From when it is made, Ctrl-C no longer ends the process.
+/// A listener for Ctrl-C on a separate thread, so that a tool that blocks the runtime cannot delay
+/// it. While the listener exists and after, Ctrl-C does not end the process.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     heard: mpsc::UnboundedReceiver<()>,
@@ -67,9 +67,9 @@ impl Interrupts {
         Ok(Self { heard })
     }
 
-    /// Waits for the next one. Cancel safe.
+    /// Waits for the next Ctrl-C. Cancel safe.
     pub(crate) async fn next(&mut self) {
-        // It never ends: the thread lives as long as the process.
+        // The channel stays open: the thread lives as long as the process.
         self.heard.recv().await.unwrap_or_default();
     }
 }

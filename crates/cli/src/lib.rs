@@ -1,5 +1,5 @@
-//! The command line of Weftwork, as a library: a program with agents of its own gets every command
-//! for them.
+//! The command line of Weftwork as a library, so that programs can offer all commands for their
+//! own agents.
 //!
 //! ```no_run
 //! use weftwork::AgentDef;
@@ -41,10 +41,10 @@ use std::time::Duration;
 use weftwork::config::Flags;
 use weftwork::{AgentDef, Config};
 
-/// How long work that was left behind may take before the process ends all the same.
+/// Time that background tasks have to finish before the process exits.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The program: its commands and its agents.
+/// The program: all commands, and the agents they work with.
 pub struct Program {
     agents: Vec<Box<Make>>,
 }
@@ -62,20 +62,20 @@ impl Default for Program {
 }
 
 impl Program {
-    /// The program with its built-in agents.
+    /// Creates a program with the built-in agents.
     #[must_use]
     pub fn new() -> Self {
         Self { agents: vec![Box::new(desk::agent)] }
     }
 
-    /// Adds an agent; it is made once the settings are known.
+    /// Adds an agent. `make` is called once the configuration is loaded.
     #[must_use]
     pub fn agent(mut self, make: impl Fn(&Config) -> AgentDef + 'static) -> Self {
         self.agents.push(Box::new(make));
         self
     }
 
-    /// Reads the command line and does what it says.
+    /// Parses the command line and executes the command.
     #[must_use]
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();

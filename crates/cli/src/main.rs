@@ -1,10 +1,10 @@
-//! The command `weft`.
+//! The binary `weft`.
 
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// A superstep is some hundred small allocations, which this makes in less time than the system's
-/// (`docs/benchmarks.md`).
+/// The global allocator. A superstep makes about a hundred small allocations, which mimalloc serves
+/// faster than the system's allocator (`docs/benchmarks.md`).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

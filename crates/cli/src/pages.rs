@@ -1,15 +1,15 @@
-//! The pages about errors, as they are in `docs/errors`.
+//! The error pages of `docs/errors`.
 
-/// Code and page, sorted by code.
+/// Codes with their pages, sorted by code.
 const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// The page of a code.
+/// Finds the page of a code.
 pub(crate) fn page(code: &str) -> Option<&'static str> {
     let found = PAGES.binary_search_by_key(&code, |(code, _)| code).ok()?;
     PAGES.get(found).map(|(_, page)| *page)
 }
 
-/// Every code with its title.
+/// Returns every code with the title of its page.
 pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     PAGES.iter().map(|(code, page)| {
         let first = page.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Store, model and agents, wired together.
+//! An app: a store, a model and agents, wired together.
 
 use crate::config::{Flags, Origin, Setting};
 use crate::{Config, Error, Reply};
@@ -24,7 +24,7 @@ use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
 
 type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
 
-/// An agent under a name: how to make its graph for a model.
+/// A named agent: an id, a description, and a function that builds its graph for a model.
 #[derive(Clone)]
 pub struct AgentDef {
     id: String,
@@ -39,7 +39,7 @@ impl fmt::Debug for AgentDef {
 }
 
 impl AgentDef {
-    /// An agent. A name without a colon stands for `app:NAME`.
+    /// Creates an agent. A name without a colon is short for `app:NAME`.
     pub fn new(
         name: &str,
         make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
@@ -48,44 +48,44 @@ impl AgentDef {
         Self { id, about: String::new(), make: Arc::new(make) }
     }
 
-    /// Says in one line what it is for.
+    /// Sets the description, one line.
     #[must_use]
     pub fn about(mut self, line: impl Into<String>) -> Self {
         self.about = line.into();
         self
     }
 
-    /// Its graph's id, such as `app:counter`.
+    /// The id of the agent's graph, such as `app:counter`.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its name: the id without what stands before the colon.
+    /// The agent's name: the part of the id after the first colon.
     #[must_use]
     pub fn name(&self) -> &str {
         self.id.split_once(':').map_or(&self.id, |(_, name)| name)
     }
 
-    /// What it is for.
+    /// The description set by [`about`](Self::about); empty by default.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.about
     }
 
-    /// Makes its graph for a model.
+    /// Builds the agent's graph for a model.
     ///
     /// # Errors
-    /// [`AgentError`] with everything that is wrong with it.
+    /// [`AgentError`] with all problems of the graph.
     pub fn compile(&self, model: Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> {
         (self.make)(model)
     }
 }
 
-/// The agent that is meant by a name or an id.
+/// Finds an agent by name or id.
 ///
 /// # Errors
-/// [`Error::UnknownAgent`] with the nearest name.
+/// [`Error::UnknownAgent`], whose message suggests the most similar name.
 pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
     let found = agents.iter().find(|agent| agent.id() == name || agent.name() == name);
     found.ok_or_else(|| Error::UnknownAgent {
@@ -94,7 +94,7 @@ pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef
     })
 }
 
-/// Puts an [`App`] together.
+/// Builder of an [`App`].
 #[derive(Debug, Default)]
 #[must_use]
 pub struct AppBuilder {
@@ -111,19 +111,19 @@ pub struct AppBuilder {
 }
 
 impl AppBuilder {
-    /// Takes these settings; without this, those of the process ([`Config::from_env`]).
+    /// Sets the configuration; the default is that of the process ([`Config::from_env`]).
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// Takes this model, whatever the settings say.
+    /// Sets the model, overriding the configuration.
     pub fn model(mut self, id: impl Into<String>) -> Self {
         self.model = Some(id.into());
         self
     }
 
-    /// Takes this model when the settings name none; without this, `scripted`.
+    /// Sets the model that is used if the configuration names none; the default is `scripted`.
     pub fn usual_model(mut self, id: impl Into<String>) -> Self {
         self.usual_model = Some(id.into());
         self
@@ -144,49 +144,49 @@ impl AppBuilder {
         self
     }
 
-    /// Takes a store that is open, whatever the settings say.
+    /// Sets an open store, overriding the configuration.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Takes time from another clock than the system's.
+    /// Sets the clock; the default is the system clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Stores the checkpoints of runs that are started here as this says; without it, each before
-    /// the next superstep begins.
+    /// Sets when checkpoints of runs started by this app are stored; the default is
+    /// [`Durability::Sync`], before the next superstep begins.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// What happens with runs that are started here on a thread that has one which has not ended;
-    /// without it, they are refused.
+    /// Sets the handling of runs started by this app on a thread whose last run has not ended; the
+    /// default is [`Multitask::Reject`].
     pub fn multitask(mut self, multitask: Multitask) -> Self {
         self.multitask = multitask;
         self
     }
 
-    /// Switches the journal; see [`JournalMode`].
+    /// Sets the journal mode; see [`JournalMode`].
     pub fn journal(mut self, mode: JournalMode) -> Self {
         self.journal = mode;
         self
     }
 
-    /// Writes every whole answer of the model to a cassette, which the model `replay:PATH` plays
-    /// back. The file is replaced.
+    /// Records every complete answer of the model in a cassette, which the model `replay:PATH`
+    /// plays back. An existing file is replaced.
     pub fn record(mut self, cassette: impl Into<PathBuf>) -> Self {
         self.record = Some(cassette.into());
         self
     }
 
-    /// Opens model and store, compiles the agents, and registers this process as a worker.
+    /// Opens the model and the store, compiles the agents, and registers this process as a worker.
     ///
     /// # Errors
-    /// [`Error`] naming what is missing or not sound.
+    /// [`Error`] for an invalid configuration or agent, or a model or store that cannot be opened.
     pub async fn open(self) -> Result<App, Error> {
         let config = match self.config {
             Some(config) => config,
@@ -222,9 +222,9 @@ impl AppBuilder {
     }
 }
 
-/// Agents over a model and a store, ready to be asked.
+/// Agents with an open model and store, ready to run.
 ///
-/// It must be opened and used within a tokio runtime of several threads.
+/// Must be opened and used within a multi-threaded tokio runtime.
 #[derive(Debug)]
 pub struct App {
     runtime: Runtime,
@@ -238,7 +238,7 @@ pub struct App {
 }
 
 impl App {
-    /// Starts to put an app together.
+    /// Creates a builder with default settings.
     pub fn builder() -> AppBuilder {
         AppBuilder::default()
     }
@@ -255,19 +255,19 @@ impl App {
         self.runtime.store()
     }
 
-    /// On whose behalf everything is done.
+    /// The principal on whose behalf all storage calls and runs are made.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.who
     }
 
-    /// The model.
+    /// Details of the model: provider, name and label.
     #[must_use]
     pub fn model(&self) -> &ModelInfo {
         self.model.info()
     }
 
-    /// The model as it was asked for, and who asked for it.
+    /// The id of the model as requested, with its origin.
     #[must_use]
     pub fn model_setting(&self) -> &Setting<String> {
         &self.chosen
@@ -279,31 +279,31 @@ impl App {
         &self.agents
     }
 
-    /// The agent of a name or an id.
+    /// Finds an agent by name or id.
     ///
     /// # Errors
-    /// [`Error::UnknownAgent`] with the nearest name.
+    /// [`Error::UnknownAgent`], whose message suggests the most similar name.
     pub fn agent(&self, name: &str) -> Result<&AgentDef, Error> {
         find_agent(&self.agents, name)
     }
 
-    /// A new thread id.
+    /// Generates a new thread id.
     #[must_use]
     pub fn new_thread(&self) -> ThreadId {
         ThreadId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()))
     }
 
-    /// The input that says something to a chat agent: one message of the person.
+    /// Creates the input of a chat agent: one user message with this text.
     #[must_use]
     pub fn say(&self, text: &str) -> Value {
         let id = MessageId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
         json!({"messages": [Message::text(id, Role::User, text)]})
     }
 
-    /// Starts a run and returns at once: its events come as a stream.
+    /// Starts a run and returns once it is accepted, with a stream of its events.
     ///
     /// # Errors
-    /// [`Error::UnknownAgent`], and [`Error::Run`] when the run was not accepted.
+    /// [`Error::UnknownAgent`], and [`Error::Run`] if the run is not accepted.
     pub async fn start(
         &self,
         agent: &str,
@@ -328,10 +328,12 @@ impl App {
         Ok(self.runtime.execute(request).await?)
     }
 
-    /// Watches a run from a position on: one that goes here, in another process, or has ended. What
-    /// comes after the position is told exactly once and in order, so whoever lost a stream goes on
-    /// from the [`position`](weftwork_types::event::RunEvent::position) of what was seen last. To
-    /// watch is no more than to look: the run goes on when nobody does. See [`Runtime::watch`].
+    /// Watches a run from a position on. The run may be executing here or in another process, or
+    /// may have ended. Events after the position are delivered exactly once and in order: a client
+    /// whose stream broke continues from the
+    /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
+    /// Watching does not affect the run, and dropping the stream does not cancel it. See
+    /// [`Runtime::watch`].
     ///
     /// ```
     /// use futures_util::StreamExt;
@@ -350,15 +352,15 @@ impl App {
     ///     .await?;
     /// let input = RunInput::Start { input: app.say("Hello") };
     /// let mut started = app.start("chat", ThreadId::new("t")?, input).await?;
-    /// let first = started.events.next().await.expect("a run says that it started");
-    /// drop(started.events); // the window is closed
+    /// let first = started.events.next().await.expect("a run reports its start");
+    /// drop(started.events); // the client disconnects
     ///
     /// let after = first.position().unwrap_or(Position::START);
     /// let watched = app.watch(&started.run, after).await?;
     /// let rest: Vec<RunEvent> = watched.events.collect().await;
     /// assert_eq!(watched.outcome.await.status(), RunStatus::Completed);
     ///
-    /// // Who comes when all is over gets the same durable events.
+    /// // A client that connects after the end receives the same durable events.
     /// let again = app.watch(&started.run, after).await?;
     /// let again: Vec<RunEvent> = again.events.collect().await;
     /// let durable = |events: Vec<RunEvent>| -> Vec<RunEvent> {
@@ -370,16 +372,16 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Runtime`] when there is no such run, or its graph is none of this app's agents.
+    /// [`Error::Runtime`] if the run does not exist, or its graph is not an agent of this app.
     pub async fn watch(&self, run: &RunRef, after: Position) -> Result<RunHandle, Error> {
         Ok(self.runtime.watch(&self.who, run, after).await?)
     }
 
-    /// Says something to an agent on a thread, and waits for what comes of it. A thread that does
-    /// not exist is made, with the first agent; one that exists goes on with its own.
+    /// Sends a user message to an agent on a thread, and waits for the run to end. A new thread is
+    /// created with the first agent; an existing thread continues with its own agent.
     ///
     /// # Errors
-    /// [`Error::Run`] when the run was not accepted or failed.
+    /// [`Error::Run`] if the run is not accepted or fails.
     pub async fn ask(&self, thread: &str, text: &str) -> Result<Reply, Error> {
         let thread = ThreadId::new(thread)?;
         let agent = self.agent_of(&thread).await?;
@@ -387,7 +389,7 @@ impl App {
         self.reply(self.start(&agent, thread, input).await?).await
     }
 
-    /// Answers open questions of a thread, and waits for what comes of it.
+    /// Answers open questions of a thread, and waits for the run to end.
     ///
     /// # Errors
     /// As [`App::ask`].
@@ -401,19 +403,21 @@ impl App {
         self.reply(self.start(&agent, thread, RunInput::Resume { answers }).await?).await
     }
 
-    /// Goes on with a thread whose last run did not come to its end: takes the run over when the
-    /// process that had it is gone, and starts a new one when it failed, was cancelled, reached its
-    /// limit, or changed the thread from outside so that something is due. A run that failed before
-    /// its input was on the thread is put back instead, as by [`requeue`](Self::requeue), unless the
-    /// thread has something else to go on with.
+    /// Continues a thread whose last run did not complete:
+    ///
+    /// - Takes the run over if its process is dead.
+    /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
+    ///   to the thread and the thread has no other node due.
+    /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
+    ///   from outside that left a node due.
     ///
     /// # Errors
-    /// [`Error::NothingOpen`] when the last run completed or waits for an answer, what the store
-    /// says when a living process has it.
+    /// [`Error::NothingOpen`] if the last run completed or waits for an answer, [`Error::Runtime`]
+    /// if a live process executes it.
     pub async fn go_on(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
         let runs = self.store().runs(&self.who, thread).await?;
         let nothing = || Error::NothingOpen { thread: thread.to_string() };
-        // Those that wait behind it go on by themselves.
+        // Runs queued behind it start without further action.
         let unfinished = runs.iter().find(|run| !run.status.is_final());
         let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
         match &last.outcome {
@@ -430,46 +434,47 @@ impl App {
         }
     }
 
-    /// Whether a run was a change from outside, after which nothing runs, and left something to do.
+    /// Returns `true` if the run was an update from outside, which executes no node, and left a
+    /// node due.
     async fn made_due(&self, run: &RunRow) -> Result<bool, Error> {
         let changed = matches!(run.new.input, RunInput::Update { .. });
         Ok(changed && !self.runtime.state(&self.who, &run.new.at.thread).await?.next.is_empty())
     }
 
-    /// Whether to go on after a failed run is to take its input once more.
+    /// Returns `true` if a failed run is continued by applying its input again.
     async fn begins_anew(&self, run: &RunRow) -> Result<bool, Error> {
         let (at, store) = (&run.new.at, self.store());
         if !run.brings() || has_begun(store.as_ref(), &self.who, at).await? {
             return Ok(false);
         }
         let head = store.thread(&self.who, &at.thread).await?.head;
-        // What is due would be lost with that input.
+        // Applying the input again would discard nodes that are due.
         let state = self.runtime.state(&self.who, &at.thread).await?;
         Ok(run.begins_elsewhere(head) || state.next.is_empty())
     }
 
-    /// Puts the last run of a thread back once it failed, and goes on with it; see
+    /// Requeues the last run of a thread after it failed, and executes it; see
     /// [`Runtime::requeue`].
     ///
     /// # Errors
-    /// What the store says when the run cannot be requeued: it goes, it did not fail, or the thread
-    /// had other runs since.
+    /// [`Error::Runtime`] if the run cannot be requeued: it has not ended, it did not fail, or the
+    /// thread has had later runs.
     pub async fn requeue(&self, run: &RunRef) -> Result<RunHandle, Error> {
         Ok(self.runtime.requeue(&self.who, run).await?)
     }
 
-    /// Asks a run to stop.
+    /// Requests cancellation of a run.
     ///
     /// # Errors
-    /// [`Error::Run`] when there is no such run or it has ended.
+    /// [`Error::Run`] if the run does not exist or has ended.
     pub async fn cancel(&self, run: &RunRef) -> Result<(), Error> {
         Ok(self.runtime.cancel(&self.who, run).await?)
     }
 
-    /// Waits for a run's end and collects what it told.
+    /// Waits for the end of a run and collects its events.
     ///
     /// # Errors
-    /// [`Error::Run`] when it failed.
+    /// [`Error::Run`] if the run fails.
     pub async fn reply(&self, handle: RunHandle) -> Result<Reply, Error> {
         let RunHandle { run, events, outcome } = handle;
         let events = events.collect().await;

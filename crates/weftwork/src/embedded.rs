@@ -1,4 +1,4 @@
-//! The embedded model as a provider, and where its weights are.
+//! The embedded model as a provider, and the location of its weights.
 
 use crate::Config;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use weftwork_local::weights::{self, Known};
 use weftwork_local::{Error, cpu};
 use weftwork_models::{ChatModel, ModelError, ModelInfo, ModelProvider};
 
-/// Where the weights of the embedded model are, and where those that were fetched are kept. Also
-/// the provider `local`.
+/// The location of the embedded model's weights: a configured file, or the cache of downloads.
+/// Implements the provider `local`.
 #[derive(Debug, Clone)]
 pub struct Weights {
     named: Option<PathBuf>,
@@ -17,7 +17,7 @@ pub struct Weights {
 }
 
 impl Config {
-    /// Where the weights of the embedded model are.
+    /// Returns the location of the embedded model's weights.
     #[must_use]
     pub fn weights(&self) -> Weights {
         let named = self.model_file.as_ref().map(|setting| setting.value.clone());
@@ -26,24 +26,24 @@ impl Config {
 }
 
 impl Weights {
-    /// The file that somebody named, which is taken as it is.
+    /// The file set by `WEFT_MODEL_FILE` or the configuration file. Its hash is not checked.
     #[must_use]
     pub fn named(&self) -> Option<&Path> {
         self.named.as_deref()
     }
 
-    /// The folder in which fetched weights are kept.
+    /// The folder for downloaded weights.
     ///
     /// # Errors
-    /// [`Error::NoCacheDirectory`] when there is none.
+    /// [`Error::NoCacheDirectory`] if the cache directory is not known.
     pub fn folder(&self) -> Result<PathBuf, Error> {
         self.cache.as_ref().map(|cache| cache.join("models")).ok_or(Error::NoCacheDirectory)
     }
 
-    /// The file of a known model, whether or not it is there.
+    /// The path of a known model's weights; the file may not exist yet.
     ///
     /// # Errors
-    /// [`Error::NoCacheDirectory`] when there is no folder for it.
+    /// [`Error::NoCacheDirectory`] if the cache directory is not known.
     pub fn file(&self, known: &Known) -> Result<PathBuf, Error> {
         Ok(known.path_in(&self.folder()?))
     }
@@ -51,7 +51,8 @@ impl Weights {
     /// Loads a model. Blocks for a fraction of a second.
     ///
     /// # Errors
-    /// What is wrong with its file, or with this CPU.
+    /// [`Error`] if this CPU is not supported, the model is not known, or its file is missing or
+    /// invalid.
     pub fn load(&self, model: &str) -> Result<LocalModel, Error> {
         cpu::check()?;
         let snapshots = self.cache.as_ref().map(|cache| cache.join("prompts"));

@@ -1,4 +1,4 @@
-//! How an app fails.
+//! Errors of apps.
 
 use std::path::PathBuf;
 use weftwork_agents::AgentError;
@@ -11,7 +11,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::id::InvalidId;
 use weftwork_types::port::ExecuteError;
 
-/// An app could not be put together, or did not do what it was asked.
+/// A failure to open an [`App`](crate::App) or to perform one of its operations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,85 +20,87 @@ pub enum Error {
     ConfigUnreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         reason: String,
     },
-    /// The configuration file holds something it may not.
+    /// The configuration file has an invalid entry.
     #[error("configuration file `{}`, line {line}: {reason}", path.display())]
     ConfigInvalid {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there, and what was expected.
+        /// The problem on that line, and the expected content.
         reason: String,
     },
-    /// A setting has a value it cannot have.
+    /// A setting has an invalid value.
     #[error("{setting} is `{found}`, expected {expected}")]
     BadSetting {
-        /// The setting and where it comes from.
+        /// The setting and its origin.
         setting: String,
-        /// What was found.
+        /// The value found.
         found: String,
-        /// What may stand there.
+        /// The accepted values.
         expected: String,
     },
     /// No agent has that name.
     #[error("unknown agent `{found}`; {}", agents_there_are(found, known))]
     UnknownAgent {
-        /// The name asked for.
+        /// The requested name.
         found: String,
-        /// The names there are.
+        /// The names of all agents.
         known: Vec<String>,
     },
-    /// A file is no whole export.
-    #[error("the export cannot be used, line {line}: {what}")]
+    /// A file is not a complete export.
+    #[error("invalid export, line {line}: {what}")]
     BadExport {
         /// The line, from 1.
         line: u64,
-        /// What is wrong there, and what was expected.
+        /// The problem on that line, and the expected content.
         what: String,
     },
-    /// A file to which something goes, or from which it comes, cannot be used.
-    #[error("the file cannot be written or read: {reason}")]
+    /// An export file cannot be written or read.
+    #[error("cannot write or read the export file: {reason}")]
     ExportFile {
-        /// What the system said.
+        /// The error of the operating system.
         reason: String,
     },
-    /// There is no place for data.
+    /// No data directory can be determined.
     #[error(
-        "no folder for data: neither `XDG_DATA_HOME` nor `HOME` is set; set one of them, or name the store with `WEFT_STORE=sqlite:PATH`"
+        "no data directory: neither `XDG_DATA_HOME` nor `HOME` is set; set one of them, or set `WEFT_STORE=sqlite:PATH`"
     )]
     NoDataFolder,
-    /// An id is not one.
+    /// An id is not valid.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// The thread has ended well and waits for nothing.
-    #[error("thread `{thread}` waits for nothing: its last run has completed; give it new input")]
+    /// The thread has nothing to resume: no run is unfinished and no node is due.
+    #[error(
+        "nothing to resume on thread `{thread}`: its last run has completed; give it new input"
+    )]
     NothingOpen {
         /// The thread.
         thread: String,
     },
-    /// The model cannot be had.
+    /// The model cannot be opened.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The embedded model's weights cannot be had.
+    /// The weights of the embedded model cannot be downloaded or loaded.
     #[cfg(feature = "local")]
     #[error(transparent)]
     Weights(#[from] weftwork_local::Error),
-    /// The store refused.
+    /// An operation of the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The runtime refused.
+    /// An operation of the runtime failed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// An agent is not sound.
+    /// The graph of an agent is not valid.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The HTTP client cannot be made as configured.
+    /// The HTTP client cannot be created from the configuration.
     #[error(transparent)]
     Egress(#[from] ConfigError),
-    /// A run was not accepted, or failed.
+    /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
 }
@@ -114,8 +116,8 @@ impl Error {
         Self::ExportFile { reason: error.to_string() }
     }
 
-    /// The error as it is stored and shown: its stable code, its message, and whether trying again
-    /// may help.
+    /// Returns the error as stored and displayed: stable code, message, and a flag that is set if a
+    /// retry may succeed.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let code = match self {
@@ -144,7 +146,7 @@ impl Error {
 fn agents_there_are(found: &str, known: &[String]) -> String {
     let list = known.join(", ");
     match crate::config::nearest(found, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`? Known are: {list}"),
-        None => format!("known are: {list}"),
+        Some(near) => format!("did you mean `{near}`? (known agents: {list})"),
+        None => format!("known agents: {list}"),
     }
 }

@@ -1,10 +1,10 @@
 //! A durable runtime for LLM agents that are modelled as graphs.
 //!
-//! An agent is a graph: a model, tools, and rules about what a person must approve. Its runs
-//! survive a kill of the process: what was answered is not paid again, and what was done is not
-//! done again. [`App`] wires store, model and agents together from a configuration; everything
-//! below it is public too, under [`agents`], [`graph`], [`runtime`], [`models`], [`tools`],
-//! [`store`] and [`types`].
+//! An agent is a graph: a model, tools, and rules for calls that need a person's approval. Its runs
+//! survive a kill of the process: a recorded model answer is not requested again, and a recorded
+//! tool call is not executed again. [`App`] wires store, model and agents together from a
+//! configuration. The lower layers are public as well: [`agents`], [`graph`], [`runtime`],
+//! [`models`], [`tools`], [`store`] and [`types`].
 //!
 //! ```
 //! use weftwork::prelude::*;
@@ -56,15 +56,15 @@ pub mod agents {
     pub use weftwork_agents::*;
 }
 
-/// Chat models, their providers, and the seam every model call passes.
+/// Chat models, their providers, and `ModelCaller`, through which every model call passes.
 pub mod models {
     pub use weftwork_models::*;
 }
 
-/// Graphs: the builder, extractors, results of nodes, and runs within a program.
+/// Graphs: the builder, the arguments and results of nodes, and runs within a program.
 pub mod graph {
     pub use weftwork_graph::*;
-    // The derives that name this crate, in the place of those that name the parts.
+    // These derives expand to paths of this crate and replace those of `weftwork_graph`.
     pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State};
 }
 
@@ -73,7 +73,7 @@ pub mod runtime {
     pub use weftwork_runtime::*;
 }
 
-/// Tools and the one place where they run.
+/// Tools and `ToolRunner`, which executes them.
 pub mod tools {
     pub use weftwork_macros::facade_tool as tool;
     pub use weftwork_tools::*;
@@ -97,7 +97,7 @@ pub mod postgres {
     pub use weftwork_postgres::*;
 }
 
-/// What most programs need.
+/// Items that most programs need.
 pub mod prelude {
     pub use crate::agents::{Chat, ChatUpdate, ReactAgent};
     pub use crate::graph::{
@@ -110,7 +110,7 @@ pub mod prelude {
     pub use crate::{App, Config, Reply};
 }
 
-/// The programs of the guide, so that they are compiled and run with the tests.
+/// The programs of the guide, compiled and run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/graphs.md")]
 #[doc = include_str!("../../../docs/guide/running.md")]

@@ -1,4 +1,4 @@
-//! What comes of asking an agent.
+//! The result of a run that was awaited to its end.
 
 use std::fmt;
 use weftwork_models::ModelInfo;
@@ -11,14 +11,16 @@ use weftwork_types::run::{RunFinal, RunRef};
 /// An open question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Its id: answers name it.
+    /// The id, by which an answer refers to the question.
     pub id: InterruptId,
-    /// What is asked.
+    /// The content: a question, an approval request, a value or a timer.
     pub ask: Ask,
 }
 
-/// What came of a run: its events, the messages it added, the questions it left open, and how it
-/// ended. Printing it prints the answer, each line marked when the model is not an ordinary one.
+/// The result of a run: its events, the messages it added, its open questions, and its outcome.
+///
+/// [`Display`](fmt::Display) writes the answer text. Each line starts with the model's [`tag`] in
+/// brackets if the model has a label, as the scripted model does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     run: RunRef,
@@ -43,19 +45,19 @@ impl Reply {
         &self.run
     }
 
-    /// Everything the run told, in order.
+    /// All events of the run, in order.
     #[must_use]
     pub fn events(&self) -> &[RunEvent] {
         &self.events
     }
 
-    /// How the run ended.
+    /// The outcome of the run.
     #[must_use]
     pub fn outcome(&self) -> &RunFinal {
         &self.outcome
     }
 
-    /// The messages the run added, in order.
+    /// The messages that the run added, in order.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.events.iter().filter_map(|event| match &event.event {
             AiEvent::MessageFinal { message } => Some(message),
@@ -63,7 +65,7 @@ impl Reply {
         })
     }
 
-    /// The questions that are open now.
+    /// The questions that the run asked and that need an answer.
     pub fn questions(&self) -> impl Iterator<Item = Question> {
         self.events.iter().filter_map(|event| match &event.event {
             AiEvent::HumanInputRequired { interrupt_id, ask } => {
@@ -73,7 +75,7 @@ impl Reply {
         })
     }
 
-    /// The model's last words; empty when it has said none.
+    /// The text of the last assistant message; empty if there is none.
     #[must_use]
     pub fn text(&self) -> String {
         let said = self.messages().filter(|message| message.role == Role::Assistant).last();
@@ -91,8 +93,8 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The short form of a model's label, which stands before each line of its answers; `None` for
-/// ordinary models.
+/// The short form of a model's label, shown before each line of its answers; `None` for models
+/// without a label.
 #[must_use]
 pub fn tag(info: &ModelInfo) -> Option<&str> {
     let label = info.label.as_deref()?;

@@ -1,4 +1,4 @@
-//! From settings to the things they name.
+//! Construction of the HTTP client and the models from a configuration.
 
 use crate::{Config, Error};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use weftwork_models::{ChatModel, ModelRegistry};
 use weftwork_types::port::Egress;
 
 impl Config {
-    /// The guarded HTTP client. It reaches loopback and private addresses only where the
-    /// configuration says so: hosts on the allow list, and those of loopback providers.
+    /// Creates the guarded HTTP client. It connects to loopback and private addresses only for
+    /// hosts on the allow list and hosts of loopback providers.
     ///
     /// # Errors
-    /// [`Error::Egress`] when the proxy or the trusted certificates cannot be used.
+    /// [`Error::Egress`] if the proxy or the trusted certificates cannot be used.
     pub fn egress(&self) -> Result<Arc<dyn Egress>, Error> {
         let mut allow = self.allow.clone();
         for row in self.providers.rows().filter(|row| row.is_loopback()) {
@@ -24,8 +24,8 @@ impl Config {
         Ok(Arc::new(GuardedClient::new(config)?))
     }
 
-    /// Every model there is: the table's providers, `scripted`, `replay`, and `local` where it is
-    /// built in.
+    /// Creates the registry of all models: the providers of the table, `scripted`, `replay`, and
+    /// `local` if the feature `local` is enabled.
     ///
     /// # Errors
     /// As [`Config::egress`].
@@ -35,12 +35,14 @@ impl Config {
         Ok(registry)
     }
 
-    /// Opens a model by its id, `provider:model`; a provider's name alone means its usual model.
+    /// Opens a model by its id, `provider:model`; the name of a provider alone selects its default
+    /// model.
     ///
     /// # Errors
-    /// [`Error::Model`] when there is none, its key is missing, or it cannot be opened.
+    /// [`Error::Model`] if the model does not exist, its key is missing, or it cannot be opened.
     pub fn open_model(&self, id: &str) -> Result<Arc<dyn ChatModel>, Error> {
-        // Reading the machine's certificates takes longer than many a short run.
+        // Offline models need no HTTP client. Creating one reads the system's certificates, which
+        // takes longer than many short runs.
         let mut offline = ModelRegistry::default();
         self.add_offline(&mut offline);
         let provider = id.trim().split(':').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `weft agents`: which agents there are.
+//! `weft agents`: lists agents.
 
 use crate::CliError;
 use crate::args::Agents;
@@ -9,7 +9,7 @@ use crate::screen::Table;
 pub(crate) fn agents(command: &Agents, house: &House) -> Result<Exit, CliError> {
     match command {
         Agents::List => {
-            let mut table = Table::new(&["AGENT", "ID", "WHAT IT IS FOR"]);
+            let mut table = Table::new(&["AGENT", "ID", "DESCRIPTION"]);
             for agent in &house.agents {
                 let cells = [agent.name(), agent.id(), agent.description()];
                 table.row(cells.map(str::to_owned));

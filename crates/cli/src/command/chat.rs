@@ -1,4 +1,4 @@
-//! `weft chat`: talking to an agent.
+//! `weft chat`: an interactive conversation with an agent.
 
 use super::question;
 use super::run::tell_turn;
@@ -18,7 +18,7 @@ use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunFinal, RunInput};
 
-/// The agent when none is named.
+/// The default agent.
 const USUAL_AGENT: &str = "desk";
 
 pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
@@ -53,12 +53,12 @@ pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
     .await
 }
 
-/// What comes from the keyboard.
+/// User input.
 enum Typed {
     Line(String),
-    /// The end of input.
+    /// End of input.
     End,
-    /// Ctrl-C, twice in a row.
+    /// Ctrl-C pressed twice.
     Quit,
 }
 
@@ -67,7 +67,7 @@ struct Talk<'a> {
     screen: &'a Screen,
     app: &'a App,
     agent: String,
-    /// Whether the thread existed before.
+    /// `true` if the thread exists in the store.
     known: bool,
     lines: Lines,
     interrupts: Interrupts,
@@ -101,7 +101,7 @@ impl Talk<'_> {
                         Some(self.app.start(&self.agent, self.thread.clone(), input).await?)
                     }
                     Err(exit) => {
-                        // The cursor still stands behind the prompt.
+                        // The cursor is still behind the prompt.
                         if self.screen.typed {
                             self.screen.line("")?;
                         }
@@ -121,12 +121,12 @@ impl Talk<'_> {
             screen.paint_error(Style::Strong, &self.agent),
             model.id()
         ));
-        // A file that lies in a folder somebody else filled may point keys elsewhere.
+        // A configuration file in a foreign folder could send keys to another server.
         if let Some(file) = &self.house.config.file {
-            screen.note(format_args!("settings: {}", file.display()));
+            screen.note(format_args!("configuration file {}", file.display()));
         }
         if self.app.model_setting().origin == Origin::Default {
-            screen.note("the usual model; choose another with --model, WEFT_MODEL or weft.toml");
+            screen.note("default model; choose another with --model, WEFT_MODEL or weft.toml");
         }
         screen.note(format_args!("thread {}", self.thread));
         if screen.typed {
@@ -134,7 +134,7 @@ impl Talk<'_> {
         }
     }
 
-    /// A run of the thread that a process before this one left behind.
+    /// Takes over an unfinished run that an earlier process left on the thread.
     async fn unfinished(&self) -> Result<Option<RunHandle>, CliError> {
         if !self.known {
             return Ok(None);
@@ -144,7 +144,7 @@ impl Talk<'_> {
             return Ok(None);
         }
         let handle = self.app.go_on(&self.thread).await?;
-        self.screen.note("the last run was not finished; it goes on");
+        self.screen.note("resuming the unfinished run of the thread");
         Ok(Some(handle))
     }
 
@@ -160,7 +160,7 @@ impl Talk<'_> {
         let run = handle.run.clone();
         let mut view = View::Stream(Answer::new(self.screen, self.app.model()));
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
-        // A chat goes on after a run that failed.
+        // The chat continues after a failed run.
         match outcome {
             RunFinal::Cancelled => self.screen.note("stopped"),
             other => {
@@ -170,7 +170,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Puts every open question to the person.
+    /// Asks the user every open question. Returns an exit status if the user leaves.
     async fn ask(
         &mut self,
         open: &[Interrupt],
@@ -197,7 +197,7 @@ impl Talk<'_> {
         Ok(Ok(answers))
     }
 
-    /// Reads a line. Ctrl-C is asked about once.
+    /// Reads a line. The first Ctrl-C prints a hint, the second quits.
     async fn read(&mut self, prompt: &str) -> Result<Typed, CliError> {
         let mut warned = false;
         loop {
@@ -209,7 +209,7 @@ impl Talk<'_> {
                         return Ok(Typed::Quit);
                     }
                     warned = true;
-                    self.screen.note("\nCtrl-C again leaves the chat");
+                    self.screen.note("\npress Ctrl-C again to leave the chat");
                 }
                 line = self.lines.next() => {
                     let Some(line) = line? else { return Ok(Typed::End) };
@@ -222,8 +222,8 @@ impl Talk<'_> {
         }
     }
 
-    /// Typed lines follow the prompt on its line; where nobody types, a question is a line of its
-    /// own, for whoever reads it.
+    /// Writes the prompt. On a terminal, input follows on the same line; otherwise a question is
+    /// written as a complete line, so that programs can read it.
     fn prompt(&self, prompt: &str) -> Result<(), CliError> {
         let is_question = prompt != "you>";
         let shown = self.screen.paint(Style::Ask, prompt);
@@ -236,7 +236,7 @@ impl Talk<'_> {
     fn leave(&self, exit: Exit) -> Result<Exit, CliError> {
         self.screen.line("")?;
         if self.known && self.house.lasting {
-            self.screen.note(format_args!("go on: weft chat --thread {}", self.thread));
+            self.screen.note(format_args!("continue with: weft chat --thread {}", self.thread));
         }
         Ok(exit)
     }

@@ -1,4 +1,4 @@
-//! `weft completions`: what a shell needs to complete our commands.
+//! `weft completions`: generates shell completions.
 
 use crate::CliError;
 use crate::args::{Cli, Completions};
@@ -7,7 +7,7 @@ use crate::screen::Screen;
 use clap::CommandFactory;
 
 pub(crate) fn completions(args: &Completions, screen: &Screen) -> Result<Exit, CliError> {
-    // Into memory first: the generator panics where it cannot write.
+    // Generated in memory, because the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "weft", &mut script);
     screen.piece(String::from_utf8_lossy(&script))?;

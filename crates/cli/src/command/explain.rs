@@ -1,4 +1,4 @@
-//! `weft explain`: what an error code means and what to do.
+//! `weft explain`: shows the page of an error code.
 
 use crate::args::Explain;
 use crate::exit::Exit;
@@ -8,7 +8,7 @@ use weftwork::config::nearest;
 
 pub(crate) fn explain(args: &Explain, screen: &Screen) -> Result<Exit, CliError> {
     let Some(code) = &args.code else {
-        let mut table = Table::new(&["CODE", "WHAT HAPPENED"]);
+        let mut table = Table::new(&["CODE", "ERROR"]);
         pages::titles().for_each(|(code, title)| table.row([code.to_owned(), title.to_owned()]));
         table.write(screen)?;
         return Ok(Exit::Done);

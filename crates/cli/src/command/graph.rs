@@ -1,4 +1,4 @@
-//! `weft graph`: an agent's graph, drawn.
+//! `weft graph`: draws the graph of an agent.
 
 use crate::CliError;
 use crate::args::{Drawing, Graph};

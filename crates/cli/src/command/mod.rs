@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, one file per command.
 
 mod agents;
 mod chat;
@@ -21,15 +21,15 @@ use crate::exit::Exit;
 use crate::house::House;
 use crate::screen::Screen;
 
-/// What comes after the commands that need no settings.
+/// The result of [`without_settings`].
 pub(crate) enum Next {
-    /// Nothing: it was one of them.
+    /// The command was executed.
     Done(Exit),
-    /// This one needs them.
+    /// The command needs the configuration.
     NeedsSettings(Command),
 }
 
-/// Does the commands that work whatever the settings are.
+/// Executes a command if it needs no configuration.
 pub(crate) fn without_settings(
     command: Command,
     store: Option<&str>,
@@ -43,7 +43,7 @@ pub(crate) fn without_settings(
     }
 }
 
-/// Does a command.
+/// Executes a command.
 pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliError> {
     match command {
         Command::Chat(args) => Box::pin(chat::chat(&args, house)).await,

@@ -1,4 +1,4 @@
-//! `weft models`: which models there are, and getting the weights of the embedded one.
+//! `weft models`: lists models, and installs the weights of the embedded model.
 
 use crate::CliError;
 use crate::args::Models;
@@ -22,7 +22,7 @@ pub(crate) async fn models(command: Models, house: &House) -> Result<Exit, CliEr
 }
 
 async fn list(house: &House) -> Result<Exit, CliError> {
-    let mut table = Table::new(&["MODEL", "STATE", "WHAT IT IS"]);
+    let mut table = Table::new(&["MODEL", "STATE", "DESCRIPTION"]);
     for known in weights::known() {
         let state = state(known, house).await?;
         table.row([format!("local:{}", known.name), state, known.label.to_owned()]);
@@ -37,7 +37,7 @@ async fn list(house: &House) -> Result<Exit, CliError> {
         let row = house.config.providers.row(name);
         let state = match provider.ready() {
             Ok(()) if row.is_some_and(|row| row.key.is_none()) => "needs no key".to_owned(),
-            Ok(()) if row.is_some() => "has its key".to_owned(),
+            Ok(()) if row.is_some() => "key set".to_owned(),
             Ok(()) => "ready".to_owned(),
             Err(ModelError::KeyMissing { variable, .. }) => format!("needs {variable}"),
             Err(error) => error.to_string(),
@@ -53,11 +53,11 @@ async fn list(house: &House) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// How the weights of a known model are: whole ones are told from damaged ones by their hash.
+/// Describes the state of a known model's weights. Installed files are verified by their hash.
 pub(crate) async fn state(known: &Known, house: &House) -> Result<String, CliError> {
     let weights = house.config.weights();
     if let Some(file) = weights.named() {
-        let there = if file.is_file() { "named" } else { "missing" };
+        let there = if file.is_file() { "configured" } else { "missing" };
         return Ok(format!("{there}: {}", file.display()));
     }
     let (folder, file) = (weights.folder()?, weights.file(known)?);
@@ -66,13 +66,13 @@ pub(crate) async fn state(known: &Known, house: &House) -> Result<String, CliErr
     }
     let nowhere = Sources { egress: None, pip: Vec::new() };
     match weights::pull(known, &folder, &nowhere, &mut |_| {}).await {
-        Ok(_) => Ok("there, verified".to_owned()),
+        Ok(_) => Ok("installed, verified".to_owned()),
         Err(weftwork::local::Error::NoSource { .. }) => Ok("damaged; weft models pull".to_owned()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Gets weights, telling how far it is.
+/// Downloads weights, showing the progress.
 pub(crate) async fn pull(known: &Known, house: &House) -> Result<PathBuf, CliError> {
     let folder = house.config.weights().folder()?;
     let egress = house.config.egress()?;

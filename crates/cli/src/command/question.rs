@@ -1,4 +1,4 @@
-//! Questions of runs, as a person reads them, and what a person types, as an answer.
+//! Display of open questions, and parsing of answers.
 
 use crate::CliError;
 use crate::screen::{Screen, Style, moment, plain};
@@ -10,29 +10,34 @@ use weftwork::types::interrupt::{Ask, Interrupt};
 use weftwork::types::tool::Effect;
 use weftwork::types::{Principal, ThreadId};
 
-/// What a person is asked to type about a call.
+/// The prompt for an approval.
 pub(crate) const APPROVE: &str = "approve exactly this call? [y/n]";
 
-/// The questions of a thread that wait for an answer, in the order in which they were asked.
+/// Reads the open questions of a thread, in the order in which they were asked.
 pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
     Ok(open_questions(store.interrupts(&Principal::local(), thread).await?))
 }
 
-/// The question as lines.
+/// Formats a question as lines.
 pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
     let head = |text: &str| format!("{} {}", screen.paint(Style::Ask, "?"), plain(text));
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
     match &interrupt.ask {
         Ask::Question { question, .. } => vec![head(question)],
         Ask::Approval(request) => vec![
-            head(&format!("{} {}: {}", request.tool, effect(request.effect), request.reason)),
+            head(&format!(
+                "{} needs approval ({}): {}",
+                request.tool,
+                effect(request.effect),
+                request.reason
+            )),
             body(&request.args),
         ],
         Ask::Value { value } => match unknown_outcome(value) {
             Some(unknown) => vec![
                 head(&unknown.reason),
                 body(&unknown.given),
-                format!("    its idempotency key: {}", plain(&unknown.key)),
+                format!("    idempotency key: {}", plain(&unknown.key)),
             ],
             None => vec![head("the agent asks:"), body(value)],
         },
@@ -42,13 +47,13 @@ pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
 
 fn effect(effect: Effect) -> &'static str {
     match effect {
-        Effect::ReadOnly => "wants to look something up",
-        Effect::StateChange => "wants to change something",
-        Effect::ExternalSideEffect => "wants to change something outside, for good",
+        Effect::ReadOnly => "read only",
+        Effect::StateChange => "state change",
+        Effect::ExternalSideEffect => "external side effect",
     }
 }
 
-/// A call of which nobody knows whether it took effect: of a tool, or of what a node does once.
+/// A call with an unknown outcome: of a tool, or of `ctx.once`.
 struct Unknown {
     reason: String,
     given: Value,
@@ -66,20 +71,20 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
     once.then(|| Unknown { reason, given: value["input"].clone(), key })
 }
 
-/// What may be typed as an answer.
+/// Returns the prompt for the answer.
 pub(crate) fn prompt(interrupt: &Interrupt) -> &'static str {
     match &interrupt.ask {
         Ask::Question { .. } => "your answer:",
         Ask::Approval(_) => APPROVE,
         Ask::Value { value } if unknown_outcome(value).is_some() => {
-            "type `again`, `give up`, or `happened` and its result as JSON:"
+            "type `again`, `give up`, or `happened` and the result as JSON:"
         }
-        Ask::Value { .. } => "your answer, as JSON or words:",
-        Ask::Timer { .. } => "type `now` to go on before its time:",
+        Ask::Value { .. } => "your answer, as JSON or text:",
+        Ask::Timer { .. } => "type `now` to continue before that time:",
     }
 }
 
-/// A typed line as an answer; `None` when it is none.
+/// Parses a typed line as an answer; `None` if it does not answer the question.
 pub(crate) fn answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
     let line = line.trim();
     match &interrupt.ask {
@@ -112,7 +117,7 @@ fn unknown_answer(line: &str) -> Option<Value> {
     Some(json!(answer))
 }
 
-/// A decision about exactly the call that was shown.
+/// Creates a decision that is bound to exactly the call shown.
 pub(crate) fn decision(request: &ApprovalRequest, approved: bool, comment: Option<&str>) -> Value {
     json!(ApprovalDecision {
         approved,
@@ -121,7 +126,7 @@ pub(crate) fn decision(request: &ApprovalRequest, approved: bool, comment: Optio
     })
 }
 
-/// How to answer a question from the command line.
+/// Returns the command that answers a question.
 pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
     let flag = match &interrupt.ask {
         Ask::Question { .. } => "--answer TEXT".to_owned(),
@@ -135,11 +140,11 @@ pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
     format!("weft threads resume {thread} {flag}")
 }
 
-/// Says which questions are open and how to answer them.
+/// Prints the open questions with the commands that answer them.
 pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, screen: &Screen) {
     for interrupt in open {
         lines(interrupt, screen).iter().for_each(|line| screen.note(line));
-        screen.note(format_args!("  answer it: {}", how(interrupt, thread)));
+        screen.note(format_args!("  answer with: {}", how(interrupt, thread)));
     }
 }
 
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_is_ended_early_by_one_word() {
+    fn a_timer_ends_early_with_the_answer_now() {
         let timer = asked(Ask::Timer { until: weftwork::types::Timestamp(0) });
         assert_eq!(answer(&timer, " now "), Some(json!(null)));
         assert_eq!(answer(&timer, "later"), None);

@@ -1,4 +1,4 @@
-//! `weft run`: one run without a keyboard.
+//! `weft run`: one non-interactive run.
 
 use super::question;
 use crate::CliError;
@@ -17,7 +17,7 @@ use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunInput, RunRef, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
-/// The most input that is read, in bytes.
+/// Maximum size of the input, in bytes.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
@@ -34,19 +34,19 @@ pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
     let handle = app.start(agent.id(), thread.clone(), RunInput::Start { input }).await?;
     let exit = to_end(handle, &app, house, args.json).await?;
     if !before.is_empty() {
-        // The run has ended as it has, also when this cannot be read.
+        // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
         let closed = before.iter().filter(|one| open.iter().all(|other| other.id != one.id));
         for interrupt in closed {
             let screen = &house.screen;
-            screen.note("the thread does not wait for this any more:");
+            screen.note("the input replaced this open question:");
             question::lines(interrupt, screen).iter().for_each(|line| screen.note(line));
         }
     }
     Ok(exit)
 }
 
-/// What a thread asks, whose place an input takes; nothing when there is no such thread.
+/// Reads the open questions of a thread, none if the thread does not exist.
 async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
     match question::open(app.store().as_ref(), thread).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(Vec::new()),
@@ -54,16 +54,16 @@ async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError>
     }
 }
 
-/// Says so when a run waits for its turn: nothing else is heard of it until then.
+/// Prints a note if a run is queued, since it has no events until it starts.
 pub(crate) async fn tell_turn(app: &App, run: &RunRef, screen: &Screen) -> Result<(), CliError> {
     let row = app.store().run(&Principal::local(), run).await?;
     if row.status == RunStatus::Queued {
-        screen.note("the thread is busy; this waits for its turn");
+        screen.note("the thread is busy; the run is queued");
     }
     Ok(())
 }
 
-/// Follows a run and says what is left to do.
+/// Shows a run until its end, then its open questions.
 pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
@@ -86,7 +86,7 @@ pub(crate) async fn to_end(
     Ok(exit)
 }
 
-/// The text itself, or all of standard input.
+/// Returns the given text, or all of standard input for `-`.
 fn read(given: &str) -> Result<String, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
     let text = if given == "-" {
@@ -94,14 +94,14 @@ fn read(given: &str) -> Result<String, CliError> {
         let read = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(|error| CliError::Input(error.to_string()))?;
         if bytes.len() as u64 > INPUT_BYTES_MAX {
-            return Err(bad(format!("it has more than {INPUT_BYTES_MAX} bytes")));
+            return Err(bad(format!("more than {INPUT_BYTES_MAX} bytes")));
         }
-        String::from_utf8(bytes).map_err(|error| bad(format!("it is not UTF-8: {error}")))?
+        String::from_utf8(bytes).map_err(|error| bad(format!("not UTF-8: {error}")))?
     } else {
         given.to_owned()
     };
     if text.trim().is_empty() {
-        return Err(bad("it is empty; say something to the agent".to_owned()));
+        return Err(bad("empty, expected a message for the agent".to_owned()));
     }
     Ok(text)
 }
@@ -109,7 +109,7 @@ fn read(given: &str) -> Result<String, CliError> {
 fn object(text: &str) -> Result<Value, CliError> {
     let bad = |reason: String| CliError::BadInput { reason };
     let value: Value =
-        serde_json::from_str(text).map_err(|error| bad(format!("it is not JSON: {error}")))?;
+        serde_json::from_str(text).map_err(|error| bad(format!("not JSON: {error}")))?;
     if !value.is_object() {
         return Err(bad(
             "expected a JSON object of channel values, such as {\"messages\": [...]}".to_owned()

@@ -1,4 +1,4 @@
-//! `weft runs`: runs by themselves.
+//! `weft runs`: cancels and requeues runs.
 
 use super::run::to_end;
 use super::threads::word;
@@ -14,7 +14,7 @@ use weftwork::types::port::Clock;
 use weftwork::types::run::{Durability, Multitask, RunRef};
 use weftwork::types::{Principal, RunId, WorkerId};
 
-/// How often to look whether another process has done what it was asked to.
+/// Interval for polling the status of a run in another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn runs(command: &Runs, house: &House) -> Result<Exit, CliError> {
@@ -26,14 +26,15 @@ pub(crate) async fn runs(command: &Runs, house: &House) -> Result<Exit, CliError
     }
 }
 
-/// Puts a run back that failed, and goes on with it here unless others are to.
+/// Requeues a failed run, and executes it here unless `leave` is set.
 async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<Exit, CliError> {
     let (store, who) = (house.store_there()?, Principal::local());
     let at = store.find_run(&who, id).await?.new.at;
     let found = house.thread(store.as_ref(), &at.thread).await?;
     if leave {
         store.requeue(&who, &at, SystemClock::new().now()).await?;
-        house.screen.note(format_args!("run {id} of thread {} waits for a worker", at.thread));
+        let thread = &at.thread;
+        house.screen.note(format_args!("requeued run {id} of thread {thread} for a worker"));
         return Ok(Exit::Done);
     }
     let agent = house.agent(&found.row.graph)?;
@@ -45,7 +46,7 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
     to_end(handle, &app, house, json).await
 }
 
-/// Stops a run: here when nobody has it, else by asking the process that has it.
+/// Cancels a run: directly if no live process executes it, else by a request to its process.
 async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
     if house.is_new() {
         return Err(rule::missing("run", id).into());
@@ -54,7 +55,7 @@ async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
     let row = store.find_run(&who, id).await?;
     let at = row.new.at;
     if row.status.is_final() {
-        screen.note(format_args!("run {id} has ended before: {}", word(row.status)));
+        screen.note(format_args!("run {id} has already ended: {}", word(row.status)));
         return Ok(Exit::Done);
     }
     let before = match end(store.as_ref(), &at).await {
@@ -66,20 +67,20 @@ async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
         asked => asked?,
     }
     if before == id.as_str() {
-        screen.note(format_args!("asked the process that has run {id} to stop it"));
+        screen.note(format_args!("requested cancellation of run {id} from its process"));
         return stopped(store.as_ref(), &at, house).await;
     }
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     screen.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
         true => format!(
-            "run {id} is to stop, and waits behind run {before}, on which nobody works: weft runs cancel {before}"
+            "run {id} will be cancelled after run {before}, which no process executes; end that one with: weft runs cancel {before}"
         ),
-        false => format!("run {id} waits behind run {before}, and ends once that has"),
+        false => format!("run {id} will be cancelled when run {before}, ahead of it, has ended"),
     });
     Ok(Exit::Done)
 }
 
-/// Waits until a run has ended that was asked to stop, or nobody is left to stop it.
+/// Waits for a run to end after a cancellation request; cancels it here if its process dies.
 async fn stopped(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
@@ -95,7 +96,7 @@ async fn stopped(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, 
     }
 }
 
-/// Says how a run ended, here or elsewhere.
+/// Prints how a run ended.
 async fn tell_ended(
     store: &dyn Store,
     at: &RunRef,
@@ -103,7 +104,7 @@ async fn tell_ended(
     house: &House,
 ) -> Result<Exit, CliError> {
     match ended {
-        // It has ended by itself.
+        // The run ended before the cancellation.
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
         ended => ended?,
     }
@@ -113,7 +114,7 @@ async fn tell_ended(
     Ok(Exit::Done)
 }
 
-/// Ends an orphan as cancelled.
+/// Ends a run without a live worker as cancelled.
 pub(crate) async fn end(store: &dyn Store, at: &RunRef) -> Result<(), CliError> {
     let us = WorkerId::new("weft-cancels")?;
     Ok(cancel_orphan(store, &Principal::local(), at, (&us, SystemClock::new().now())).await?)

@@ -1,4 +1,4 @@
-//! `weft store`: checking, shrinking, copying, and taking threads elsewhere.
+//! `weft store`: verifies, compacts, backs up, exports and imports stores.
 
 use crate::CliError;
 use crate::args::Store;
@@ -15,7 +15,7 @@ use weftwork::store::{StoreError, WriteCheckpoints};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{Error, upkeep};
 
-/// Standard output or input, in the place of a file.
+/// The file name that stands for standard output or input.
 const STANDARD: &str = "-";
 
 pub(crate) async fn store(command: &Store, house: &House) -> Result<Exit, CliError> {
@@ -28,7 +28,7 @@ pub(crate) async fn store(command: &Store, house: &House) -> Result<Exit, CliErr
     }
 }
 
-/// The SQLite store, where it is one.
+/// Opens the store if it is a SQLite store.
 fn sqlite(house: &House) -> Result<Option<SqliteStore>, CliError> {
     match &house.config.store.value {
         StorePlace::Sqlite(path) => {
@@ -51,7 +51,7 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     let who = Principal::local();
     let threads = match upkeep::all_threads(store.as_ref(), &who).await {
         Ok(threads) => threads,
-        // It is among what was found.
+        // The damage has been found above.
         Err(Error::Store(StoreError::Corrupt { .. })) if !found.is_empty() => Vec::new(),
         Err(other) => return Err(other.into()),
     };
@@ -64,7 +64,7 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     drop(counter);
     let problems = upkeep::verify_items(store.as_ref(), &who).await?;
     found.extend(problems.into_iter().map(place_and_what));
-    // What is damaged in a table is met again when its thread is read.
+    // Reading a thread finds damaged rows of tables again.
     let mut seen = BTreeSet::new();
     found.retain(|finding| seen.insert(finding.clone()));
     for (place, what) in &found {
@@ -75,20 +75,21 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     }
     let (place, count) = (&house.config.store.value, threads.len());
     if found.is_empty() {
-        screen.note(format_args!("{place}: {count} threads, all as they were written"));
+        screen.note(format_args!("{place}: {count} threads, no damage found"));
         return Ok(Exit::Done);
     }
-    screen.note(format_args!("{place}: {} places are damaged; weft explain W0210", found.len()));
+    screen.note(format_args!("{place}: {} damaged places; weft explain W0210", found.len()));
     Ok(Exit::Store)
 }
 
-/// An empty file is a fresh store to whoever begins one there, and no store to whoever has one.
+/// Fails if the file is empty. Opening an empty file would create a new store in it, but a store
+/// that is verified should have contents.
 fn not_cut_to_nothing(house: &House) -> Result<(), CliError> {
     let StorePlace::Sqlite(file) = &house.config.store.value else { return Ok(()) };
     match std::fs::metadata(file) {
         Ok(found) if found.len() == 0 => Err(CliError::from(StoreError::Corrupt {
             place: file.display().to_string(),
-            what: "the file is empty: no store was ever made in it, or it was cut off".to_owned(),
+            what: "the file is empty: it was truncated, or never held a store".to_owned(),
         })),
         _ => Ok(()),
     }
@@ -98,7 +99,7 @@ fn place_and_what(problem: StoreError) -> (String, String) {
     match problem {
         StoreError::Corrupt { place, what } => (place, what),
         StoreError::Newer { place, found, known } => {
-            (place, format!("format {found}, this program knows up to {known}"))
+            (place, format!("format {found}; this program supports up to {known}"))
         }
         other => (String::new(), other.to_string()),
     }
@@ -115,7 +116,7 @@ async fn compact(house: &House) -> Result<Exit, CliError> {
     }
     let store = house.store()?;
     let blobs = WriteCheckpoints::collect_blobs(store.as_ref(), &Principal::local()).await?;
-    screen.note(format_args!("{blobs} blobs removed; the database gives room back by itself"));
+    screen.note(format_args!("{blobs} blobs removed; the database frees space by itself"));
     Ok(Exit::Done)
 }
 
@@ -123,12 +124,12 @@ fn backup(file: &Path, house: &House) -> Result<Exit, CliError> {
     let Some(store) = sqlite(house)? else {
         let place = house.config.store.value.to_string();
         let reason =
-            "only SQLite stores are copied so; take pg_dump for Postgres, or weft store export";
+            "only SQLite stores can be backed up; use pg_dump for Postgres, or weft store export";
         let reason = reason.to_owned();
         return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
     };
     store.backup(file)?;
-    house.screen.note(format_args!("copied into {}", file.display()));
+    house.screen.note(format_args!("copied to {}", file.display()));
     Ok(Exit::Done)
 }
 
@@ -155,11 +156,11 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
     match synced {
         Ok(upkeep::Export { threads, items }) => {
             let what = counted(threads, items);
-            house.screen.note(format_args!("{what} are in {}", file.display()));
+            house.screen.note(format_args!("exported {what} to {}", file.display()));
             Ok(Exit::Done)
         }
         Err(error) => {
-            // Half an export is of no use; the reason is told.
+            // A partial export is of no use. The error that is returned gives the reason.
             drop(std::fs::remove_file(file));
             Err(error.into())
         }
@@ -183,18 +184,20 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     drop(counter);
     if done.is_err() && before > 0 {
         house.screen.note(format_args!(
-            "in the store before this failed: {before} threads; an import that is begun again passes over them"
+            "{before} threads of the export are in the store; a repeated import skips them"
         ));
     }
     let upkeep::Import { put, there, items, items_there } = done?;
     let place = &house.config.store.value;
     let (put, there) = (counted(put, items), with_items(there, items_there));
-    let gone = if items_there > 0 { " or have expired" } else { "" };
-    house.screen.note(format_args!("{put} put into {place}, {there} were there already{gone}"));
+    let gone = if items_there > 0 { " or expired" } else { "" };
+    house
+        .screen
+        .note(format_args!("imported {put} into {place}; skipped {there} (already present{gone})"));
     Ok(Exit::Done)
 }
 
-/// So many threads, and so many items when there are any.
+/// Formats the numbers of threads and items; items are omitted if there are none.
 fn counted(threads: u64, items: u64) -> String {
     with_items(format_args!("{threads} threads"), items)
 }
@@ -207,7 +210,7 @@ fn with_items(threads: impl std::fmt::Display, items: u64) -> String {
     }
 }
 
-/// Makes a file that only its owner reads: it holds all that was said.
+/// Creates a file that only its owner can read, since an export contains all messages.
 fn make_new(file: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weftwork::tools::ToolError;
 
-/// How long to wait for another process.
+/// Maximum wait for a lock of another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A database is made with these orders. Amounts are in cents.
+/// Schema and sample orders of a new database. Amounts are in cents.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS orders (
   order_id TEXT PRIMARY KEY, item TEXT NOT NULL, status TEXT NOT NULL, total_cents INTEGER NOT NULL
@@ -49,10 +49,10 @@ pub(super) struct Refund {
     pub(super) status: &'static str,
 }
 
-/// The desk's way to its database, which is opened, and made, when it is first used.
+/// The desk's database, which is created and opened on first use.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// `None` keeps it in memory.
+    /// The database file; `None` for a database in memory.
     file: Option<PathBuf>,
     open: Mutex<Option<Connection>>,
 }
@@ -62,13 +62,13 @@ impl Desk {
         Self { file, open: Mutex::new(None) }
     }
 
-    /// An order that exists.
+    /// Finds an order.
     pub(super) fn order(&self, order_id: &str) -> Result<Order, ToolError> {
         self.with(|conn| Ok(find(conn, order_id)?))?
             .ok_or_else(|| ToolError::failed(format_args!("there is no order `{order_id}`")))
     }
 
-    /// Gives money back, once for each key.
+    /// Makes a refund, at most once per key.
     pub(super) fn refund(
         &self,
         order_id: &str,
@@ -90,7 +90,7 @@ impl Desk {
                     "`{amount}` cannot be refunded for order `{order_id}`: up to {left:.2} can"
                 )));
             }
-            // The same key once more changes nothing.
+            // A repeated key changes nothing.
             let sql = "INSERT OR IGNORE INTO refunds (order_id, amount_cents, idempotency_key)
                        VALUES (?1, ?2, ?3)";
             transaction.execute(sql, params![order.order_id, cents, key])?;
@@ -99,7 +99,7 @@ impl Desk {
         })
     }
 
-    /// How many refunds an order has had, and how much in cents.
+    /// Returns the number of refunds of an order, and their sum in cents.
     pub(crate) fn refunds(&self, order_id: &str) -> Result<(u64, i64), String> {
         let sql =
             "SELECT count(*), coalesce(sum(amount_cents), 0) FROM refunds WHERE order_id = ?1";
@@ -120,7 +120,7 @@ impl Desk {
     }
 
     fn connection(&self) -> Result<MutexGuard<'_, Option<Connection>>, ToolError> {
-        // SQLite rolls back what a panic left unfinished, so the connection stays sound.
+        // SQLite rolls back a transaction that a panic interrupted, so the connection stays valid.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
             let made = self.make().map_err(|error| {

@@ -1,4 +1,4 @@
-//! The built-in agent `desk`: the order desk of a small shop, over a real database of its own.
+//! The built-in agent `desk`: the order desk of a small shop, with its own SQLite database.
 
 mod database;
 mod tools;
@@ -13,13 +13,13 @@ use weftwork::{AgentDef, Config};
 
 /// The agent's id.
 pub(crate) const ID: &str = "builtin:desk";
-/// The name of its database, beside the store.
+/// The file name of its database, in the folder of the store.
 pub(crate) const FILE: &str = "desk.db";
 
 const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use your tools for orders, \
     refunds, weather and sums, and say only what they tell you.";
 
-/// The agent, with its database beside the store.
+/// Creates the agent, with its database in the folder of the store.
 pub(crate) fn agent(config: &Config) -> AgentDef {
     let file = config.folder().map(|folder| folder.join(FILE));
     AgentDef::new(ID, move |model| {
@@ -40,7 +40,7 @@ pub(crate) fn agent(config: &Config) -> AgentDef {
     .about("orders, refunds (with approval), weather and sums of a small shop")
 }
 
-/// Refunds wait for a person; the other tools only look.
+/// Refunds need approval; the other tools only read.
 fn policy() -> Policy {
     let rule = Rule {
         tool: ToolPattern::One("refund_order".to_owned()),

@@ -1,4 +1,4 @@
-//! What the desk can do.
+//! The desk's tools.
 
 use super::database::{Desk, Order, Refund};
 use super::weather::{self, Weather};

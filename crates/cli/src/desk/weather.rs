@@ -1,4 +1,4 @@
-//! The weather of a day that never was.
+//! Sample weather data.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,14 +34,14 @@ const CITIES: &[(&str, &str, i32)] = &[
     ("Vienna", "windy", 14),
 ];
 
-/// The weather of a city in the table.
+/// Finds the weather of a city in the table.
 pub(super) fn of(city: &str) -> Option<Weather> {
     let wanted = city.trim().to_lowercase();
     let (city, sky, celsius) = CITIES.iter().find(|(name, ..)| name.to_lowercase() == wanted)?;
     Some(Weather { city: (*city).to_owned(), sky, celsius: *celsius, source: SOURCE })
 }
 
-/// The cities in the table.
+/// Returns the names of the cities in the table.
 pub(super) fn cities() -> String {
     CITIES.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! An answer as it comes: words as they stream, tool calls, results.
+//! Display of a run: streamed text, tool calls and their results.
 
 use super::markdown::Markdown;
 use super::{Screen, Style, plain, short};
@@ -8,11 +8,11 @@ use weftwork::models::ModelInfo;
 use weftwork::types::event::AiEvent;
 use weftwork::types::message::Role;
 
-/// The longest result shown, in characters.
+/// Maximum length of a displayed tool result, in characters.
 const RESULT_CHARS_MAX: usize = 160;
 
-/// Shows the events of runs. Every line of an answer begins with the mark of its model, when that
-/// is not an ordinary one.
+/// A display of the events of runs. Every line of an answer begins with the tag of its model, if
+/// the model has one.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     screen: &'a Screen,
@@ -36,7 +36,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Shows what an event says.
+    /// Shows an event.
     pub(crate) fn event(&mut self, event: &AiEvent) -> Result<(), CliError> {
         match event {
             AiEvent::TextDelta { delta } => {
@@ -46,12 +46,12 @@ impl<'a> Answer<'a> {
             AiEvent::AttemptReset { node } => {
                 self.end_line()?;
                 match std::mem::take(&mut self.shown) {
-                    true => self.aside("the answer broke off; the model is asked again"),
-                    false => self.aside(&format!("an attempt failed; {} runs again", plain(node))),
+                    true => self.aside("the answer was cut off; retrying"),
+                    false => self.aside(&format!("attempt failed; retrying node {}", plain(node))),
                 }
             }
             AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                // An answer that did not stream is shown once it is whole.
+                // An answer that was not streamed is shown when it is complete.
                 if !std::mem::take(&mut self.shown) {
                     self.text(&message.joined_text())?;
                 }
@@ -90,13 +90,13 @@ impl<'a> Answer<'a> {
             }
             AiEvent::CallReused { kind, name } => {
                 self.end_line()?;
-                self.aside(&format!("the recorded answer of {kind} {name} is used again"))
+                self.aside(&format!("reusing the recorded result of {kind} {name}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Ends the line that is open, if there is one.
+    /// Ends the current line, if it is not empty.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
         let rest = self.markdown.end();
         self.write(&rest)?;
@@ -106,7 +106,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Says something about the answer.
+    /// Writes a note about the answer.
     pub(crate) fn aside(&mut self, text: &str) -> Result<(), CliError> {
         let text = self.screen.paint(Style::Quiet, format_args!("({})", plain(text)));
         self.mark_line(text)

@@ -1,5 +1,5 @@
-//! A little Markdown for terminals, letter by letter as it streams in: bold, code, lists,
-//! headings, fences. Everything else stays as it is written.
+//! Incremental conversion of Markdown to terminal text: bold, code, lists, headings, fences. All
+//! other text is passed through unchanged.
 
 use super::PLAIN_AGAIN;
 
@@ -7,13 +7,13 @@ const BOLD: &str = "\x1b[1m";
 const CODE: &str = "\x1b[36m";
 const FENCE: &str = "```";
 
-/// Turns a stream of Markdown into a stream of text for a terminal, or lets it pass unchanged.
+/// A converter from streamed Markdown to terminal text. Without colours, text is unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Markdown {
     colour: bool,
-    /// What is not decided yet: the start of a line, or a run of marks.
+    /// Text whose meaning is not known yet: the start of a line, or a sequence of marks.
     held: String,
-    /// Whether something of the line was given out.
+    /// `true` after the start of the line has been interpreted.
     inside_line: bool,
     bold: bool,
     code: bool,
@@ -26,7 +26,7 @@ impl Markdown {
         Self { colour, ..Self::default() }
     }
 
-    /// Takes a piece and gives what can be shown of it.
+    /// Adds text and returns the output that is complete.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         if !self.colour {
             return piece.to_owned();
@@ -38,7 +38,7 @@ impl Markdown {
         out
     }
 
-    /// Gives what is still held back, and ends what is open.
+    /// Returns the remaining output and closes open styles.
     pub(crate) fn end(&mut self) -> String {
         let mut out = String::new();
         if self.colour {
@@ -73,7 +73,7 @@ impl Markdown {
         }
     }
 
-    /// Whether the start of a line may still become a mark.
+    /// Returns `true` while the start of a line may still become a mark.
     fn undecided(&self) -> bool {
         let start = self.held.trim_start_matches(' ');
         let marks = ["- ", "* ", "+ "].iter().any(|mark| mark.starts_with(start));
@@ -119,7 +119,7 @@ impl Markdown {
         out.push('\n');
     }
 
-    /// Gives out marks that were held, as what they turned out to be.
+    /// Interprets the held marks and writes the result.
     fn release(&mut self, out: &mut String) {
         let held = std::mem::take(&mut self.held);
         match held.as_str() {
@@ -138,7 +138,7 @@ impl Markdown {
         }
     }
 
-    /// Marks do not reach over the end of a line.
+    /// Closes open styles at the end of a line; marks do not extend over lines.
     fn close(&mut self, out: &mut String) {
         if self.bold || self.code || self.heading {
             out.push_str(PLAIN_AGAIN);
@@ -161,7 +161,7 @@ mod tests {
             out
         };
         let out = whole(1);
-        assert_eq!(out, whole(usize::MAX), "however it is cut");
+        assert_eq!(out, whole(usize::MAX), "independent of the chunk size");
         out.replace("\x1b[0m", "}").replace("\x1b[1m", "b{").replace("\x1b[36m", "c{")
     }
 

@@ -1,4 +1,4 @@
-//! What people see: data on standard output, everything else on standard error.
+//! Terminal output: data on standard output, everything else on standard error.
 
 mod answer;
 mod markdown;
@@ -15,7 +15,7 @@ use crate::CliError;
 use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write as _, stderr, stdin, stdout};
 
-/// What a text is, as colours show it.
+/// The style of a text, shown by colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Strong,
@@ -39,19 +39,20 @@ impl Style {
 
 const PLAIN_AGAIN: &str = "\x1b[0m";
 
-/// Where a command writes, and whether colours may be used there.
+/// The output streams of a command, with their use of colours.
 #[derive(Debug, Clone)]
 pub(crate) struct Screen {
     out_colour: bool,
     error_colour: bool,
-    /// Whether a person types.
+    /// `true` if standard input is a terminal.
     pub(crate) typed: bool,
-    /// Whether a person reads standard output.
+    /// `true` if standard output is a terminal.
     pub(crate) read: bool,
 }
 
 impl Screen {
-    /// The process's own. Colours are for terminals, unless `NO_COLOR` is set.
+    /// The streams of the process. Colours are used on terminals, unless `NO_COLOR` is set or
+    /// `TERM` is `dumb`.
     pub(crate) fn of_process() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
@@ -75,24 +76,24 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Writes data without ending the line, and shows it at once.
+    /// Writes data without a line break, and flushes it.
     pub(crate) fn piece(&self, text: impl Display) -> Result<(), CliError> {
         let mut out = stdout().lock();
         write!(out, "{text}")?;
         Ok(out.flush()?)
     }
 
-    /// Says something beside the data. Nobody may be there to hear it.
+    /// Writes a line to standard error. A write error is ignored.
     pub(crate) fn note(&self, text: impl Display) {
         writeln!(stderr().lock(), "{text}").unwrap_or_default();
     }
 
-    /// A text in a style, for standard output.
+    /// Styles a text for standard output.
     pub(crate) fn paint(&self, style: Style, text: impl Display) -> String {
         paint(self.out_colour, style, text)
     }
 
-    /// A text in a style, for standard error.
+    /// Styles a text for standard error.
     pub(crate) fn paint_error(&self, style: Style, text: impl Display) -> String {
         paint(self.error_colour, style, text)
     }
@@ -102,8 +103,9 @@ fn paint(colour: bool, style: Style, text: impl Display) -> String {
     if colour { format!("{}{text}{PLAIN_AGAIN}", style.start()) } else { text.to_string() }
 }
 
-/// A text that can neither move the cursor nor turn the order of letters around: models and tools
-/// write what a person reads before saying yes.
+/// Escapes control characters other than line breaks and tabs, and characters that change the text
+/// direction. Models and tools write texts that a person reads before an approval, so these texts
+/// must not move the cursor or reorder letters.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -118,7 +120,7 @@ pub(crate) fn plain(text: &str) -> String {
     out
 }
 
-/// The first letters of a text, on one line.
+/// Truncates a text to `chars_max` characters and puts it on one line.
 pub(crate) fn short(text: &str, chars_max: usize) -> String {
     let line = plain(text).replace(['\n', '\t'], " ");
     match line.char_indices().nth(chars_max) {
@@ -132,7 +134,7 @@ mod tests {
     use super::{plain, short};
 
     #[test]
-    fn what_would_steer_the_terminal_is_spelled_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
         assert_eq!(short("one\ntwo three", 7), "one two…");
     }

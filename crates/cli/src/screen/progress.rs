@@ -1,10 +1,11 @@
-//! How far a download is.
+//! Progress displays.
 
 use super::Screen;
 use indicatif::{ProgressBar, ProgressStyle};
 use weftwork::local::weights::{Known, Progress};
 
-/// Tells how far the download of weights is: a bar for people, a line at every tenth otherwise.
+/// Returns a callback that shows the progress of a download: a bar on a terminal, otherwise a line
+/// for every tenth.
 pub(crate) fn weights_progress(
     screen: &Screen,
     known: &Known,
@@ -12,16 +13,16 @@ pub(crate) fn weights_progress(
     let screen = screen.clone();
     let name = known.name;
     let licence = known.licence;
-    // Drawn on standard error, and only where that is a terminal.
+    // The bar is drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::no_length();
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}") {
         bar.set_style(style);
     }
     let mut tenths = 0;
     move |progress| match progress {
-        Progress::Cached => screen.note(format_args!("{name} is there and verified")),
+        Progress::Cached => screen.note(format_args!("{name} is installed and verified")),
         Progress::Asking { source } => {
-            screen.note(format_args!("getting {name} (licence {licence}) from {source}"));
+            screen.note(format_args!("downloading {name} (licence {licence}) from {source}"));
         }
         Progress::Bytes { done, total } => {
             bar.set_length(total);
@@ -35,17 +36,17 @@ pub(crate) fn weights_progress(
         Progress::Failed(failure) => {
             bar.reset();
             tenths = 0;
-            screen.note(format_args!("  no: {}", super::short(&failure.to_string(), 300)));
+            screen.note(format_args!("  failed: {}", super::short(&failure.to_string(), 300)));
         }
         Progress::Verifying => {
             bar.finish_and_clear();
-            screen.note("verifying its SHA-256");
+            screen.note("verifying the SHA-256");
         }
     }
 }
 
-/// Counts what is done: for people a line that changes, for others nothing until the end. The bar
-/// is removed when it is dropped.
+/// Starts a counter that is shown on a terminal and removed when it is dropped. Without a terminal
+/// nothing is shown.
 pub(crate) fn counting(what: &str, total: Option<usize>) -> Counter {
     let bar = total.map_or_else(ProgressBar::no_length, |total| ProgressBar::new(total as u64));
     let template = match total {
@@ -58,7 +59,7 @@ pub(crate) fn counting(what: &str, total: Option<usize>) -> Counter {
     Counter(bar)
 }
 
-/// A count that is shown; see [`counting`].
+/// A displayed counter; see [`counting`].
 #[derive(Debug)]
 pub(crate) struct Counter(ProgressBar);
 

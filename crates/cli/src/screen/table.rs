@@ -1,10 +1,10 @@
-//! Tables whose columns line up.
+//! Tables with aligned columns.
 
 use super::{Screen, Style};
 use crate::CliError;
 
-/// Rows of the same number of cells. Written with two spaces between columns, without colours or
-/// lines, so that programs can read it too.
+/// A table. Columns are separated by two spaces, and rows have no colours or rules, so that
+/// programs can parse them.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,

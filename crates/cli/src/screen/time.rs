@@ -1,8 +1,8 @@
-//! Points in time, as people read them.
+//! Timestamps in readable form.
 
 use weftwork::types::Timestamp;
 
-/// `2026-11-21 09:05:07`, in UTC.
+/// Formats a timestamp in UTC, such as `2026-11-21 09:05:07`.
 pub(crate) fn moment(at: Timestamp) -> String {
     let seconds = at.0.div_euclid(1_000);
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -11,8 +11,8 @@ pub(crate) fn moment(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// The date of a day since 1970-01-01. Counts in eras of 400 years that begin in March, so that
-/// the leap day is the last of its year.
+/// Converts days since 1970-01-01 to a date. Uses eras of 400 years that begin in March, so that
+/// the leap day is the last day of its year.
 ///
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 fn date(days: i64) -> (i64, i64, i64) {

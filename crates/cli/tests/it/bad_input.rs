@@ -1,4 +1,5 @@
-//! Whatever is wrong from outside: a clear error with its code and exit status, and nothing lost.
+//! Tests of invalid input and failing surroundings: an error with code and exit status, and no
+//! lost data.
 
 use crate::home::{Came, Home};
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use weftwork_testkit::{LoopbackServer, Reply};
 
 const SAY: &[&str] = &["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
 
-/// A command and what came of it, for a snapshot.
+/// Formats a command and its result for a snapshot.
 fn told(home: &Home, args: &[&str], came: &Came) -> String {
     let mut text = String::new();
     writeln!(text, "$ weft {}", args.join(" ")).expect("written");
@@ -19,15 +20,15 @@ fn told(home: &Home, args: &[&str], came: &Came) -> String {
     home.plain(&text)
 }
 
-/// Runs commands one after the other and tells all of it.
+/// Runs commands one after the other and formats their results.
 fn transcript(home: &Home, commands: &[&[&str]]) -> String {
     commands.iter().map(|args| told(home, args, &home.weft(args))).collect()
 }
 
-/// Ids of questions differ from run to run.
+/// Replaces ids of questions and runs, which differ between test runs.
 fn without_ids(text: &str) -> String {
     let is_id = |word: &str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    // Those of runs end their lines.
+    // An id of a run is the last word of its line.
     let is_run = |line: &str| line.len() == 36 && is_id(&line.replace('-', ""));
     text.split(' ')
         .map(|word| match word.lines().next().filter(|line| is_id(line) || is_run(line)) {
@@ -135,7 +136,7 @@ async fn a_server_that_refuses_is_gone_or_breaks_off() {
         let told = tokio::task::block_in_place(|| {
             let after: &[&str] = &["threads", "resume", "t"];
             let mut told = transcript(&home, &[SAY]);
-            // Nothing is lost: the thread stands where it stood, and can go on with another model.
+            // The thread keeps its state and can be resumed with another model.
             let again = [after, &["--model", "scripted"]].concat();
             let came = home.weft(&again);
             assert_eq!(came.status, Some(0), "{what}: {came:?}");
@@ -210,12 +211,12 @@ fn a_store_that_is_damaged_newer_or_locked() {
     database.execute_batch("BEGIN EXCLUSIVE").expect("locked");
     text.push_str(&transcript(&home, &[SAY]));
     drop(database);
-    assert_eq!(home.weft(SAY).status, Some(0), "and goes on once the lock is gone");
+    assert_eq!(home.weft(SAY).status, Some(0), "works once the lock is released");
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn who_looks_for_threads_makes_no_store() {
+fn reading_commands_create_no_store() {
     let home = Home::new();
     let came = home.weft(&["threads", "list"]);
     assert_eq!((came.status, came.errors.contains("no threads yet")), (Some(0), true), "{came:?}");
@@ -228,7 +229,7 @@ fn who_looks_for_threads_makes_no_store() {
     for args in [&["threads", "list"][..], &["threads", "show", "t"], &["threads", "resume", "t"]] {
         let came = home.weft(&[&["--store", "sqlite:mistyped.db"], args].concat());
         assert_eq!(came.status, Some(6), "{came:?}");
-        assert!(came.errors.contains("there is no such file"), "{came:?}");
+        assert!(came.errors.contains("the file does not exist"), "{came:?}");
         assert!(!home.path("mistyped.db").exists(), "{args:?}");
     }
     std::fs::write(home.path("cut.db"), "").expect("written");
@@ -241,7 +242,7 @@ fn who_looks_for_threads_makes_no_store() {
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     use std::process::Stdio;
-    // Nobody may make files there, whoever they are.
+    // No user can create files there.
     let home = Home::new().set("WEFT_STORE", "sqlite:/sys/weft.db").set("WEFT_MODEL", "scripted");
     let came = home.weft(SAY);
     assert_eq!(came.status, Some(6), "{came:?}");
@@ -252,5 +253,5 @@ fn a_place_that_cannot_be_written_is_named() {
     let mut command = home.command(&["explain"]);
     let came: Came = command.stdout(Stdio::from(full)).output().expect("starts").into();
     assert_eq!(came.status, Some(2), "{came:?}");
-    assert!(came.errors.starts_with("error[W0711]: cannot write: "), "{came:?}");
+    assert!(came.errors.starts_with("error[W0711]: cannot write output: "), "{came:?}");
 }

@@ -1,4 +1,4 @@
-//! What the commands say when all is well.
+//! Tests of the output of successful commands.
 
 use crate::home::Home;
 use std::io::Write;
@@ -52,15 +52,16 @@ fn a_chat_that_ends_at_a_question_says_how_to_answer_it() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(3));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("answer it: weft threads resume t --approve"), "{errors}");
-    // The next chat on the thread begins with the question.
+    assert!(errors.contains("answer with: weft threads resume t --approve"), "{errors}");
+    // The next chat on the thread starts with the question.
     let mut command = home.command(&["chat", "--thread", "t"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
     child.stdin.take().expect("a pipe").write_all(b"y\n").expect("it listens");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
     let out = String::from_utf8_lossy(&output.stdout);
-    assert!(out.starts_with("? refund_order wants") && out.contains("status refunded"), "{out}");
+    assert!(out.starts_with("? refund_order needs"), "{out}");
+    assert!(out.contains("status refunded"), "{out}");
 }
 
 #[test]
@@ -100,15 +101,15 @@ fn graphs_agents_and_pages_are_shown() {
     assert!(came.out.contains("_weft()"), "{came:?}");
     let came = home.weft(&["--version"]);
     assert!(came.out.starts_with(concat!("weft ", env!("CARGO_PKG_VERSION"))), "{came:?}");
-    assert!(!home.path(".local").exists(), "looking makes no files");
+    assert!(!home.path(".local").exists(), "reading creates no files");
 }
 
 #[test]
-fn a_thread_goes_on_with_the_model_it_had() {
+fn a_thread_continues_with_its_model() {
     let home = Home::new();
     let said = ["run", "desk", "--thread", "t", "--input", "Refund order A1001, amount 25."];
     assert_eq!(home.weft(&[&said[..], &["--model", "scripted"]].concat()).status, Some(3));
-    // The settings name another one by now; the thread keeps its own.
+    // The configuration now sets another model; the thread keeps its own.
     let home = home.config("model = \"openai:gpt-4o-mini\"\n");
     let came = home.weft(&["threads", "resume", "t", "--approve"]);
     assert_eq!(came.status, Some(0), "{came:?}");
@@ -131,7 +132,7 @@ fn the_same_refund_on_other_threads_is_another_refund() {
     };
     refund("a");
     refund("b");
-    // Under the same name as before.
+    // A new thread with the id of a deleted one.
     assert_eq!(home.weft(&["threads", "delete", "a", "--yes"]).status, Some(0));
     refund("a");
     let came = home.weft(&["run", "desk", "--thread", "q", "--input", "Where is order A1001?"]);
@@ -164,7 +165,7 @@ fn specs_from_standard_input_are_played() {
     assert_eq!(updates(&many[2]), updates(&many[0]));
     let refused = many[1]["harness_error"].as_str().expect("a refusal");
     assert!(refused.starts_with("W0714: "), "{refused}");
-    assert!(!home.path(".local").exists(), "nothing is kept");
+    assert!(!home.path(".local").exists(), "nothing is stored");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! A Postgres database of its own for each test, in the cluster of the suite.
+//! A separate Postgres database for each test, in the cluster of the suite.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_postgres::NoTls;
 
-/// The URL of a new, empty database. It goes with the cluster.
+/// Creates an empty database and returns its URL. The database is removed with the cluster.
 pub(crate) fn fresh() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let cluster = std::env::var("WEFT_TEST_POSTGRES").expect(
@@ -16,7 +16,7 @@ pub(crate) fn fresh() -> String {
     format!("{server}/{name}")
 }
 
-/// Runs statements past the program.
+/// Executes statements directly in the database.
 pub(crate) fn script(url: &str, sql: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

@@ -1,4 +1,4 @@
-//! A home of its own for each test, and the real binary in it.
+//! A separate home directory for each test, in which the real binary runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,13 +6,14 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_weft");
 
-/// A person's home and working directory, empty at first. Nothing of the machine's reaches it.
+/// The home and working directory of a user, initially empty. Processes see no environment
+/// variables of the machine.
 pub(crate) struct Home {
     folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Came {
     pub(crate) status: Option<i32>,
@@ -36,7 +37,7 @@ impl Home {
         self
     }
 
-    /// Names the model, and the server behind the provider `fake`.
+    /// Configures the provider `fake` with this URL, and its model.
     pub(crate) fn provider(self, url: &str) -> Self {
         self.config(&format!("model = \"fake:desk\"\n[providers.fake]\nurl = \"{url}\"\n"))
     }
@@ -45,7 +46,7 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// The usual store's file.
+    /// The file of the default store.
     pub(crate) fn store_file(&self) -> PathBuf {
         self.path(".local/share/weftwork/weft.db")
     }
@@ -67,7 +68,7 @@ impl Home {
         self.command(args).output().expect("weft starts").into()
     }
 
-    /// What was said, with everything that differs from run to run taken out.
+    /// Replaces the path of the home, which differs between runs.
     pub(crate) fn plain(&self, text: &str) -> String {
         let folder = self.folder.path().display().to_string();
         text.replace(&folder, "HOME")

@@ -1,4 +1,4 @@
-//! Runs whose process is gone, and those whose process is there: cancelled, deleted, found out.
+//! Tests of unfinished runs with a dead or a live process: cancelling, deleting, listing.
 
 use crate::home::{Came, Home};
 use crate::trial::program;
@@ -9,12 +9,12 @@ fn trial(home: &Home, args: &[&str]) -> Came {
     home.program(&program(), args).output().expect("it starts").into()
 }
 
-/// A run of the thread `t` that waits in a tool.
+/// Starts a run of the thread `t` that waits in a tool.
 fn waiting(home: &Home) -> Child {
     begun(home, "Please wait long.", "→ wait_long")
 }
 
-/// A run of the thread `t` that was asked for something and is at it.
+/// Starts a run of the thread `t`, and waits until its output contains `until`.
 fn begun(home: &Home, said: &str, until: &str) -> Child {
     let args = ["run", "trial", "--thread", "t", "--model", "scripted", "--input"];
     let args = [&args[..], &[said]].concat();
@@ -30,7 +30,7 @@ fn begun(home: &Home, said: &str, until: &str) -> Child {
     child
 }
 
-/// A home with such a run, whose process was killed.
+/// Creates a home with a waiting run whose process was killed.
 fn killed() -> Home {
     let home = Home::new();
     let mut child = waiting(&home);
@@ -39,7 +39,7 @@ fn killed() -> Home {
     home
 }
 
-/// The run that the thread has, as it is told to be cancelled.
+/// Returns the run id in the command that `weft threads show` prints to cancel the run.
 fn run_of(home: &Home) -> String {
     let shown = trial(home, &["threads", "show", "t"]);
     let (_, rest) =
@@ -53,19 +53,19 @@ fn a_run_whose_process_is_gone_is_shown_as_that_and_cancelled() {
     let listed = trial(&home, &["threads", "list"]).out;
     assert!(listed.contains("not finished") && !listed.contains("running"), "{listed}");
     let shown = trial(&home, &["threads", "show", "t"]).out;
-    assert!(shown.contains("nobody works on it: weft threads resume t"), "{shown}");
-    // A build without its agent can do it.
+    assert!(shown.contains("  no process executes it: weft threads resume t"), "{shown}");
+    // A build without the agent can cancel the run.
     let run = run_of(&home);
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(came.errors, format!("run {run} of thread t: cancelled\n"));
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert_eq!(came.errors, format!("run {run} has ended before: cancelled\n"));
+    assert_eq!(came.errors, format!("run {run} has already ended: cancelled\n"));
     let came = home.weft(&["runs", "cancel", "nobody"]);
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("run `nobody` does not exist"), "{came:?}");
-    // What it said stays, and the thread goes on when it is told something else.
+    // The messages are kept, and the thread continues with new input.
     let went =
         ["run", "trial", "--thread", "t", "--model", "scripted", "--input", "Please panic now."];
     let came = trial(&home, &went);
@@ -79,7 +79,7 @@ fn a_run_whose_process_is_gone_is_shown_as_that_and_cancelled() {
 fn a_thread_whose_process_is_gone_is_deleted_without_its_agent() {
     let home = killed();
     let came = home.weft(&["threads", "delete", "t"]);
-    assert_eq!(came.status, Some(2), "it is to be confirmed: {came:?}");
+    assert_eq!(came.status, Some(2), "it needs confirmation: {came:?}");
     let came = home.weft(&["threads", "delete", "t", "--yes"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     let came = home.weft(&["threads", "show", "t"]);
@@ -90,7 +90,7 @@ fn a_thread_whose_process_is_gone_is_deleted_without_its_agent() {
 }
 
 #[test]
-fn old_threads_that_were_not_finished_are_deleted_when_somebody_says_so() {
+fn old_threads_with_unfinished_runs_are_deleted_only_on_request() {
     let home = killed();
     let said = ["run", "trial", "--thread", "new", "--model", "scripted", "--input", "Hello"];
     assert_eq!(trial(&home, &said).status, Some(0));
@@ -98,7 +98,7 @@ fn old_threads_that_were_not_finished_are_deleted_when_somebody_says_so() {
     let year = 365 * 86_400_000_i64;
     let sql = "UPDATE threads SET updated_at = updated_at - ?1 WHERE id = 't'";
     conn.execute(sql, [year]).expect("done");
-    // Its last commit counts.
+    // The time of the last commit counts as well.
     let sql = "UPDATE log SET at = at - ?1 WHERE place >> 32 =
                    (SELECT number FROM runs WHERE thread = 't')";
     conn.execute(sql, [year]).expect("done");
@@ -110,7 +110,7 @@ fn old_threads_that_were_not_finished_are_deleted_when_somebody_says_so() {
     assert_eq!(
         came.errors,
         "0 threads; nothing was changed\n\
-         1 more have a run that was not finished; --unfinished deletes them too\n"
+         1 more threads have an unfinished run; delete them too with --unfinished\n"
     );
     let came = prune(&["--unfinished", "--dry-run"]);
     assert!(came.out.contains("t ") && came.errors.starts_with("1 threads;"), "{came:?}");
@@ -130,11 +130,11 @@ fn a_run_whose_process_is_there_is_stopped_there() {
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("error[W0202]: thread `t` is busy"), "{came:?}");
     let shown = trial(&home, &["threads", "show", "t"]).out;
-    assert!(shown.contains("if its process is gone: weft threads resume t"), "{shown}");
+    assert!(shown.contains("if its process is dead: weft threads resume t"), "{shown}");
     let run = run_of(&home);
     let came = home.weft(&["runs", "cancel", &run]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    let asked = format!("asked the process that has run {run} to stop it\n");
+    let asked = format!("requested cancellation of run {run} from its process\n");
     assert_eq!(came.errors, format!("{asked}run {run} of thread t: cancelled\n"));
     let ended: Came = child.wait_with_output().expect("it ends").into();
     assert_eq!(ended.status, Some(4), "{ended:?}");
@@ -151,7 +151,7 @@ fn a_process_that_dies_instead_of_stopping_is_not_waited_for() {
     let mut told = BufReader::new(cancel.stderr.take().expect("a pipe"));
     let mut line = String::new();
     told.read_line(&mut line).expect("read");
-    assert_eq!(line, format!("asked the process that has run {run} to stop it\n"));
+    assert_eq!(line, format!("requested cancellation of run {run} from its process\n"));
     stubborn.kill().expect("it is there");
     stubborn.wait().expect("it ends");
     line.clear();
@@ -169,7 +169,7 @@ fn a_run_that_waits_behind_another_one_is_cancelled_after_it() {
     let mut next = next.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut told = BufReader::new(next.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    while !line.contains("waits for its turn") {
+    while !line.contains("the run is queued") {
         line.clear();
         assert!(told.read_line(&mut line).expect("read") > 0, "it waits");
     }
@@ -181,7 +181,9 @@ fn a_run_that_waits_behind_another_one_is_cancelled_after_it() {
     drop(conn);
     let came = home.weft(&["runs", "cancel", &queued]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    let behind = format!("behind run {first}, on which nobody works: weft runs cancel {first}");
+    let behind = format!(
+        "after run {first}, which no process executes; end that one with: weft runs cancel {first}"
+    );
     assert!(came.errors.contains(&behind), "{came:?}");
     for run in [&first, &queued] {
         let came = home.weft(&["runs", "cancel", run]);

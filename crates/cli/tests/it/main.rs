@@ -1,4 +1,4 @@
-//! The command `weft` as a process, from outside.
+//! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod bad_input;

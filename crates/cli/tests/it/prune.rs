@@ -1,10 +1,10 @@
-//! What is old goes, and what is kept goes on.
+//! Tests of pruning: old data is deleted, and remaining threads can be resumed.
 
 use crate::home::{Came, Home};
 use crate::trial;
 
-/// A home with three threads that have not changed for a year, of which `form` waits, and one that
-/// just did.
+/// Creates a home with three threads that have not changed for a year, of which `form` waits, and a
+/// new one.
 fn filled() -> Home {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     for thread in ["one", "two"] {
@@ -35,7 +35,7 @@ fn threads(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn old_threads_are_deleted_once_somebody_says_so() {
+fn old_threads_are_deleted_after_confirmation() {
     let home = filled();
     let prune = |more: &[&str]| {
         trial(&home, &[&["threads", "prune", "--older-than", "30d"][..], more].concat())
@@ -57,21 +57,21 @@ fn old_threads_are_deleted_once_somebody_says_so() {
 }
 
 #[test]
-fn old_checkpoints_and_events_go_and_the_threads_go_on() {
+fn old_checkpoints_and_events_are_deleted_and_threads_continue() {
     let home = filled();
     let args = ["threads", "prune", "--older-than", "4w"];
     let came = trial(&home, &[&args[..], &["--keep", "1"]].concat());
-    assert_eq!(came.errors, "3 threads keep their newest 1 checkpoints\n", "{came:?}");
+    assert_eq!(came.errors, "pruned 3 threads to their newest 1 checkpoints\n", "{came:?}");
     let conn = rusqlite::Connection::open(home.store_file()).expect("opens");
     let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
     assert_eq!(count("SELECT count(*) FROM checkpoints WHERE thread = 'one'"), 1);
     let came = trial(&home, &[&args[..], &["--events", "--yes"]].concat());
-    assert_eq!(came.errors, "dropped the events of 3 runs\n", "{came:?}");
+    assert_eq!(came.errors, "deleted events of 3 runs\n", "{came:?}");
     let events =
         "SELECT sum(json_array_length(events)) FROM log JOIN runs r ON r.number = place >> 32
                   WHERE r.thread IN ('one', 'two', 'form')";
     assert_eq!(count(events), 3);
-    // Nothing is damaged, and all goes on.
+    // Nothing is damaged, and all threads continue.
     let came = home.weft(&["store", "verify"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(home.weft(&["store", "export", "all.jsonl"]).status, Some(0));
@@ -91,6 +91,6 @@ fn an_age_is_a_number_and_a_unit() {
     for age in ["", "30", "d", "1y", "-1d", "99999999999999999999s", "30 d"] {
         let came = home.weft(&["threads", "prune", &format!("--older-than={age}")]);
         assert_eq!(came.status, Some(2), "{age}: {came:?}");
-        assert!(came.errors.contains("is no length of time"), "{age}: {came:?}");
+        assert!(came.errors.contains("expected a number and a unit"), "{age}: {came:?}");
     }
 }

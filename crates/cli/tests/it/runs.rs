@@ -1,9 +1,9 @@
-//! Runs that are put back.
+//! Tests of requeued, queued and replaced runs.
 
 use crate::home::{Came, Home};
 use crate::trial;
 
-/// A home with the thread `t`, whose run failed.
+/// Creates a home with the thread `t`, whose run failed.
 fn failed() -> Home {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let args = ["run", "failing", "--thread", "t", "--input-json", "{}"];
@@ -20,7 +20,7 @@ fn told(home: &Home, fails: Option<&str>, args: &[&str]) -> Came {
     command.output().expect("it starts").into()
 }
 
-/// The run that the thread shows as failed.
+/// Returns the id of the failed run of the thread.
 fn run_of(home: &Home) -> String {
     let shown = told(home, None, &["threads", "show", "t"]).out;
     let (_, rest) = shown.split_once("no luck (run ").expect("a failed run");
@@ -28,7 +28,7 @@ fn run_of(home: &Home) -> String {
 }
 
 #[test]
-fn a_failed_run_is_requeued_and_goes_on_here() {
+fn a_failed_run_is_requeued_and_executed_here() {
     let home = failed();
     let run = run_of(&home);
     let came = told(&home, Some("no luck"), &["runs", "requeue", &run]);
@@ -49,29 +49,29 @@ fn a_failed_run_is_requeued_and_goes_on_here() {
 }
 
 #[test]
-fn a_run_that_is_only_put_back_waits_for_a_worker() {
+fn a_run_requeued_with_leave_waits_for_a_worker() {
     let home = failed();
     let run = run_of(&home);
     let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert_eq!(came.errors, format!("run {run} of thread t waits for a worker\n"));
-    assert!(told(&home, None, &["threads", "list"]).out.contains("not begun"));
+    assert_eq!(came.errors, format!("requeued run {run} of thread t for a worker\n"));
+    assert!(told(&home, None, &["threads", "list"]).out.contains("not started"));
     let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
-    // An answer to nothing that was seen is no reason to go on.
+    // An answer without a known question does not start the run.
     for answer in [&["--reject"][..], &["--answer", "yes"], &["--answer-json", "x=1"]] {
         let came = told(&home, None, &[&["threads", "resume", "t"][..], answer].concat());
         assert_eq!(came.status, Some(2), "{came:?}");
         assert!(came.errors.contains("error[W0709]"), "{came:?}");
-        assert!(came.errors.contains("was not finished"), "{came:?}");
+        assert!(came.errors.contains("its last run is unfinished"), "{came:?}");
     }
-    assert!(told(&home, None, &["threads", "list"]).out.contains("not begun"));
+    assert!(told(&home, None, &["threads", "list"]).out.contains("not started"));
     let came = told(&home, None, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
 }
 
 #[test]
-fn a_run_on_a_busy_thread_is_refused_or_waits_for_its_turn() {
+fn a_run_on_a_busy_thread_is_refused_or_queued() {
     let home = failed();
     let run = run_of(&home);
     told(&home, None, &["runs", "requeue", &run, "--leave"]);
@@ -81,22 +81,22 @@ fn a_run_on_a_busy_thread_is_refused_or_waits_for_its_turn() {
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
     let came = told(&home, None, &[&again[..], &["--multitask", "enqueue", "--json"]].concat());
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert!(came.errors.contains("waits for its turn"), "{came:?}");
+    assert!(came.errors.contains("the run is queued"), "{came:?}");
     let shown = told(&home, None, &["threads", "show", "t"]).out;
     let ended: Vec<_> = shown.lines().filter(|line| line.starts_with("run ")).collect();
     assert_eq!(ended.len(), 2, "{shown}");
-    assert!(ended.iter().all(|line| line.ends_with("completed")), "nobody else had it: {shown}");
+    assert!(ended.iter().all(|line| line.ends_with("completed")), "both completed: {shown}");
 }
 
 #[test]
-fn a_run_that_failed_at_its_input_is_tried_again_as_itself() {
+fn a_run_that_failed_at_its_input_is_requeued_by_resume() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let failing = |input: &str| {
         told(&home, None, &["run", "failing", "--thread", "t", "--input-json", input])
     };
     let came = failing("{\"nmae\": \"Ada\"}");
     assert_eq!(came.status, Some(1), "{came:?}");
-    assert!(came.errors.contains("its input is not on the thread; run again"), "{came:?}");
+    assert!(came.errors.contains("the input was not applied to the thread"), "{came:?}");
     let why = |came: &Came| {
         let line = came.errors.lines().find(|line| line.starts_with("error["));
         line.unwrap_or_else(|| panic!("{came:?}")).to_owned()
@@ -106,26 +106,27 @@ fn a_run_that_failed_at_its_input_is_tried_again_as_itself() {
         assert_eq!((again.status, why(&again)), (Some(1), why(&came)), "{again:?}");
     }
     let shown = told(&home, None, &["threads", "show", "t"]).out;
-    assert_eq!(shown.matches("failed: ").count(), 1, "no run besides: {shown}");
+    assert_eq!(shown.matches("failed: ").count(), 1, "no other run: {shown}");
     let came = failing("{\"name\": \"Ada\"}");
     assert_eq!(came.status, Some(0), "{came:?}");
     let came = failing("{\"nmae\": \"Ada\"}");
-    assert!(came.errors.contains("its input is not on the thread; run again"), "{came:?}");
+    assert!(came.errors.contains("the input was not applied to the thread"), "{came:?}");
 }
 
 #[test]
-fn an_input_takes_the_place_of_a_question_and_says_so() {
+fn an_input_replaces_an_open_question_with_a_note() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let run = ["run", "changing", "--thread", "t", "--input-json", "{}"];
     let first = told(&home, None, &run);
-    assert!(!first.errors.contains("any more"), "{first:?}");
+    assert!(!first.errors.contains("replaced"), "{first:?}");
     let wrong = ["run", "changing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
     let wrong = told(&home, None, &wrong);
     assert!(wrong.errors.contains("error[W0105]"), "{wrong:?}");
-    assert!(!wrong.errors.contains("any more"), "the question is still open: {wrong:?}");
+    assert!(!wrong.errors.contains("replaced"), "the question is still open: {wrong:?}");
     let second = told(&home, None, &run);
     assert_eq!(second.status, Some(3), "it asks again: {second:?}");
-    let said = "the thread does not wait for this any more:\n? the agent asks:\n    \"What is your name?\"\n";
+    let said =
+        "the input replaced this open question:\n? the agent asks:\n    \"What is your name?\"\n";
     assert!(second.errors.contains(said), "{second:?}");
     let shown = told(&home, None, &["threads", "show", "t"]).out;
     assert_eq!(shown.matches("  ended at a question\n").count(), 1, "{shown}");
@@ -133,7 +134,7 @@ fn an_input_takes_the_place_of_a_question_and_says_so() {
 }
 
 #[test]
-fn an_input_that_failed_does_not_stand_before_what_is_due() {
+fn a_failed_input_does_not_block_nodes_that_are_due() {
     for strategy in ["reject", "enqueue", "rollback"] {
         let home = failed();
         let wrong = ["run", "failing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
@@ -146,7 +147,7 @@ fn an_input_that_failed_does_not_stand_before_what_is_due() {
 }
 
 #[test]
-fn what_was_rolled_back_is_not_gone_on_with() {
+fn a_run_that_was_rolled_back_is_not_resumed() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let run = |fails: Option<&str>, more: &[&str]| {
         told(

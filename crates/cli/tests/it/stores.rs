@@ -1,4 +1,4 @@
-//! Stores of other kinds, and looking after them.
+//! Tests of Postgres stores and of `weft store`.
 
 use crate::database;
 use crate::home::{Came, Home};
@@ -14,7 +14,7 @@ use weftwork::types::{Principal, Timestamp};
 const REFUND: &str = "Refund order A1001, amount 25.";
 
 #[test]
-fn threads_are_kept_in_postgres_and_its_password_is_not_shown() {
+fn threads_are_stored_in_postgres_and_its_password_is_not_shown() {
     let url = database::fresh();
     let password = url.split([':', '@']).nth(2).expect("a password").to_owned();
     let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_STORE", &url);
@@ -40,7 +40,7 @@ fn threads_are_kept_in_postgres_and_its_password_is_not_shown() {
     weft(0, &["threads", "delete", "t", "--yes"]);
     weft(2, &["threads", "show", "t"]);
     assert!(!said.contains(&password), "{said}");
-    // Not even when it cannot be reached.
+    // The password is not shown either if the server cannot be reached.
     let gone = Home::new().set("WEFT_STORE", "postgres://ada:secret@127.0.0.1:1/weft");
     for args in [&["threads", "list"][..], &["doctor"]] {
         let came = gone.weft(args);
@@ -50,7 +50,8 @@ fn threads_are_kept_in_postgres_and_its_password_is_not_shown() {
     }
 }
 
-/// A home with the thread `parked`, which waits for an approval, and `talk`, which is done.
+/// Creates a home with the threads `parked`, which waits for an approval, and `talk`, which is
+/// completed.
 fn filled() -> Home {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let said = |thread: &str, text: &str| {
@@ -61,7 +62,7 @@ fn filled() -> Home {
     home
 }
 
-/// What a command said, without what differs from run to run.
+/// Formats the output of a command, without parts that differ between runs.
 fn said(home: &Home, came: &Came) -> String {
     let status = came.status.map_or("killed".to_owned(), |status| status.to_string());
     home.plain(&format!("{}{}= {status}\n", came.out, came.errors))
@@ -76,14 +77,15 @@ fn a_parked_thread_goes_from_sqlite_to_postgres_and_is_answered_there() {
     let home = filled();
     let url = database::fresh();
     let there = |args: &[&str]| home.weft(&[&["--store", &url], args].concat());
-    assert_eq!(weft(&home, &["store", "export", "all.jsonl"]), "2 threads are in all.jsonl\n= 0\n");
+    let exported = weft(&home, &["store", "export", "all.jsonl"]);
+    assert_eq!(exported, "exported 2 threads to all.jsonl\n= 0\n");
     let mode = std::os::unix::fs::MetadataExt::mode(
         &std::fs::metadata(home.path("all.jsonl")).expect("a file"),
     );
-    assert_eq!(mode & 0o777, 0o600, "only its owner reads it");
+    assert_eq!(mode & 0o777, 0o600, "only its owner can read it");
     let came = there(&["store", "import", "all.jsonl"]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert!(came.errors.starts_with("2 threads put into postgres://weft@"), "{came:?}");
+    assert!(came.errors.starts_with("imported 2 threads into postgres://weft@"), "{came:?}");
     let shown = there(&["threads", "show", "parked"]);
     assert_eq!(shown.out, home.weft(&["threads", "show", "parked"]).out);
     let came = there(&["threads", "resume", "parked", "--approve"]);
@@ -91,21 +93,21 @@ fn a_parked_thread_goes_from_sqlite_to_postgres_and_is_answered_there() {
     assert!(came.out.contains("[scripted model] Refund order"), "{came:?}");
     let journal = there(&["threads", "journal", "parked"]);
     assert!(journal.out.contains("calls made: 3, reused: 0, possibly paid: 0"), "{journal:?}");
-    // Its checkpoints are read there, and more is said on it.
+    // Its checkpoints are read there, and it continues with new input.
     let came = there(&["run", "desk", "--thread", "talk", "--input", "What is 6 times 8?"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(there(&["store", "verify"]).status, Some(0));
     let came = there(&["store", "compact"]);
     assert!(came.errors.starts_with("0 blobs removed"), "{came:?}");
     assert_eq!(there(&["store", "backup", "b.db"]).status, Some(6));
-    // And back, into a new file.
+    // Back into a new SQLite file.
     assert_eq!(there(&["store", "export", "back.jsonl", "--thread", "talk"]).status, Some(0));
     let fresh = ["--store", "sqlite:fresh.db", "store", "import", "back.jsonl"];
-    let expected = "1 threads put into sqlite:fresh.db, 0 were there already\n= 0\n";
+    let expected = "imported 1 threads into sqlite:fresh.db; skipped 0 (already present)\n= 0\n";
     assert_eq!(weft(&home, &fresh), expected);
     let shown = home.weft(&["--store", "sqlite:fresh.db", "threads", "show", "talk"]);
     assert_eq!(shown.out, there(&["threads", "show", "talk"]).out);
-    // Where it was, it still waits.
+    // The exported thread still waits in its own store.
     assert!(home.weft(&["threads", "list"]).out.contains("waits for an answer"));
 }
 
@@ -125,16 +127,17 @@ fn items_go_from_sqlite_to_postgres_and_damaged_ones_are_found_there() {
         }
     });
     let said = weft(&home, &["store", "export", "all.jsonl"]);
-    assert_eq!(said, "2 threads and 2 items are in all.jsonl\n= 0\n");
+    assert_eq!(said, "exported 2 threads and 2 items to all.jsonl\n= 0\n");
     let came = there(&["store", "import", "all.jsonl"]);
-    assert!(came.errors.starts_with("2 threads and 2 items put into postgres://weft@"), "{came:?}");
+    let imported = "imported 2 threads and 2 items into postgres://weft@";
+    assert!(came.errors.starts_with(imported), "{came:?}");
     let came = there(&["store", "import", "all.jsonl"]);
     assert!(
-        came.errors.ends_with("2 and 2 items were there already or have expired\n"),
+        came.errors.ends_with("skipped 2 and 2 items (already present or expired)\n"),
         "{came:?}"
     );
     let came = there(&["store", "export", "back.jsonl"]);
-    assert!(came.errors.starts_with("2 threads and 2 items are in"), "{came:?}");
+    assert!(came.errors.starts_with("exported 2 threads and 2 items to"), "{came:?}");
     let items = |name: &str| {
         let text = std::fs::read_to_string(home.path(name)).expect("an export");
         let items = text.lines().filter(|line| line.starts_with("{\"item\""));
@@ -169,15 +172,15 @@ fn what_is_no_whole_export_is_refused_and_a_repeated_import_changes_nothing() {
         std::fs::write(home.path("bad.jsonl"), bad).expect("written");
         text.push_str(&weft(&home, &[&import[..], &["bad.jsonl"]].concat()));
     }
-    // One thread was whole; now the other comes too.
+    // One thread was complete and is in the store; now the other is imported too.
     text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
     text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
     let more = ["--store", "sqlite:new.db", "run", "desk", "--thread", "talk", "--input", "Hello"];
     assert_eq!(home.weft(&more).status, Some(0));
     text.push_str(&weft(&home, &[&import[..], &["all.jsonl"]].concat()));
     text.push_str(&weft(&home, &["store", "export", "x.jsonl", "--thread", "nobody"]));
-    assert!(!home.path("x.jsonl").exists(), "half an export is removed");
-    // The line is that of a thread whose length differs from run to run.
+    assert!(!home.path("x.jsonl").exists(), "a partial export is removed");
+    // The number of lines of a thread differs between runs.
     let text = text.lines().map(|line| match line.split_once(", line ") {
         Some((start, rest)) if !rest.starts_with("1:") => {
             let what = rest.split_once(':').map_or("", |(_, what)| what);
@@ -195,13 +198,12 @@ fn damage_is_found_in_tables_and_in_checkpoints() {
     for args in [&["verify"][..], &["compact"], &["backup", "b.db"], &["export", "x.jsonl"]] {
         let came = missing.weft(&[&["store"], args].concat());
         assert_eq!(came.status, Some(6), "{args:?}: {came:?}");
-        assert!(came.errors.contains("there is no such file"), "{came:?}");
+        assert!(came.errors.contains("the file does not exist"), "{came:?}");
     }
-    assert!(!missing.path(".local").exists(), "looking makes no files");
-    let clean =
-        "sqlite:HOME/.local/share/weftwork/weft.db: 2 threads, all as they were written\n= 0\n";
+    assert!(!missing.path(".local").exists(), "reading creates no files");
+    let clean = "sqlite:HOME/.local/share/weftwork/weft.db: 2 threads, no damage found\n= 0\n";
     assert_eq!(weft(&home, &["store", "verify"]), clean);
-    assert_eq!(weft(&home, &["store", "backup", "copy.db"]), "copied into copy.db\n= 0\n");
+    assert_eq!(weft(&home, &["store", "backup", "copy.db"]), "copied to copy.db\n= 0\n");
     let conn = rusqlite::Connection::open(home.path("copy.db")).expect("opens");
     let flip = "UPDATE checkpoint_rows SET body = zeroblob(length(body)) WHERE place =
                 (SELECT min(place) FROM checkpoints WHERE thread = 'talk')";
@@ -242,14 +244,14 @@ fn a_deleted_thread_leaves_only_what_was_paid() {
         conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).expect("a count")
     };
     let tables = ["threads", "runs", "log", "interrupts", "checkpoints", "pending", "blobs"];
-    assert!(count("blobs") > 0, "it said enough for a blob");
+    assert!(count("blobs") > 0, "the text is long enough for a blob");
     let paid = count("log, json_each(usage)");
     assert!(paid > 0 && count("usage") == 0);
     assert_eq!(home.weft(&["threads", "delete", "t", "--yes"]).status, Some(0));
     assert_eq!(tables.map(count), [0; 7]);
     assert_eq!((count("usage"), count("blob_refs")), (paid, 0));
     drop(conn);
-    // A compacted file does not hold them between its rows either.
+    // A compacted file does not contain the text outside of rows either.
     assert_eq!(home.weft(&["store", "compact"]).status, Some(0));
     let there = |file: &Path| {
         let bytes = std::fs::read(file).expect("read");
@@ -270,12 +272,12 @@ fn threads_that_a_new_build_refuses_are_listed() {
     let mut text = said(&home, &trial("ask", &["threads", "check"]));
     text.push_str(&said(&home, &trial("ask_politely", &["threads", "check"])));
     text.push_str(&said(&home, &trial("ask_politely", &["threads", "check", "--all", "--json"])));
-    // A program without that agent.
+    // A program without the agent.
     text.push_str(&weft(&home, &["threads", "check"]));
     text.push_str(&weft(&home, &["threads", "check", "--against", "desk"]));
     text.push_str(&weft(&home, &["threads", "check", "--against", "dsk"]));
     insta::assert_snapshot!(text);
-    // What it is answered there is not on record, and can be given to another build.
+    // An answer that a build refuses is not recorded, and can be given to another build.
     let answer = |build: &str, answer: &str| {
         trial(build, &["threads", "resume", "form", "--answer-json", answer])
     };
@@ -303,5 +305,6 @@ fn an_export_goes_through_a_pipe() {
     typing.write_all(piped.out.as_bytes()).expect("it reads");
     drop(typing);
     let came: Came = import.wait_with_output().expect("it ends").into();
-    assert_eq!(came.errors, "2 threads put into sqlite:new.db, 0 were there already\n");
+    let expected = "imported 2 threads into sqlite:new.db; skipped 0 (already present)\n";
+    assert_eq!(came.errors, expected);
 }

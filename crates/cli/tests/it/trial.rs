@@ -1,11 +1,12 @@
-//! Tools that panic, hang, or return far too much; and answers that are interrupted.
+//! Tests of tools that panic, hang, or return too much, and of interrupted answers.
 
 use crate::home::{Came, Home};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The program with the agent `trial`, which cargo builds with the tests.
+/// Returns the path of the example program with the agent `trial`, which cargo builds with the
+/// tests.
 pub(crate) fn program() -> PathBuf {
     let folder = Path::new(crate::home::PROGRAM).parent().expect("a folder");
     folder.join("examples/weft_trial")
@@ -34,7 +35,7 @@ fn a_tool_that_misbehaves_is_a_result_and_ends_nothing() {
     }
 }
 
-/// A chat with the agent `trial` that was asked for something and is at it.
+/// A chat process with the agent `trial`.
 struct Talk {
     child: Child,
     typing: ChildStdin,
@@ -85,7 +86,7 @@ impl Talk {
 fn ctrl_c_stops_the_answer_and_the_chat_goes_on() {
     let home = Home::new();
     let mut talk = Talk::begin(&home, "Please wait long.", "you> Please wait");
-    // The call begins a moment later; until then there is nothing to stop.
+    // Wait for the call: before it there is nothing to stop.
     talk.read_until("→ wait_long");
     talk.press_ctrl_c();
     talk.read_until("stopping");
@@ -97,7 +98,7 @@ fn ctrl_c_stops_the_answer_and_the_chat_goes_on() {
 }
 
 #[test]
-fn ctrl_c_twice_leaves_and_what_was_said_is_kept() {
+fn ctrl_c_twice_exits_and_the_messages_are_kept() {
     let home = Home::new();
     let mut talk = Talk::begin(&home, "Please compute stubbornly.", "you> Please compute");
     talk.read_until("computing");
@@ -112,7 +113,7 @@ fn ctrl_c_twice_leaves_and_what_was_said_is_kept() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_is_cancelled_and_can_go_on() {
+fn a_run_that_is_interrupted_is_cancelled_and_can_be_resumed() {
     let home = Home::new();
     let args = ["run", "trial", "--thread", "t", "--model", "scripted", "--input"];
     let mut command = home.program(&program(), &[&args[..], &["Please wait long."]].concat());
@@ -127,7 +128,7 @@ fn a_run_that_is_interrupted_is_cancelled_and_can_go_on() {
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill starts").success());
     let came: Came = child.wait_with_output().expect("it ends").into();
     assert_eq!(came.status, Some(4), "{came:?}");
-    assert!(came.errors.contains("cancelled; go on: weft threads resume t"), "{came:?}");
+    assert!(came.errors.contains("cancelled; continue with: weft threads resume t"), "{came:?}");
     let shown = home.program(&program(), &["threads", "list"]).output().expect("it starts");
     assert!(String::from_utf8_lossy(&shown.stdout).contains("cancelled"), "{shown:?}");
 }

@@ -1,4 +1,4 @@
-//! Weights that are missing, cut short, or something else.
+//! Tests of weights that are missing, truncated or invalid.
 
 use crate::home::Home;
 
@@ -21,7 +21,7 @@ fn weights_that_cannot_be_used_are_named_and_never_replaced_by_another_model() {
         let status = came.status.unwrap_or(-1);
         let errors = home.plain(&came.errors);
         text.push_str(&format!("{what}\n{}{errors}exit status {status}\n\n", came.out));
-        assert!(!home.store_file().exists(), "nothing is begun without a model");
+        assert!(!home.store_file().exists(), "no store is created without a model");
     };
     tell("missing", &Home::new(), &say);
     let home = Home::new();
@@ -46,15 +46,13 @@ fn the_list_and_the_doctor_say_what_is_missing() {
     assert_eq!(came.status, Some(0), "{came:?}");
     let line = |start: &str| came.out.lines().find(|line| line.starts_with(start)).expect("a line");
     assert!(line("local:smollm2-135m").contains("missing; weft models pull"));
-    assert!(
-        line("groq:").contains("has its key") && line("openai:").contains("needs OPENAI_API_KEY")
-    );
+    assert!(line("groq:").contains("key set") && line("openai:").contains("needs OPENAI_API_KEY"));
     let doctor = home.weft(&["doctor", "--json"]);
     assert_eq!(doctor.status, Some(0), "{doctor:?}");
     let findings: Vec<serde_json::Value> =
         doctor.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let found = |what: &str| findings.iter().find(|one| one["what"] == what).expect("a finding");
-    assert_eq!(found("model")["found"], "groq:llama can be asked");
+    assert_eq!(found("model")["found"], "groq:llama is ready");
     assert!(found("settings")["found"].to_string().contains("model groq:llama from WEFT_MODEL"));
     assert_eq!(found("weights")["state"], "note");
     assert!(!format!("{came:?}{doctor:?}").contains("hunter2"));

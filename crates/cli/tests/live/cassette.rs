@@ -1,4 +1,4 @@
-//! Recordings: each process writes one of its own, and a story has several processes.
+//! Recordings. Each process writes its own recording, and the test has several processes.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ fn exchanges_of(cassette: &Value) -> &Vec<Value> {
     cassette["exchanges"].as_array().expect("exchanges")
 }
 
-/// How many exchanges a recording holds.
+/// Returns the number of exchanges in a recording.
 pub(crate) fn exchanges(file: &Path) -> usize {
     exchanges_of(&read(file)).len()
 }
 
-/// Makes one recording of those of several processes, in their order.
+/// Joins the recordings of several processes, in their order.
 pub(crate) fn join(parts: &[PathBuf], file: &Path) {
     let parts: Vec<Value> = parts.iter().map(|part| read(part)).collect();
     let mut whole = parts.first().expect("a part").clone();

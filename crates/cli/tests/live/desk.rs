@@ -1,4 +1,4 @@
-//! The order desk in a folder of its own, through processes of `weft`.
+//! The order desk in a separate folder, used through processes of `weft`.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const THREAD: &str = "live";
-/// What a process says when a call waits for a person.
+/// The prompt of a process when a call waits for an approval.
 const WAITS: &str = "approve exactly this call? [y/n]";
-/// What to do when a recording does not fit any more.
+/// A hint for the case that the recording no longer matches the requests.
 const ABOUT: &str = "where the desk has changed, record it again: scripts/test-live.sh --record";
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Desk {
     folder: tempfile::TempDir,
 }
 
-/// A call on record.
+/// A recorded call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     key: String,
@@ -43,7 +43,7 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// The program, in the desk's folder and with nothing of our environment.
+    /// Creates a command in the desk's folder, without the environment of the test.
     fn weft(&self, args: &[&str], record: Option<&Path>) -> Command {
         println!("$ weft {}", args.join(" "));
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -56,7 +56,7 @@ impl Desk {
         command
     }
 
-    /// Talks to the agent, and kills the process from outside when it waits for an approval.
+    /// Sends messages to the agent, and kills the process when it waits for an approval.
     pub(crate) fn killed_while_it_waits(&self, model: &str, said: &[&str], record: Option<&Path>) {
         let args = ["chat", "desk", "--thread", THREAD, "--model", model];
         let mut child = self.weft(&args, record).spawn().expect("starts");
@@ -76,7 +76,7 @@ impl Desk {
         println!("  killed");
     }
 
-    /// Approves the call that waits, in another process; returns what that says.
+    /// Approves the waiting call in another process, and returns the text of its answer.
     pub(crate) fn approve(&self, record: Option<&Path>) -> String {
         let mut command = self.weft(&["threads", "resume", THREAD, "--approve"], record);
         let output = command.stderr(Stdio::inherit()).output().expect("runs");
@@ -86,7 +86,7 @@ impl Desk {
         said.lines().filter(|line| !line.starts_with(['→', '←'])).collect::<Vec<_>>().join("\n")
     }
 
-    /// The journal.
+    /// Reads the journal of the thread.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let args = ["threads", "journal", THREAD, "--json"];
         let output = self.weft(&args, None).output().expect("runs");
@@ -95,7 +95,7 @@ impl Desk {
         records.map(|record: Value| call(&record)).collect()
     }
 
-    /// How many refunds the order has had, and how much in cents.
+    /// Returns the number of refunds of the order, and their sum in cents.
     pub(crate) fn refunds(&self) -> (u64, i64) {
         let database = rusqlite::Connection::open(self.file("desk.db")).expect("a database");
         let sql = "SELECT count(*), coalesce(sum(amount_cents), 0) FROM refunds

@@ -1,9 +1,10 @@
-//! The story of the order desk on a language model behind llama.cpp's own server: asked, called,
-//! killed while the refund waits, approved in another process, refunded once, told.
+//! A test of the order desk on a language model behind llama.cpp's server: a tool call, a kill
+//! while the refund waits for approval, the approval in another process, exactly one refund, and
+//! the final answer.
 //!
-//! Without a server the answers come from a recording of it, whose requests must be the same ones.
-//! `make test-live` plays the story on the real server; `scripts/test-live.sh --record` records it,
-//! which is due when the desk's tools or instructions change.
+//! Without a server the answers come from a recording, and the requests must equal the recorded
+//! ones. `make test-live` runs the test against the real server; `scripts/test-live.sh --record`
+//! records it, which is needed when the desk's tools or instructions change.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 #![expect(clippy::print_stdout, reason = "the transcript is part of the result")]
 
@@ -13,9 +14,9 @@ mod desk;
 use desk::Desk;
 use std::path::{Path, PathBuf};
 
-/// The base URL of a server that is asked in the recording's place.
+/// Environment variable for the base URL of a server that replaces the recording.
 const SERVER: &str = "WEFT_TEST_LIVE_URL";
-/// Set, the recording is replaced by what the server answers.
+/// Environment variable; if set, the recording is replaced by the answers of the server.
 const RECORD: &str = "WEFT_TEST_LIVE_RECORD";
 const MODEL: &str = "smollm2-135m";
 
@@ -38,7 +39,7 @@ fn the_story_plays_on_a_real_language_model_or_its_recording() {
     );
     let desk = Desk::new(server.as_deref());
 
-    // The first process: two requests, and a kill while the second waits for a person.
+    // The first process: two requests, and a kill while the second waits for an approval.
     let first = record.then(|| desk.file("first.json"));
     let said = ["Where is order A1001?", "Refund order A1001, amount 25."];
     desk.killed_while_it_waits(&model, &said, first.as_deref());
@@ -46,9 +47,9 @@ fn the_story_plays_on_a_real_language_model_or_its_recording() {
     assert_eq!(desk.refunds(), (0, 0), "nothing is refunded before the approval");
     let tools = ["lookup_order"];
     assert_eq!(tools_of(&before), tools, "the refund waits: {before:#?}");
-    assert_eq!(before.len(), 4, "a choice, a look, an answer, a choice: {before:#?}");
+    assert_eq!(before.len(), 4, "model, tool, model, model: {before:#?}");
 
-    // The second one knows the thread only.
+    // The second process is given only the thread.
     let second = record.then(|| desk.file("second.json"));
     let answer = desk.approve(second.as_deref());
     let after = desk.calls();
@@ -57,7 +58,7 @@ fn the_story_plays_on_a_real_language_model_or_its_recording() {
     assert_eq!(after[..before.len()], before, "no call was made again");
     assert!(after.iter().all(|call| call.made == 1 && call.settled), "{after:#?}");
     let told = answer.to_lowercase();
-    assert!(told.contains("refund") && told.contains("a1001"), "it tells of the refund: {answer}");
+    assert!(told.contains("refund") && told.contains("a1001"), "it mentions the refund: {answer}");
 
     figures(&after);
     match (first, second) {

@@ -8,19 +8,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use weftwork_models::ProviderOverride;
 
-/// Where a setting comes from.
+/// The origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
-    /// The configuration file.
+    /// A configuration file.
     File(PathBuf),
-    /// This environment variable.
+    /// An environment variable.
     Environment(&'static str),
-    /// This flag of the command line.
+    /// A flag of the command line.
     Flag(&'static str),
-    /// The program itself.
+    /// The program itself, through the API.
     Program,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a configuration file may hold.
+/// The contents of a configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
@@ -68,7 +68,7 @@ impl File {
     }
 }
 
-/// Adds to a complaint about an unknown name the known name that is nearest to it.
+/// Extends an error message about an unknown field with the most similar known name.
 fn with_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown").then(|| quoted.next()).flatten();

@@ -1,5 +1,5 @@
-//! Settings: from a file, the environment, and what the program or the command line says; the
-//! later ones win.
+//! Configuration from a file, the environment, and the command line or the program. Later sources
+//! override earlier ones.
 
 mod file;
 mod place;
@@ -16,43 +16,44 @@ use std::path::{Path, PathBuf};
 use weftwork_egress::AllowedHost;
 use weftwork_models::{ProviderOverride, ProviderTable};
 
-/// Names the model, such as `local` or `openai:gpt-4o-mini`.
+/// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
 pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
-/// Names the store, `memory`, `sqlite:PATH` or the URL of a Postgres database.
+/// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
-/// Names the configuration file.
+/// Environment variable for the configuration file.
 pub const CONFIG_VARIABLE: &str = "WEFT_CONFIG";
-/// Names the weights of the embedded model.
+/// Environment variable for the weights file of the embedded model.
 pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 
-/// Where the user's data is without `XDG_DATA_HOME`.
+/// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";
 /// The configuration file in the working directory.
 const LOCAL_FILE: &str = "weft.toml";
 
-/// A value and where it comes from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// The origin.
     pub origin: Origin,
 }
 
-/// What the command line, or the program itself, says.
+/// Settings from the command line or the program, which override all others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The model.
     pub model: Option<String>,
     /// The store.
     pub store: Option<String>,
-    /// The configuration file; it must be there.
+    /// The configuration file, which must exist.
     pub config: Option<PathBuf>,
 }
 
-/// Where settings are looked for. Nothing else is read: a test makes its own.
+/// The environment from which a configuration is loaded. Nothing else of the process is read, so
+/// tests can provide their own.
 pub struct Surroundings<'a> {
-    /// The environment's variables.
+    /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The working directory.
     pub folder: &'a Path,
@@ -69,7 +70,8 @@ impl Surroundings<'_> {
         (self.variable)(name).filter(|value| !value.trim().is_empty())
     }
 
-    /// A folder of the user: from the variable when it holds an absolute path, else below `HOME`.
+    /// Returns the `weftwork` folder in the directory that `variable` names, or in `below_home` of
+    /// the home directory if the variable holds no absolute path.
     fn user_folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         let named = self.get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || Some(PathBuf::from(self.get("HOME")?).join(below_home));
@@ -77,31 +79,32 @@ impl Surroundings<'_> {
     }
 }
 
-/// The settings of an app.
+/// The configuration of an app.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The configuration file that was read, if there was one.
+    /// The configuration file that was read.
     pub file: Option<PathBuf>,
-    /// The model, when somebody named one.
+    /// The model, if one is set.
     pub model: Option<Setting<String>>,
     /// The store.
     pub store: Setting<StorePlace>,
-    /// The weights of the embedded model, when somebody named a file.
+    /// The weights file of the embedded model, if one is set.
     pub model_file: Option<Setting<PathBuf>>,
-    /// The folder for what can be had again: weights, prompts that were read.
+    /// The cache folder: downloaded weights and snapshots of processed prompts.
     pub cache: Option<PathBuf>,
-    /// The user's folder for data, where the store is when nobody names one.
+    /// The user's data folder, which holds the store by default.
     pub data: Option<PathBuf>,
-    /// Hosts that may lead to loopback and private addresses, beside those of providers.
+    /// Hosts that may resolve to loopback and private addresses, in addition to the hosts of
+    /// loopback providers.
     pub allow: Vec<AllowedHost>,
     /// The HTTP proxy.
     pub proxy: Option<String>,
-    /// The providers on the network, with their keys.
+    /// The network providers, with their keys.
     pub providers: ProviderTable,
 }
 
 impl Config {
-    /// The settings of this process: its environment and its working directory.
+    /// Loads the configuration of this process from its environment and working directory.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -109,7 +112,7 @@ impl Config {
         Self::with_flags(&Flags::default())
     }
 
-    /// The settings of this process, under what the command line says.
+    /// Loads the configuration of this process, overridden by flags.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -119,10 +122,11 @@ impl Config {
         Self::load(&Surroundings { variable: &variable, folder: &folder }, flags)
     }
 
-    /// Settings that read nothing: a store in memory, the built-in providers, no keys.
+    /// Creates a configuration with a store in memory and the built-in providers, without keys.
+    /// Reads no file and no environment variable.
     ///
     /// # Panics
-    /// Never: the built-in table of providers is checked by tests.
+    /// Never: tests load the built-in table of providers.
     #[must_use]
     pub fn in_memory() -> Self {
         #[expect(
@@ -144,15 +148,17 @@ impl Config {
         }
     }
 
-    /// Reads the settings: flags over environment over file over what is built in.
+    /// Loads the configuration. Flags override the environment, which overrides the file, which
+    /// overrides the defaults.
     ///
-    /// The file is the one that is named by flag or `WEFT_CONFIG`, else `weft.toml` in the working
+    /// The file is that of the flag, else that of `WEFT_CONFIG`, else `weft.toml` in the working
     /// directory, else `weftwork/config.toml` in the user's configuration folder.
     ///
     /// # Errors
     /// [`Error::ConfigUnreadable`] and [`Error::ConfigInvalid`] for the file,
-    /// [`Error::BadSetting`] for a value, [`Error::NoDataFolder`] when no store is named and there
-    /// is no folder for one, [`Error::Model`] for a provider that is not set up right.
+    /// [`Error::BadSetting`] for a value, [`Error::NoDataFolder`] if no store is set and no data
+    /// folder is known, [`Error::Model`] for an invalid provider entry, [`Error::Egress`] for an
+    /// invalid allowed host.
     pub fn load(around: &Surroundings<'_>, flags: &Flags) -> Result<Self, Error> {
         let (path, file) = match find(around, flags)? {
             Some((path, text)) => {
@@ -197,8 +203,8 @@ impl Config {
         Ok(Self { file: path, model, store, model_file, cache, data, allow, proxy, providers })
     }
 
-    /// The folder in which an app may keep files of its own: beside the store's file, or the
-    /// user's folder for data; `None` for a store in memory.
+    /// The folder for the app's own files: the folder of the SQLite file, or the user's data
+    /// folder for a Postgres store; `None` for a store in memory.
     #[must_use]
     pub fn folder(&self) -> Option<PathBuf> {
         match &self.store.value {
@@ -208,10 +214,10 @@ impl Config {
         }
     }
 
-    /// Changes a provider, or adds one, as a configuration file would.
+    /// Changes or adds a provider, as an entry in a configuration file does.
     ///
     /// # Errors
-    /// [`Error::Model`] when it is not set up right.
+    /// [`Error::Model`] if the entry is invalid.
     pub fn provider(mut self, name: &str, change: ProviderOverride) -> Result<Self, Error> {
         let variable = |name: &str| std::env::var(name).ok();
         let changes = BTreeMap::from([(name.to_owned(), change)]);
@@ -220,7 +226,8 @@ impl Config {
     }
 }
 
-/// A recording is found again from another folder: threads remember the model.
+/// Makes the path of a `replay:PATH` model absolute: threads store the model id and may be resumed
+/// from another folder.
 fn anchored(model: &str, around: &Surroundings<'_>) -> String {
     match model.trim().strip_prefix("replay:") {
         Some(file) if !file.is_empty() => format!("replay:{}", around.folder.join(file).display()),
@@ -228,7 +235,7 @@ fn anchored(model: &str, around: &Surroundings<'_>) -> String {
     }
 }
 
-/// A value that was not understood, without what may be a password.
+/// Shortens an invalid store setting to its first part if it may contain a password.
 fn without_secrets(value: &str) -> String {
     let secret = value.contains('@') || value.contains("password");
     match value.split([':', '/', '=', ' ']).next().filter(|_| secret) {
@@ -237,13 +244,13 @@ fn without_secrets(value: &str) -> String {
     }
 }
 
-/// The store when nobody names one.
+/// The default store.
 fn usual_store(around: &Surroundings<'_>) -> Result<StorePlace, Error> {
     let folder = around.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME).ok_or(Error::NoDataFolder)?;
     Ok(StorePlace::Sqlite(folder.join("weft.db")))
 }
 
-/// The configuration file and its text. One that was named must be there.
+/// Finds and reads the configuration file. A file named by flag or variable must exist.
 fn find(around: &Surroundings<'_>, flags: &Flags) -> Result<Option<(PathBuf, String)>, Error> {
     let named = flags.config.clone().or_else(|| around.get(CONFIG_VARIABLE).map(PathBuf::from));
     let candidates: Vec<PathBuf> = match &named {

@@ -1,22 +1,22 @@
-//! Where a store is.
+//! Locations of stores.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weftwork_store::{MemoryStore, Store, StoreError};
 
-/// Where threads are kept.
+/// The location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorePlace {
-    /// Nowhere: they end with the process. Written `memory`.
+    /// In memory, lost when the process ends. Written `memory`.
     Memory,
-    /// In a SQLite file. Written `sqlite:PATH`.
+    /// A SQLite file. Written `sqlite:PATH`.
     Sqlite(PathBuf),
-    /// In a Postgres database. Written as its URL, or `postgres:` and settings.
+    /// A Postgres database. Written as its URL, or `postgres:` and connection parameters.
     Postgres(Address),
 }
 
-/// The address of a database. It may hold a password, which is never shown.
+/// The address of a database. It may contain a password, which `Debug` and `Display` omit.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     whole: String,
@@ -32,7 +32,7 @@ impl Address {
         Self { whole: whole.to_owned(), name: name.unwrap_or_else(|| "postgres".to_owned()) }
     }
 
-    /// All of it, for whoever connects.
+    /// The complete address, including the password.
     #[must_use]
     pub fn whole(&self) -> &str {
         &self.whole
@@ -51,12 +51,12 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What a setting of a store may be.
+/// The accepted store settings, for error messages.
 pub(super) const EXPECTED: &str =
     "`memory`, `sqlite:PATH` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`";
 
 impl StorePlace {
-    /// Reads a place as it is written; `None` when it is none.
+    /// Parses a store setting; `None` if it is not valid.
     pub(super) fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         match text.split_once(':') {
@@ -75,7 +75,7 @@ impl StorePlace {
     /// Opens the store. Blocks.
     ///
     /// # Errors
-    /// What the store says; [`StoreError::Unavailable`] for a kind that is not built in.
+    /// [`StoreError`] of the store; [`StoreError::Unavailable`] for a kind that is not built in.
     pub fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
         match self {
             Self::Memory => Ok(Arc::new(MemoryStore::new())),

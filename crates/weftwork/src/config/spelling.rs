@@ -1,12 +1,12 @@
-//! Guessing what somebody meant.
+//! Suggestions for misspelled names.
 
-/// The name most like `found`, when one is like it at all.
+/// Returns the name most similar to `found`, or `None` if none is similar enough.
 #[must_use]
 pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase();
     let (distance, name) =
         names.map(|name| (distance(&found, &name.to_lowercase()), name)).min()?;
-    // Two letters that changed places count as two that are wrong.
+    // Two transposed letters count as two errors.
     let wrong_max = match found.chars().count() {
         0..=3 => 1,
         4..=8 => 2,
@@ -15,7 +15,7 @@ pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<
     (distance <= wrong_max).then_some(name)
 }
 
-/// How many letters have to be put in, taken out or changed to make one word of the other.
+/// The Levenshtein distance of two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -36,7 +36,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_slip_finds_its_word_and_another_word_finds_nothing() {
+    fn a_misspelling_finds_its_word_and_another_word_finds_nothing() {
         let names = || ["model", "store", "egress"].into_iter();
         assert_eq!(nearest("modle", names()), Some("model"));
         assert_eq!(nearest("Stor", names()), Some("store"));

@@ -1,4 +1,4 @@
-//! What is read from where.
+//! Tests of sources of settings and their precedence.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn flags_win_over_environment_over_file() {
 }
 
 #[test]
-fn the_usual_store_is_in_the_users_data_folder() {
+fn the_default_store_is_in_the_users_data_folder() {
     let home = Home::new();
     let store = home.load(&Flags::default()).expect("loads").store;
     let expected = home.folder.path().join("home/.local/share/weftwork/weft.db");
@@ -68,7 +68,7 @@ fn the_usual_store_is_in_the_users_data_folder() {
 }
 
 #[test]
-fn a_file_that_was_named_must_be_there() {
+fn a_named_configuration_file_must_exist() {
     let home = Home::new().set(CONFIG_VARIABLE, "other.toml");
     let (code, message) = home.refused();
     assert_eq!(code, "W0701");
@@ -76,7 +76,7 @@ fn a_file_that_was_named_must_be_there() {
 }
 
 #[test]
-fn what_is_unknown_is_refused_with_its_line_and_a_guess() {
+fn an_unknown_field_is_refused_with_its_line_and_a_suggestion() {
     for (text, expected) in [
         (
             "\nmodle = \"local\"\n",
@@ -126,9 +126,9 @@ fn the_password_of_a_database_is_never_shown() {
         assert_eq!(config.store.value.to_string(), "postgres://ada@db.example:5433/weft");
         assert!(!format!("{config:?}").contains("secret"));
         let StorePlace::Postgres(address) = &config.store.value else { panic!("{config:?}") };
-        assert!(address.whole().contains("secret"), "whoever connects needs it");
+        assert!(address.whole().contains("secret"), "needed to connect");
         let data = home.folder.path().join("home/.local/share/weftwork");
-        assert_eq!(config.folder(), Some(data), "an agent's own files are the user's data");
+        assert_eq!(config.folder(), Some(data), "an agent's files are in the user's data folder");
     }
     let unreadable = Home::new().set(STORE_VARIABLE, "postgres://ada:secret@db:no-port/weft");
     let place = unreadable.load(&Flags::default()).expect("loads").store.value;

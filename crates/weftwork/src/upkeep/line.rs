@@ -1,11 +1,11 @@
 //! The lines of an export.
 //!
-//! The first line is the [`Header`]. Each thread begins with the line `thread` and ends with the
-//! line `end`, which holds a checksum of the lines between; the events of a run follow it. Items
-//! come after the threads, some at a time with an `end` of their own. The last line says how
-//! many threads and items there are, so that a file that was cut off is found out.
+//! The first line is the [`Header`]. Each thread begins with a line `thread` and ends with a line
+//! `end`, which holds the checksum of its preceding lines. The events of a run follow the line of
+//! the run. Items follow the threads, in batches that each close with a line `end`. The last line
+//! holds the numbers of threads and items, so that a truncated file is detected.
 //!
-//! Format 1 had no items.
+//! Format 1 has no items.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -20,17 +20,17 @@ use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::CallRecord;
 
-/// What the first line says it is.
+/// The format name in the header.
 pub(super) const FORMAT: &str = "weftwork-export";
-/// The format that this program writes, and the newest that it reads.
+/// The format version that this program writes, and the newest that it reads.
 pub(super) const VERSION: u32 = 2;
 
-/// The most items that have one `end`, and that are put in one transaction.
+/// Maximum number of items in a batch, which is imported in one transaction.
 pub(super) const ITEMS_AT_ONCE: usize = 1_000;
-/// The most bytes of such items; the last of them may go beyond.
+/// Size in bytes at which a batch is full; its last item may exceed it.
 pub(super) const ITEM_BYTES_AT_ONCE: usize = 8 << 20;
 
-/// The format of an export without items.
+/// The format version of an export without items.
 pub(super) const WITHOUT_ITEMS: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub(super) enum Line<'a> {
     },
 }
 
-/// An item, and what its store keeps beside it.
+/// An item with its indexing options and time to live.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
     #[serde(flatten)]
@@ -127,13 +127,13 @@ pub(super) struct Hashed<'a> {
     body: Bytes<'a>,
 }
 
-/// The end of a thread, or of some items.
+/// The end of a thread or of a batch of items.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct End {
-    /// How many lines it has before this one.
+    /// Number of lines of the thread or batch before this one.
     pub(super) lines: u64,
-    /// Their checksum.
+    /// The checksum of these lines.
     pub(super) sum: Hash,
 }
 
@@ -142,7 +142,7 @@ impl End {
         Self { lines: sum.lines, sum: sum.hash }
     }
 
-    /// Whether the lines before it are those that were written.
+    /// Returns `true` if the lines read have the recorded number and checksum.
     pub(super) fn fits(&self, sum: &Sum) -> bool {
         (self.lines, self.sum) == (sum.lines, sum.hash)
     }
@@ -219,7 +219,7 @@ impl<'a> Hashed<'a> {
     }
 }
 
-/// The checksum of lines, as far as they went.
+/// The running checksum of lines.
 #[derive(Debug)]
 pub(super) struct Sum {
     pub(super) lines: u64,
@@ -232,12 +232,12 @@ impl Sum {
         Self { lines: 0, bytes: 0, hash: hash_bytes(&[]) }
     }
 
-    /// Whether there is no room for another item.
+    /// Returns `true` if the batch has no room for another item.
     pub(super) fn is_full(&self) -> bool {
         self.lines >= ITEMS_AT_ONCE as u64 || self.bytes >= ITEM_BYTES_AT_ONCE
     }
 
-    /// Adds a line, without its end.
+    /// Adds a line, given without its line break.
     pub(super) fn add(&mut self, line: &[u8]) {
         self.lines += 1;
         self.bytes += line.len();

@@ -1,4 +1,4 @@
-//! Looking after a store of any kind: is it what was written, and how does it get elsewhere?
+//! Verification, export and import of stores of any kind.
 
 mod line;
 mod read;
@@ -16,21 +16,23 @@ use weftwork_types::canonical::Hash;
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
-/// The ids of all threads of an organisation, the last changed first.
+/// Returns the ids of all threads of an organisation, most recently changed first.
 ///
 /// # Errors
-/// What the store says.
+/// [`Error::Store`] if the store cannot be read.
 pub async fn all_threads(store: &dyn Store, who: &Principal) -> Result<Vec<ThreadId>, Error> {
     let rows = store.threads(who, 0, usize::MAX).await?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Reads everything of a thread and says what of it is not as it was written; nothing when all is
-/// well. Rows of all tables are read as runs read them, whatever they refer to must be there, and
-/// every row of a checkpoint must fit its checksum. Only reads, and needs no graph.
+/// Reads all rows of a thread and returns the damage found, an empty list if there is none.
+///
+/// Decodes the rows of all tables as runs do, follows all references, and compares every
+/// checkpoint row with its checksum. Does not write and needs no graph. A thread that does not
+/// exist has no damage.
 ///
 /// # Errors
-/// What the store says when it cannot be asked.
+/// [`Error::Store`] if the store cannot be read.
 pub async fn verify_thread(
     store: &dyn Store,
     who: &Principal,
@@ -41,7 +43,7 @@ pub async fn verify_thread(
         Err(damage @ (StoreError::Corrupt { .. } | StoreError::Newer { .. })) => {
             return Ok(vec![damage]);
         }
-        // It was deleted a moment ago.
+        // Deleted since the threads were listed.
         Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
         Err(other) => return Err(other.into()),
     };
@@ -53,11 +55,11 @@ pub async fn verify_thread(
     Ok(problems)
 }
 
-/// Reads all items that live and says what of them is not as it was written: the first that is
-/// damaged. All items are held at once.
+/// Reads all items that have not expired and returns the first damaged one, an empty list if there
+/// is none. Holds all items in memory at once.
 ///
 /// # Errors
-/// What the store says when it cannot be asked.
+/// [`Error::Store`] if the store cannot be read.
 pub async fn verify_items(store: &dyn Store, who: &Principal) -> Result<Vec<StoreError>, Error> {
     match store.stored_items(who, SystemClock::new().now()).await {
         Ok(_) => Ok(Vec::new()),
@@ -66,7 +68,7 @@ pub async fn verify_items(store: &dyn Store, who: &Principal) -> Result<Vec<Stor
     }
 }
 
-/// Names that rows leave out, if they are whole.
+/// Reads a layout (the names that rows omit and refer to by hash) and checks its bytes.
 async fn names(
     store: &dyn Store,
     who: &Principal,
@@ -79,7 +81,7 @@ async fn names(
     Ok(check_names(hash, &bytes).map(|()| bytes))
 }
 
-/// Adds the names that a thread's rows leave out to what was read of it.
+/// Adds the layouts to which a thread's rows refer to the thread.
 async fn with_names(
     store: &dyn Store,
     who: &Principal,
@@ -92,7 +94,7 @@ async fn with_names(
     Ok(whole)
 }
 
-/// The hashes of the names that a thread's rows leave out, when these are as they were written.
+/// Checks a thread's rows and returns the hashes of the layouts to which they refer.
 fn sound(whole: &WholeThread) -> Result<BTreeSet<Hash>, StoreError> {
     let checked = check_rows(&whole.thread.id, &whole.kept);
     match checked.problems.into_iter().next() {

@@ -1,4 +1,4 @@
-//! Reading an export.
+//! Import of an export.
 
 use super::line::{FORMAT, Header, Kept, Line, Sum, VERSION};
 use super::{lost_names, sound};
@@ -11,16 +11,16 @@ use weftwork_store::{Keep, Store, StoreError, WholeRun, WholeThread};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Import {
-    /// How many threads were put into the store.
+    /// Number of threads written to the store.
     pub put: u64,
-    /// How many were there already, just as they are in the export.
+    /// Number of threads skipped because the store has them with the same content.
     pub there: u64,
-    /// How many items were put into the store.
+    /// Number of items written to the store.
     pub items: u64,
-    /// How many were there already, or have expired since.
+    /// Number of items skipped because the store has them or they have expired.
     pub items_there: u64,
 }
 
@@ -30,16 +30,17 @@ impl Import {
     }
 }
 
-/// Reads what [`export`](super::export) wrote, and puts its threads and items into a store of any
-/// kind. Each thread is put in one transaction, after all of it was checked, and so are up to 1,000
-/// items or 8 MiB of them at a time. An import that was broken off goes on when it is begun again:
-/// what is there just so is passed over. `tell` hears of each thread.
+/// Reads an [`export`](super::export) and writes its threads and items to a store of any kind.
+///
+/// Each thread is checked completely, then written in one transaction; items are written in
+/// batches of up to 1,000 items or about 8 MiB. An interrupted import can be repeated: threads and
+/// items that the store has with the same content are skipped. `tell` is called with each thread.
 ///
 /// # Errors
-/// [`Error::BadExport`] for a file that is no whole export or a newer one,
-/// [`StoreError::Conflict`] for a thread or an item that is there with another content,
-/// [`StoreError::Corrupt`] for a thread that is not as it was written, or an item that is there
-/// and damaged. Threads and items before it are in the store then.
+/// [`Error::BadExport`] for a file that is not a complete export or has a newer format,
+/// [`StoreError::Conflict`] for a thread or an item that the store has with different content,
+/// [`StoreError::Corrupt`] for a damaged thread of the export or a damaged item of the store.
+/// Threads and items before the error remain in the store.
 pub async fn import(
     store: &dyn Store,
     who: &Principal,
@@ -62,7 +63,7 @@ pub async fn import(
                 continue;
             }
             _ => {
-                let expected = "expected a thread or an item, or the end with their numbers";
+                let expected = "expected a thread, an item, or the last line with their numbers";
                 return Err(lines.bad(expected));
             }
         };
@@ -75,7 +76,7 @@ pub async fn import(
     }
 }
 
-/// Puts a thread that is sound; says whether it was not there.
+/// Checks a thread and writes it; returns `false` if the store has it already.
 async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<bool, Error> {
     let mut whole = whole.checked()?;
     let id = whole.thread.id.clone();
@@ -100,7 +101,7 @@ async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<b
     }
 }
 
-/// The lines of a file, by their numbers.
+/// The lines of a file, with the number of the current one.
 struct Lines<'a, R> {
     input: &'a mut R,
     text: String,
@@ -112,14 +113,13 @@ impl<R: BufRead> Lines<'_, R> {
         Error::BadExport { line: self.number, what: what.into() }
     }
 
-    /// Reads a line; nothing is there after the last.
+    /// Reads a line. Fails at the end of the file: the reader stops at the last line of an export.
     fn read(&mut self) -> Result<&str, Error> {
         self.text.clear();
         self.number += 1;
         match self.input.read_line(&mut self.text) {
             Ok(0) => {
-                Err(self
-                    .bad("the file was cut off: it ends here, before the last line of the export"))
+                Err(self.bad("the file is truncated: it ends before the last line of the export"))
             }
             Ok(_) => Ok(self.text.trim_end_matches('\n')),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -134,9 +134,9 @@ impl<R: BufRead> Lines<'_, R> {
         match header {
             Some(Header { format, version: 1..=VERSION }) if format == FORMAT => Ok(()),
             Some(Header { format, version }) if format == FORMAT => Err(self.bad(format!(
-                "it is an export of format {version}; this program reads up to {VERSION}"
+                "export format {version} is too new; this program reads up to format {VERSION}"
             ))),
-            _ => Err(self.bad(format!("it is no export: expected {{\"format\":\"{FORMAT}\",…}}"))),
+            _ => Err(self.bad(format!("not an export: expected {{\"format\":\"{FORMAT}\",…}}"))),
         }
     }
 
@@ -145,12 +145,12 @@ impl<R: BufRead> Lines<'_, R> {
         read.map_err(|error| self.bad(error.to_string()))
     }
 
-    /// Adds the line that was read last to a checksum.
+    /// Adds the current line to a checksum.
     fn count(&self, sum: &mut Sum) {
         sum.add(self.text.trim_end_matches('\n').as_bytes());
     }
 
-    /// Reads items to their end, after the first of them.
+    /// Reads a batch of items after its first item.
     fn items(&mut self, first: Kept) -> Result<Vec<StoredItem>, Error> {
         let (mut sum, mut items) = (Sum::new(), vec![self.item(first)?]);
         self.count(&mut sum);
@@ -158,7 +158,7 @@ impl<R: BufRead> Lines<'_, R> {
             match self.next()? {
                 Line::End(end) if end.fits(&sum) => return Ok(items),
                 Line::End(_) => {
-                    return Err(self.bad("the items up to here do not fit their checksum"));
+                    return Err(self.bad("the items before this line do not match their checksum"));
                 }
                 Line::Item(item) if !sum.is_full() => {
                     items.push(self.item(*item)?);
@@ -169,14 +169,14 @@ impl<R: BufRead> Lines<'_, R> {
         }
     }
 
-    /// The item of the line that was read last.
+    /// Checks and returns the item of the current line.
     fn item(&self, kept: Kept) -> Result<StoredItem, Error> {
         let stored = kept.row();
         stored.checked().map_err(|error| self.bad(error.to_string()))?;
         Ok(stored)
     }
 
-    /// Reads a thread to its end, after its first line.
+    /// Reads a thread after its first line.
     fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<WholeThread, Error> {
         let mut sum = Sum::new();
         self.count(&mut sum);
@@ -190,7 +190,7 @@ impl<R: BufRead> Lines<'_, R> {
                     true => Ok(whole),
                     false => {
                         let id = &whole.thread.id;
-                        Err(self.bad(format!("thread `{id}` does not fit its checksum")))
+                        Err(self.bad(format!("thread `{id}` does not match its checksum")))
                     }
                 };
             }
@@ -202,7 +202,7 @@ impl<R: BufRead> Lines<'_, R> {
                 }
                 Line::Event(event) => match whole.runs.last_mut() {
                     Some(run) => run.events.push(*event),
-                    None => return Err(self.bad("an event stands before any run")),
+                    None => return Err(self.bad("an event precedes the first run")),
                 },
                 Line::Interrupt(row) => whole.interrupts.push(*row),
                 Line::Call(call) => whole.calls.push(*call),

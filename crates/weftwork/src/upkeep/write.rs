@@ -1,4 +1,4 @@
-//! Writing an export.
+//! Export of a store.
 
 use super::line::{
     Checkpoint, End, FORMAT, Hashed, Header, Kept, Line, Part, Run, Sum, VERSION, WITHOUT_ITEMS,
@@ -13,23 +13,26 @@ use weftwork_store::{Store, StoreError, WholeRun, WholeThread, rule};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
-/// What is in an export.
+/// The contents of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Export {
-    /// How many threads.
+    /// Number of threads.
     pub threads: u64,
-    /// How many items.
+    /// Number of items.
     pub items: u64,
 }
 
-/// Writes threads with everything that belongs to them as lines of JSON, each thread as it is at
-/// one moment, and says how many. `tell` hears of each thread. When `threads` names none, all of
-/// them are written but those that are deleted meanwhile, and all items that live, as they are at
-/// one moment; all items are held at once.
+/// Writes threads with all their rows as lines of JSON, and returns the number written. `tell` is
+/// called with each thread.
+///
+/// With `threads`, exactly these are written, without items. Otherwise all threads are written,
+/// except those deleted meanwhile, and all items that have not expired. Each thread is a
+/// consistent snapshot, and so are the items, which are held in memory at once.
 ///
 /// # Errors
-/// [`StoreError::Busy`] while a living process has a run of a thread: it would go on in two
-/// places. [`StoreError::Corrupt`] for damage, [`Error::ExportFile`] when it cannot be written.
+/// [`StoreError::Busy`] if a live process executes a run of a thread, since the run would also
+/// continue in the copy; [`StoreError::Corrupt`] for damage; [`Error::ExportFile`] if `out` cannot
+/// be written.
 pub async fn export(
     store: &dyn Store,
     who: &Principal,
@@ -66,7 +69,7 @@ pub async fn export(
     Ok(written)
 }
 
-/// Fails while a living process has a run of the thread.
+/// Fails if a live process executes a run of the thread.
 async fn free(store: &dyn Store, who: &Principal, whole: &WholeThread) -> Result<(), Error> {
     let Some(open) = whole.runs.iter().find(|run| !run.row.status.is_final()) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! An app: asking, answering, going on.
+//! Tests of apps: asking, answering, resuming, watching.
 
 use futures_util::StreamExt;
 use serde_json::json;
@@ -68,7 +68,7 @@ async fn a_question_is_answered_by_another_app_over_the_same_store() {
 }
 
 #[tokio::test]
-async fn what_a_change_from_outside_made_due_is_gone_on_with() {
+async fn a_node_made_due_by_an_update_is_resumed() {
     let a = async |_: Ctx| DynUpdate::new().write("log", json!(["a"]));
     let b = async |_: Ctx| DynUpdate::new().write("log", json!(["b"]));
     let app = App::builder().config(Config::in_memory()).model("scripted");
@@ -96,7 +96,7 @@ async fn what_a_change_from_outside_made_due_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_run_is_watched_from_any_place_by_any_app_over_the_same_store() {
+async fn a_run_is_watched_from_any_position_by_any_app_over_the_same_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let here = post(Arc::clone(&store)).await;
     let asked = here.ask("t", "Send a letter to Ada").await.expect("accepted");
@@ -120,7 +120,7 @@ async fn a_run_is_watched_from_any_place_by_any_app_over_the_same_store() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_named() {
+async fn errors_name_the_model_agent_or_id_that_is_not_known() {
     let open = |model: &str| App::builder().config(Config::in_memory()).model(model).open();
     let codes = [("nope:x", "W0301"), ("openai:gpt-4o-mini", "W0302"), ("scripted:x", "W0301")];
     for (model, code) in codes {
@@ -129,6 +129,7 @@ async fn what_cannot_be_opened_is_named() {
     let app = post(Arc::new(MemoryStore::new())).await;
     let error = app.agent("posst").expect_err("unknown");
     assert_eq!(error.fault().code, "W0704");
-    assert_eq!(error.to_string(), "unknown agent `posst`; did you mean `post`? Known are: post");
+    let message = "unknown agent `posst`; did you mean `post`? (known agents: post)";
+    assert_eq!(error.to_string(), message);
     assert_eq!(app.ask("a b", "x").await.expect_err("no id").fault().code, "W0706");
 }

@@ -1,4 +1,4 @@
-//! The macros expand to paths of this crate, so that programs need no other one.
+//! Tests that the macros expand to paths of this crate, so that programs need no other one.
 
 use serde_json::json;
 use weftwork::prelude::*;

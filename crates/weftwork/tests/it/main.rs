@@ -1,4 +1,4 @@
-//! The facade as programs use it: everything through one crate.
+//! Integration tests of the facade.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod app;

@@ -1,4 +1,4 @@
-//! Exports: the format that is written down, and who may be exported.
+//! Tests of exports: the recorded format, and the threads that may be exported.
 
 use std::collections::BTreeMap;
 use weftwork::runtime::{check_names, check_rows};
@@ -24,13 +24,13 @@ async fn export(store: &MemoryStore) -> Result<String, Error> {
     Ok(String::from_utf8(out).expect("lines of text"))
 }
 
-/// What has been added to the format since.
+/// Converts an export of format 1 to format 2.
 fn as_format_2(text: &str) -> String {
     let text = text.replace("\"version\":1}", "\"version\":2}");
     text.replace("{\"threads\":2}", "{\"threads\":2,\"items\":0}")
 }
 
-/// The same with two items that live and one that has long expired.
+/// The same with two live items and an expired one.
 const GOLDEN_2: &str = include_str!("../golden/export-2.jsonl");
 
 #[tokio::test]
@@ -50,13 +50,13 @@ async fn items_go_with_an_export() {
     let other = MemoryStore::new();
     assert_eq!(import(&other, &written).await.expect("imports").items, 2);
     assert_eq!(export(&other).await.expect("exports"), written);
-    // What is named alone goes alone.
+    // An export of named threads has no items.
     let (mut out, named) = (Vec::new(), [ThreadId::new("parked").expect("an id")]);
     let who = Principal::local();
     let one = upkeep::export(&store, &who, Some(&named), &mut out, |_| ()).await;
     assert_eq!(one.expect("exports"), upkeep::Export { threads: 1, items: 0 });
     assert!(out.starts_with(b"{\"format\":\"weftwork-export\",\"version\":1}"));
-    // An item that somebody read lives on, and is the same.
+    // Reading an item extends its life but does not change its content.
     let names = Namespace::new(["users", "ann"]).expect("labels");
     let said = ItemRef::new(names, "said").expect("a name");
     let read = store.item(&who, &said, Ttl::Refresh, Timestamp(4_102_444_000_000)).await;
@@ -69,7 +69,7 @@ async fn items_go_with_an_export() {
 async fn items_that_were_changed_are_refused() {
     let text = GOLDEN_2;
     let cases = [
-        (text.replace("tea", "tee"), "do not fit their checksum"),
+        (text.replace("tea", "tee"), "do not match their checksum"),
         (text.replace("\"items\":3}", "\"items\":2}"), "with their numbers"),
         (
             text.replace("{\"item\":{\"namespace\":[\"users\",\"bob\"]", "{\"thread\":{"),
@@ -105,7 +105,7 @@ async fn an_export_of_format_1_is_read_and_written_again() {
 }
 
 #[tokio::test]
-async fn a_row_of_another_place_is_found() {
+async fn a_row_moved_to_another_key_is_found() {
     let store = MemoryStore::new();
     import(&store, GOLDEN).await.expect("imports");
     let (who, thread) = (Principal::local(), ThreadId::new("parked").expect("an id"));
@@ -131,7 +131,7 @@ async fn a_row_of_another_place_is_found() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_is_exported_only_when_its_worker_is_dead() {
+async fn an_unfinished_run_is_exported_only_when_its_worker_is_dead() {
     let (store, who) = (MemoryStore::new(), Principal::local());
     let thread = ThreadId::new("t").expect("an id");
     let at = RunRef { thread, run: RunId::new("r").expect("an id") };
@@ -150,12 +150,12 @@ async fn a_run_that_goes_on_is_exported_only_when_its_worker_is_dead() {
     store.keep_alive(row).await.expect("registers");
     let (claim, _) = store.claim(&who, &at, &worker, Timestamp(2)).await.expect("claims");
     store.commit(&who, &claim, Commit::default()).await.expect("commits");
-    let refused = export(&store).await.expect_err("it would go on in two places");
+    let refused = export(&store).await.expect_err("it would continue in two places");
     assert_eq!(refused.fault().code, "W0202");
     store.retire(&worker).await.expect("retires");
     let text = export(&store).await.expect("exports");
     let other = MemoryStore::new();
     assert_eq!(import(&other, &text).await.expect("imports").put, 1);
     let orphans = other.orphans(Timestamp(3), 9).await.expect("reads");
-    assert_eq!(orphans.len(), 1, "whoever opens that store takes it over");
+    assert_eq!(orphans.len(), 1, "a process that opens the other store takes it over");
 }

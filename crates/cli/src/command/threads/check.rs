@@ -11,14 +11,14 @@ use weftwork::types::Principal;
 use weftwork::types::code::Fault;
 use weftwork::types::run::RunStatus;
 
-/// Says which threads this build cannot go on with.
+/// Lists the threads that this build cannot resume.
 pub(crate) async fn check(
     against: Option<&str>,
     all: bool,
     json: bool,
     house: &House,
 ) -> Result<Exit, CliError> {
-    // A name that does not exist is an error of the command, not of every thread.
+    // An unknown agent is an error of the command, not of every thread.
     let against = against.map(|agent| house.agent(agent)).transpose()?;
     let store = house.store_there()?;
     let rows = store.threads(&Principal::local(), 0, usize::MAX).await?;
@@ -43,7 +43,7 @@ pub(crate) async fn check(
     }
     drop(counter);
     if !json && !refused.is_empty() {
-        let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "WHY IT IS REFUSED"]);
+        let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "REASON"]);
         for (row, agent, fault) in &refused {
             let why = format!("{} {}", fault.code, fault.message);
             table.row([row.id.to_string(), (*agent).to_owned(), word(row.status).to_owned(), why]);
@@ -55,7 +55,7 @@ pub(crate) async fn check(
     Ok(if refused == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// Reads a thread's newest checkpoint as a run would, with those of the graphs within.
+/// Reads a thread's newest checkpoint, including those of subgraphs, as a run does.
 async fn load(
     graph: &CompiledGraph,
     store: &Arc<dyn AnyStore>,

@@ -14,26 +14,26 @@ pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Ex
         if !screen.typed {
             return Err(CliError::NotConfirmed { what });
         }
-        screen.piece(format_args!("{what} cannot be undone. Delete it? [y/n] "))?;
+        screen.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
         if !matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes") {
             screen.note("nothing was deleted");
             return Ok(Exit::Cancelled);
         }
     }
-    // Not what was read before: somebody may have taken their time.
+    // Read again: the thread may have changed while the user was asked.
     let found = house.thread(store.as_ref(), id).await?;
     end_and_delete(store.as_ref(), &found).await?;
-    // Long texts lie apart from their threads, since several may speak of one.
+    // Long texts are stored as blobs that several threads can share.
     store.collect_blobs(&Principal::local()).await?;
     screen.note(format_args!("deleted thread {id}"));
     Ok(Exit::Done)
 }
 
-/// Deletes a thread whose runs have ended or belong to nobody; those are ended before.
+/// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.
 pub(super) async fn end_and_delete(store: &dyn Store, found: &Found) -> Result<(), CliError> {
     for run in found.runs.iter().filter(|run| !run.status.is_final()) {
         match end(store, &run.new.at).await {
-            // It has ended meanwhile.
+            // The run has ended meanwhile.
             Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => {}
             ended => ended?,
         }

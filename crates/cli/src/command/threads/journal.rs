@@ -6,7 +6,7 @@ use weftwork::store::JournalRead;
 use weftwork::types::port::{CallKind, CallRecord, CallState};
 use weftwork::types::{Principal, ThreadId};
 
-/// Lists the calls of a thread.
+/// Lists the recorded calls of a thread.
 pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<Exit, CliError> {
     let store = house.store_of(id)?;
     let calls = JournalRead::calls(store.as_ref(), &Principal::local(), id).await?;
@@ -20,9 +20,10 @@ pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<
     Ok(Exit::Done)
 }
 
-/// Calls as a table with their sums.
+/// Formats calls as a table with totals.
 pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
-    let mut table = Table::new(&["STEP", "CALL", "OF", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
+    let mut table =
+        Table::new(&["STEP", "KIND", "NAME", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
     for call in calls {
         let state = match call.state {
             CallState::Intent => "no result",
@@ -49,7 +50,7 @@ pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
     ));
     if calls.iter().any(|call| call.possibly_paid > 0) {
         lines.push(
-            "possibly paid: at most that often were calls made besides, by processes that died before a result was on record"
+            "possibly paid: upper bound of additional calls, made by processes that died before the result was recorded"
                 .to_owned(),
         );
     }

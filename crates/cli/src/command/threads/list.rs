@@ -9,7 +9,7 @@ use weftwork::types::port::Clock;
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId};
 
-/// An orphan that was running.
+/// The status of a run that was running when its process died.
 pub(super) const NOT_FINISHED: &str = "not finished";
 
 pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit, CliError> {
@@ -42,27 +42,27 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
 fn none(json: bool, house: &House) -> Exit {
     if !json {
         let place = &house.config.store.value;
-        house.screen.note(format_args!("no threads yet in {place}; begin one: weft chat"));
+        house.screen.note(format_args!("no threads yet in {place}; start one with: weft chat"));
     }
     Exit::Done
 }
 
-/// Our threads that have an orphan.
+/// Returns the threads of the local organisation that have a run without a live worker.
 pub(super) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>, CliError> {
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
     Ok(ours.map(|(_, run)| run.new.at.thread).collect())
 }
 
-/// How a run stands, in words.
+/// Returns the status of a run in words.
 pub(crate) fn word(status: RunStatus) -> &'static str {
     match status {
-        RunStatus::Queued => "waits for its turn",
-        RunStatus::Pending => "not begun",
+        RunStatus::Queued => "queued",
+        RunStatus::Pending => "not started",
         RunStatus::Running => "running",
         RunStatus::Completed => "completed",
         RunStatus::Interrupted => "waits for an answer",
-        RunStatus::LimitReached => "reached its limit",
+        RunStatus::LimitReached => "limit reached",
         RunStatus::Cancelled => "cancelled",
         RunStatus::Failed => "failed",
     }

@@ -1,4 +1,4 @@
-//! `weft threads`: what agents were told, did and wait for.
+//! `weft threads`: lists, shows, resumes, checks and deletes threads.
 
 mod check;
 mod delete;

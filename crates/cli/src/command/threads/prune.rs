@@ -1,4 +1,4 @@
-//! `weft threads prune`: what is old goes.
+//! `weft threads prune`: deletes old threads, checkpoints or events.
 
 use super::super::question;
 use super::delete::end_and_delete;
@@ -51,13 +51,13 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     if !spared.is_empty() {
         let count = spared.len();
         house.screen.note(format_args!(
-            "{count} more have a run that was not finished; --unfinished deletes them too"
+            "{count} more threads have an unfinished run; delete them too with --unfinished"
         ));
     }
     Ok(Exit::Done)
 }
 
-/// Threads with an orphan that nothing has changed for long.
+/// Returns old threads that have an unfinished run whose process is dead.
 async fn unfinished(
     store: &dyn Store,
     which: Untouched,
@@ -70,7 +70,8 @@ async fn unfinished(
     Ok(rows)
 }
 
-/// A thread, unless it went on or was deleted meanwhile, or waits and is spared for that.
+/// Reads a thread. Returns `None` if it is deleted, has changed since, or is waiting and waiting
+/// threads are spared.
 async fn still_old(
     store: &dyn Store,
     id: &ThreadId,
@@ -105,7 +106,7 @@ fn list<'a>(
     table.write(&house.screen)
 }
 
-/// Whether somebody confirms what cannot be undone.
+/// Asks for confirmation unless `--yes` is set. Returns `true` if confirmed.
 fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError> {
     let screen = &house.screen;
     if args.yes {
@@ -114,7 +115,7 @@ fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError
     if !screen.typed {
         return Err(CliError::NotConfirmed { what });
     }
-    screen.piece(format_args!("{what} cannot be undone. Go on? [y/n] "))?;
+    screen.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
     let yes = matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes");
     if !yes {
         screen.note("nothing was changed");
@@ -140,7 +141,7 @@ async fn forget(
         let Some(found) = still_old(store, &row.id, which, house).await? else { continue };
         match end_and_delete(store, &found).await {
             Ok(()) => forgotten += 1,
-            // Somebody went on with it, or deleted it, in this moment.
+            // Another process resumed or deleted the thread meanwhile.
             Err(CliError::App(weftwork::Error::Store(
                 StoreError::Busy { .. } | StoreError::NotFound { .. },
             ))) => {}
@@ -152,7 +153,7 @@ async fn forget(
     Ok(Exit::Done)
 }
 
-/// Lets threads keep their newest checkpoints only. Nothing that a thread goes on from is lost.
+/// Deletes all but the newest `keep` checkpoints of threads. Threads can still be resumed.
 async fn thin(
     store: &Arc<dyn Store>,
     old: &[ThreadRow],
@@ -170,15 +171,15 @@ async fn thin(
         };
         match graph.prune(&host, row.id.as_str(), keep).await {
             Ok(()) => thinned += 1,
-            // It went on meanwhile.
+            // The thread has changed meanwhile.
             Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
             Err(error) => return Err(error.into()),
         }
     }
     store.collect_blobs(&who).await?;
-    house.screen.note(format_args!("{thinned} threads keep their newest {keep} checkpoints"));
+    house.screen.note(format_args!("pruned {thinned} threads to their newest {keep} checkpoints"));
     for id in left {
-        house.screen.note(format_args!("thread {id} is left: its agent is not here"));
+        house.screen.note(format_args!("skipped thread {id}: this build has no such agent"));
     }
     Ok(Exit::Done)
 }
@@ -189,11 +190,11 @@ async fn drop_events(
     args: &Prune,
     house: &House,
 ) -> Result<Exit, CliError> {
-    let what = "dropping the events of runs that ended, but for the last of each,".to_owned();
+    let what = "deleting all but the last event of ended runs".to_owned();
     if !confirmed(what, args, house)? {
         return Ok(Exit::Cancelled);
     }
     let runs = drop_all_events(store, &Principal::local(), before).await?;
-    house.screen.note(format_args!("dropped the events of {runs} runs"));
+    house.screen.note(format_args!("deleted events of {runs} runs"));
     Ok(Exit::Done)
 }

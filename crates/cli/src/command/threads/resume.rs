@@ -12,7 +12,7 @@ use weftwork::types::port::Clock;
 use weftwork::types::run::{Multitask, RunInput};
 use weftwork::types::{InterruptId, ThreadId};
 
-/// Goes on with a thread. Agent and model are those the thread has had.
+/// Resumes a thread with its own agent, and its own model unless a flag sets another.
 pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
     let store = house.store_of(&id)?;
@@ -28,7 +28,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
         return Err(CliError::BadAnswer {
             thread: id.to_string(),
             reason: format!(
-                "its last run was not finished, and what it may ask is not known; let it go on: weft threads resume {id}"
+                "its last run is unfinished, so its questions are not known yet; resume it first: weft threads resume {id}"
             ),
         });
     }
@@ -47,7 +47,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
             false => app.go_on(&id).await?,
         };
         if !finished {
-            house.screen.note("the last run was not finished; it goes on");
+            house.screen.note("resuming the unfinished run of the thread");
         }
         handle
     } else {
@@ -55,8 +55,8 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     };
     let exit = to_end(handle, &app, house, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
-        // The run had the answer before, and this question was not open yet.
-        house.screen.note("your answer was not used: the question is new; look at it first");
+        // The run already has this answer. The open question was asked after it.
+        house.screen.note("your answer was not used: the open question is a new one");
     }
     Ok(exit)
 }
@@ -66,8 +66,8 @@ impl Resume {
         self.answer.is_some() || self.approve || self.reject || !self.answer_json.is_empty()
     }
 
-    /// Whether a run that was not finished took just this answer, so that it is the same command
-    /// once more.
+    /// Returns `true` if an unfinished run was started with this answer, so that the command is a
+    /// repetition.
     fn is_answer_of(&self, input: &RunInput) -> bool {
         let RunInput::Resume { answers } = input else { return false };
         let was_given = |pair: &String| {
@@ -88,7 +88,7 @@ impl Resume {
     }
 }
 
-/// What the flags answer to the open questions.
+/// Parses the answers to open questions from the flags.
 fn answers(
     args: &Resume,
     thread: &ThreadId,
@@ -99,7 +99,7 @@ fn answers(
         return Ok(BTreeMap::new());
     }
     if open.is_empty() {
-        return Err(bad("it asks nothing".to_owned()));
+        return Err(bad("it has no open question".to_owned()));
     }
     if !args.answer_json.is_empty() {
         let pairs = args.answer_json.iter().map(|pair| by_id(pair, open).map_err(&bad));
@@ -112,34 +112,39 @@ fn answers(
         }
         (Ask::Question { .. } | Ask::Value { .. }, Some(text)) => question::answer(interrupt, text)
             .ok_or_else(|| {
-                bad(format!("`{text}` is no answer to it: {}", question::how(interrupt, thread)))
+                let how = question::how(interrupt, thread);
+                bad(format!("`{text}` does not answer the question; use: {how}"))
             })?,
         _ => {
             let how = question::how(interrupt, thread);
-            return Err(bad(format!("it asks for something else; answer it: {how}")));
+            return Err(bad(format!("the question needs another kind of answer; use: {how}")));
         }
     };
     Ok(BTreeMap::from([(interrupt.id, value)]))
 }
 
-/// The question that is meant: the one that is named, or the only one that the flag fits.
+/// Selects the question to answer: the one of `--question`, or the only one that fits the flags.
 fn which<'a>(args: &Resume, open: &'a [Interrupt]) -> Result<&'a Interrupt, String> {
     let ids = || open.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
     if let Some(named) = &args.question {
         let found = open.iter().find(|interrupt| interrupt.id.to_string() == *named);
-        return found.ok_or_else(|| format!("no open question has the id `{named}`: {}", ids()));
+        return found.ok_or_else(|| {
+            format!("no open question has the id `{named}`; open questions: {}", ids())
+        });
     }
     let fits = |one: &&Interrupt| matches!(one.ask, Ask::Approval(_)) == args.answer.is_none();
     let fitting: Vec<&Interrupt> = open.iter().filter(fits).collect();
     match (fitting.as_slice(), open) {
         ([one], _) => Ok(*one),
         ([], [one]) => Ok(one),
-        _ => Err(format!("{} questions are open; name one with --question: {}", open.len(), ids())),
+        _ => {
+            Err(format!("{} questions are open; select one with --question: {}", open.len(), ids()))
+        }
     }
 }
 
 fn by_id(pair: &str, open: &[Interrupt]) -> Result<(InterruptId, Value), String> {
-    let (id, json) = pair.split_once('=').ok_or("write --answer-json ID=JSON")?;
+    let (id, json) = pair.split_once('=').ok_or("expected --answer-json ID=JSON")?;
     let found = open.iter().find(|interrupt| interrupt.id.to_string() == id.trim());
     let found = found.ok_or_else(|| format!("no open question has the id `{id}`"))?;
     let value = serde_json::from_str(json)
@@ -167,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn the_same_answer_once_more_is_known_from_another_one() {
+    fn a_repeated_answer_is_distinguished_from_another_one() {
         let (yes, no) = (json!({"approved": true}), json!({"approved": false, "comment": "no"}));
         assert!(given(&["--approve"], &yes) && given(&["--reject"], &no));
         assert!(!given(&["--reject"], &yes) && !given(&["--approve"], &no));
-        assert!(!given(&["--reject"], &json!("Ada")), "it was no decision");
+        assert!(!given(&["--reject"], &json!("Ada")), "not a decision");
         assert!(given(&["--answer", "Ada"], &json!("Ada")) && given(&["--answer", "5"], &json!(5)));
         assert!(!given(&["--answer", "Ada"], &json!("Bob")) && !given(&["--answer", "Ada"], &yes));
         let id = InterruptId(1);

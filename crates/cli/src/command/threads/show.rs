@@ -12,7 +12,7 @@ use weftwork::types::message::{Message, Part, Role};
 use weftwork::types::run::{RunFinal, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
-/// Shows a thread as people read it.
+/// Shows a thread in readable form.
 pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
     let (store, screen) = (house.store_of(id)?, &house.screen);
     let found = house.thread(store.as_ref(), id).await?;
@@ -24,7 +24,7 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
     if let Some(at) = row.wakes_at {
         let wakes = moment(at);
         screen.line(format_args!(
-            "wakes    {wakes} UTC, in a program that stays, or after it with: weft threads resume {id}"
+            "wakes    {wakes} UTC, in a running worker, or from then on with: weft threads resume {id}"
         ))?;
     }
     for (nth, run) in found.runs.iter().enumerate() {
@@ -41,13 +41,13 @@ pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError>
     }
     for interrupt in &question::open(store.as_ref(), id).await? {
         question::lines(interrupt, screen).iter().try_for_each(|line| screen.line(line))?;
-        screen.line(format_args!("  answer it: {}", question::how(interrupt, id)))?;
+        screen.line(format_args!("  answer with: {}", question::how(interrupt, id)))?;
     }
     if let Some(run) = found.unfinished() {
         let is_left = with_orphans(store.as_ref()).await?.contains(id);
-        let why = if is_left { "nobody works on it" } else { "if its process is gone" };
+        let why = if is_left { "no process executes it" } else { "if its process is dead" };
         screen.line(format_args!("  {why}: weft threads resume {id}"))?;
-        screen.line(format_args!("  stop it: weft runs cancel {}", run.new.at.run))?;
+        screen.line(format_args!("  cancel it: weft runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)
 }
@@ -82,14 +82,14 @@ fn run_line(run: &RunRow, is_last: bool, screen: &Screen) -> Result<(), CliError
     };
     let begun = moment(run.new.created_at);
     let word = match run.status {
-        // It was answered, or another one took its place.
+        // The question was answered or replaced by a later run.
         RunStatus::Interrupted if !is_last => "ended at a question",
         status => word(status),
     };
     screen.line(format_args!("run      {begun}  {word}{fault}"))
 }
 
-/// What the agent is called: an answer that no language model gave says so.
+/// Returns the label of the agent's messages, which marks answers of scripted and replayed models.
 fn speaker(model: Option<&str>) -> String {
     let provider = model.and_then(|model| model.split(':').next()).unwrap_or_default();
     match provider {
@@ -110,7 +110,7 @@ fn message_lines(message: &Message, speaker: &str, screen: &Screen) -> Result<()
         let said = match part {
             Part::Text { text } if text.is_empty() => continue,
             Part::Text { text } => plain(text),
-            Part::Reasoning { text, .. } => format!("(thinks) {}", plain(text)),
+            Part::Reasoning { text, .. } => format!("(reasoning) {}", plain(text)),
             Part::Media(media) => format!("({} at {})", media.media_type, short(&media.url, 100)),
             Part::ToolCall(call) => format!("→ {} {}", call.name, plain(&call.args.to_string())),
             Part::ToolResult(result) => {
