@@ -3,8 +3,8 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use serde_json::json;
-use weftwork::graph::{Ctx, Graph, Host, List, MemorySaver, NodeResult, Outcome, START};
-use weftwork::graph::{Resume, Routes, Start, StartCommand, State};
+use weftwork::graph::{Ctx, Graph, List, NodeResult, Routes, START, State};
+use weftwork::runtime::Runtime;
 
 /// The state: each field is a channel.
 #[derive(State)]
@@ -43,18 +43,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .edge(START, "check")
         .route("check", after_check)
         .build()?;
-    let host = Host::new().with_saver(MemorySaver::new());
+    // `Runtime::sqlite("orders.db")?` and `Runtime::postgres(url)?` keep the threads on disk.
+    let runtime = Runtime::in_memory().graph("refund", graph).open().await?;
+    let order = runtime.thread("refund", "order-7")?;
 
-    let start = Start::typed(RefundUpdate::new().amount(250))?;
-    let asked = graph.run(&host, start).thread("order-7").outcome().await?;
-    assert!(matches!(asked, Outcome::Interrupted { .. }));
+    let asked = order.start(RefundUpdate::new().amount(250)).await?;
+    assert_eq!(asked.questions().len(), 1);
 
-    // Later, with nothing but the name of the thread and the answer.
-    let resume = Some(Resume::One(json!(true)));
-    let answer = Start::Command(StartCommand { resume, ..StartCommand::default() });
-    let ended = graph.run(&host, answer).thread("order-7").outcome().await?;
-    let output = ended.output().unwrap_or_default();
-    assert_eq!(output["log"], json!(["checked 250", "answered true"]));
-    println!("{output}");
+    // Later, in any process that hosts the graph over the same store.
+    let ended = order.answer(json!(true)).await?;
+    let refund = ended.state::<Refund>()?;
+    assert_eq!(*refund.amount(), 250);
+    assert!(refund.log().iter().eq(["checked 250", "answered true"]));
+    println!("{}", ended.output()?);
     Ok(())
 }

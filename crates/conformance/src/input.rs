@@ -7,11 +7,11 @@ use crate::python::{self, Raised};
 use crate::spec::Update;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use weftwork_graph::{AsNode, Next, Resume, StateUpdate};
+use weftwork_graph::{Answers, AsNode, Next, StateUpdate};
 use weftwork_types::InterruptId;
 
 /// An answer, or answers by the ids of the questions when nothing else can be meant.
-pub(crate) fn resume(answer: &Json) -> Option<Resume> {
+pub(crate) fn resume(answer: &Json) -> Option<Answers> {
     let by_id = answer.as_object().and_then(|members| {
         let answers = members.iter().map(|(id, answer)| {
             let is_id =
@@ -21,8 +21,8 @@ pub(crate) fn resume(answer: &Json) -> Option<Resume> {
         answers.collect::<Option<BTreeMap<InterruptId, Json>>>()
     });
     match by_id {
-        Some(answers) => Some(Resume::ById(answers)),
-        None => (!answer.is_null()).then(|| Resume::One(answer.clone())),
+        Some(answers) => Some(Answers::ById(answers)),
+        None => (!answer.is_null()).then(|| Answers::One(answer.clone())),
     }
 }
 

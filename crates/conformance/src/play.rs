@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
-    At, CompiledGraph, Durability, Host, Modes, Outcome, Resume, RuntimeError, Semantics, Start,
+    Answers, At, CompiledGraph, Durability, Host, Modes, Outcome, RuntimeError, Semantics, Start,
     StartCommand, StateUpdate, SystemClock,
 };
 use weftwork_store::items::MemoryItems;
@@ -318,7 +318,7 @@ impl<'a> Play<'a> {
                 Start::Command(StartCommand { resume, ..StartCommand::default() })
             }
             Begin::ResumeByValue(answers) => {
-                let resume = Some(Resume::ById(self.answers(entry, answers).await?));
+                let resume = Some(Answers::ById(self.answers(entry, answers).await?));
                 Start::Command(StartCommand { resume, ..StartCommand::default() })
             }
             Begin::Command { goto, update, resume } => {

@@ -239,7 +239,9 @@ impl CompiledGraph {
         self.0.handlers.get(index.0)
     }
 
-    pub(crate) fn semantics(&self) -> Semantics {
+    /// Semantics of the graph where LangGraph behaves differently.
+    #[must_use]
+    pub fn semantics(&self) -> Semantics {
         self.0.semantics
     }
 

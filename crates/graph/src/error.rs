@@ -6,6 +6,8 @@ use weftwork_engine::{EngineError, Plan, TaskOutput};
 use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
+use weftwork_types::id::InvalidId;
+use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
 
 /// Why a node did not finish. Any error converts into one with `?`.
@@ -205,7 +207,7 @@ pub enum RuntimeError {
     },
     /// One answer was given while several questions are open.
     #[error(
-        "one answer was given and {open} questions are open; answer them by their ids (`Resume::ById`)"
+        "one answer was given and {open} questions are open; answer them by their ids (`Answers::ById`)"
     )]
     ManyQuestions {
         /// How many are open.
@@ -296,6 +298,28 @@ pub enum RuntimeError {
         /// Why it cannot be read.
         problem: String,
     },
+    /// An output was wanted of a run that did not complete.
+    #[error("run `{run}` has no output: it is {status:?} with {questions} open questions")]
+    NotCompleted {
+        /// The run.
+        run: String,
+        /// Status of the run.
+        status: RunStatus,
+        /// Number of questions at which it ended.
+        questions: usize,
+    },
+    /// A name is not a valid id.
+    #[error(transparent)]
+    InvalidId(#[from] InvalidId),
+    /// The last run of a thread completed or waits for an answer, so that there is nothing to
+    /// resume.
+    #[error(
+        "nothing to resume on thread `{thread}`: its last run has completed; give it new input"
+    )]
+    NothingToResume {
+        /// The thread.
+        thread: String,
+    },
     /// This process is on its way out and takes no more runs.
     #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
     Stopping,
@@ -370,6 +394,9 @@ impl RuntimeError {
             Self::UnknownKey { .. } => ErrorCode("W0128"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
+            Self::NotCompleted { .. } => ErrorCode("W0135"),
+            Self::InvalidId(_) => ErrorCode("W0706"),
+            Self::NothingToResume { .. } => ErrorCode("W0707"),
             Self::Stopping => ErrorCode("W0131"),
             Self::GivenUp { .. } => ErrorCode("W0132"),
             Self::OtherResult { .. } => ErrorCode("W0133"),

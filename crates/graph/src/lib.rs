@@ -22,6 +22,7 @@ pub mod exec;
 mod extract;
 mod field;
 mod flow;
+mod input;
 mod journal;
 mod node;
 mod once;
@@ -38,12 +39,13 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NODE_FAILED, NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes, Outcome,
-    Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops, StreamEvent,
+    Answers, AsNode, At, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes,
+    Outcome, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
+pub use input::IntoInput;
 pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
 pub use once::Once;
 pub use policy::{Cache, Retry, Timeout};

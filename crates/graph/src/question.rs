@@ -46,7 +46,7 @@ impl Question {
     }
 
     /// A key by which it can be answered, such as the number of an order:
-    /// [`Resume::ByKey`](crate::Resume::ByKey). All open questions of one key get one answer.
+    /// [`Answers::ByKey`](crate::Answers::ByKey). All open questions of one key get one answer.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -102,7 +102,7 @@ impl Ctx {
     }
 
     /// Waits for something to happen that is known by a key, such as a payment by the number of
-    /// its order: [`Resume::ByKey`](crate::Resume::ByKey) says that it did.
+    /// its order: [`Answers::ByKey`](crate::Answers::ByKey) says that it did.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).

@@ -6,7 +6,7 @@ use crate::items::Item;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
 use weftwork_types::port::{CallRecord, CallState};
-use weftwork_types::run::{Multitask, RunInput, RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunRef, RunStatus};
 use weftwork_types::{CheckpointId, InterruptId, RunId, ThreadId, WorkerId};
 
 /// Returns `true` if two requests for a run are equal.
@@ -19,7 +19,7 @@ pub fn same_request(a: &NewRun, b: &NewRun) -> bool {
 /// `Busy`.
 #[must_use]
 pub fn may_wait(new: &NewRun) -> bool {
-    let answers = matches!(new.input, RunInput::Resume { .. });
+    let answers = new.input.is_answer();
     new.options.multitask != Multitask::Reject && !answers
 }
 

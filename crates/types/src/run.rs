@@ -1,11 +1,14 @@
 //! Requests for runs, and their outcomes.
 
+mod input;
+
+pub use input::{Answers, RunCommand, RunInput, Target};
+
 use crate::caller::Caller;
 use crate::code::Fault;
-use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId};
+use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
 
 /// A request to run a graph on a thread.
 #[derive(Debug, Clone)]
@@ -22,34 +25,6 @@ pub struct RunRequest {
     pub input: RunInput,
     /// Options of the run.
     pub options: RunOptions,
-}
-
-/// The input of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum RunInput {
-    /// New input: an object of channel writes.
-    Start {
-        /// Writes by channel name.
-        input: Value,
-    },
-    /// Answers to open questions.
-    Resume {
-        /// Answers by interrupt id.
-        answers: BTreeMap<InterruptId, Value>,
-    },
-    /// No new input. The run continues at the newest checkpoint, after a crash or a failure. At an
-    /// older checkpoint, it runs the tasks due there again, on a branch of its own.
-    Continue,
-    /// A change from outside. The writes are applied as if a node had made them, the successors of
-    /// that node become due, and no task runs.
-    Update {
-        /// Writes by channel name.
-        writes: Value,
-        /// Node; `None` selects the node that ran last, if it is the only one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        as_node: Option<String>,
-    },
 }
 
 /// Options of one run.
@@ -78,6 +53,73 @@ pub struct RunOptions {
     /// on the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Nodes before which the run stops; `None` selects those of the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_before: Option<Stops>,
+    /// Nodes after which the run stops; `None` selects those of the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_after: Option<Stops>,
+    /// Time at which the run is cut off, including its running nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Maximum number of tasks of a superstep that run concurrently; `None` selects the limit of
+    /// the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Value that nodes read besides the state.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub context: Value,
+    /// Named settings that nodes read.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub configurable: Map<String, Value>,
+    /// Data of the caller about the run, which has no effect on it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Labels of the caller, which have no effect on the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+/// Nodes before or after which a run stops.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stops {
+    /// No node.
+    #[default]
+    None,
+    /// Every node.
+    All,
+    /// The nodes of these names.
+    Nodes(Vec<String>),
+}
+
+impl Stops {
+    /// Stops at no node.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::None
+    }
+
+    /// Stops at the nodes of these names.
+    pub fn at<T: Into<String>>(nodes: impl IntoIterator<Item = T>) -> Self {
+        Self::Nodes(nodes.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns `true` if the run stops at no node.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Returns `true` if the run stops at the node of this name.
+    #[must_use]
+    pub fn contains(&self, node: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Nodes(nodes) => nodes.iter().any(|n| n == node),
+        }
+    }
 }
 
 /// The time at which the checkpoints of a run are stored.

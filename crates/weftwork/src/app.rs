@@ -12,7 +12,7 @@ use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_runtime::{JournalMode, Runtime};
-use weftwork_store::{RunRow, Store, StoreError, has_begun};
+use weftwork_store::{Store, StoreError};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
@@ -400,57 +400,22 @@ impl App {
     ) -> Result<Reply, Error> {
         let thread = ThreadId::new(thread)?;
         let agent = self.agent_of(&thread).await?;
-        self.reply(self.start(&agent, thread, RunInput::Resume { answers }).await?).await
+        self.reply(self.start(&agent, thread, RunInput::answers(answers)).await?).await
     }
 
-    /// Continues a thread whose last run did not complete:
-    ///
-    /// - Takes the run over if its process is dead.
-    /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
-    ///   to the thread and the thread has no other node due.
-    /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
-    ///   from outside that left a node due.
+    /// Resumes a thread whose last run did not complete, as [`Runtime::resume`] does, with the
+    /// model and the settings of this app.
     ///
     /// # Errors
-    /// [`Error::NothingOpen`] if the last run completed or waits for an answer, [`Error::Runtime`]
-    /// if a live process executes it.
-    pub async fn go_on(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
-        let runs = self.store().runs(&self.who, thread).await?;
-        let nothing = || Error::NothingOpen { thread: thread.to_string() };
-        // Runs queued behind it start without further action.
-        let unfinished = runs.iter().find(|run| !run.status.is_final());
-        let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
-        match &last.outcome {
-            None => Ok(self.runtime.take_over(&self.who, &last.new.at).await?),
-            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. })
-                if !self.made_due(last).await? =>
-            {
-                Err(nothing())
-            }
-            Some(RunFinal::Failed { .. }) if self.begins_anew(last).await? => {
-                self.requeue(&last.new.at).await
-            }
-            Some(_) => self.start(&last.new.graph, thread.clone(), RunInput::Continue).await,
-        }
-    }
-
-    /// Returns `true` if the run was an update from outside, which executes no node, and left a
-    /// node due.
-    async fn made_due(&self, run: &RunRow) -> Result<bool, Error> {
-        let changed = matches!(run.new.input, RunInput::Update { .. });
-        Ok(changed && !self.runtime.state(&self.who, &run.new.at.thread).await?.next.is_empty())
-    }
-
-    /// Returns `true` if a failed run is continued by applying its input again.
-    async fn begins_anew(&self, run: &RunRow) -> Result<bool, Error> {
-        let (at, store) = (&run.new.at, self.store());
-        if !run.brings() || has_begun(store.as_ref(), &self.who, at).await? {
-            return Ok(false);
-        }
-        let head = store.thread(&self.who, &at.thread).await?.head;
-        // Applying the input again would discard nodes that are due.
-        let state = self.runtime.state(&self.who, &at.thread).await?;
-        Ok(run.begins_elsewhere(head) || state.next.is_empty())
+    /// [`Error::Runtime`] if there is nothing to resume, or a live process executes the run.
+    pub async fn resume(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
+        let options = RunOptions {
+            model: Some(self.chosen.value.clone()),
+            durability: self.durability,
+            multitask: self.multitask,
+            ..RunOptions::default()
+        };
+        Ok(self.runtime.resume_with(&self.who, thread, options).await?)
     }
 
     /// Requeues the last run of a thread after it failed, and executes it; see

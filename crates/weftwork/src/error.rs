@@ -73,14 +73,6 @@ pub enum Error {
     /// An id is not valid.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// The thread has nothing to resume: no run is unfinished and no node is due.
-    #[error(
-        "nothing to resume on thread `{thread}`: its last run has completed; give it new input"
-    )]
-    NothingOpen {
-        /// The thread.
-        thread: String,
-    },
     /// The model cannot be opened.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -127,7 +119,6 @@ impl Error {
             Self::UnknownAgent { .. } => "W0704",
             Self::NoDataFolder => "W0705",
             Self::Id(_) => "W0706",
-            Self::NothingOpen { .. } => "W0707",
             Self::BadExport { .. } => "W0715",
             Self::ExportFile { .. } => "W0716",
             Self::Model(error) => return error.fault(),

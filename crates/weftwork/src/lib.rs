@@ -37,6 +37,7 @@ pub mod config;
 mod embedded;
 mod error;
 mod reply;
+mod stores;
 pub mod upkeep;
 mod wiring;
 
@@ -46,6 +47,7 @@ pub use config::Config;
 pub use embedded::Weights;
 pub use error::Error;
 pub use reply::{Question, Reply, tag};
+pub use stores::OpenRuntime;
 pub use weftwork_egress as egress;
 pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State, facade_tool as tool};
 pub use weftwork_store as store;
@@ -104,10 +106,11 @@ pub mod prelude {
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
         Send, State,
     };
+    pub use crate::runtime::Runtime;
     pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, tool};
     pub use crate::types::message::{Message, Role};
     pub use crate::types::run::{RunFinal, RunStatus};
-    pub use crate::{App, Config, Reply};
+    pub use crate::{App, Config, OpenRuntime, Reply};
 }
 
 /// The programs of the guide, compiled and run as doctests.

@@ -93,7 +93,7 @@ impl Desk {
     /// The code with which an answer is refused.
     pub(crate) async fn refused(&self, id: InterruptId, value: Value) -> String {
         let answers = BTreeMap::from([(id, value)]);
-        let run = self.runtime.execute(request(RunInput::Resume { answers })).await;
+        let run = self.runtime.execute(request(RunInput::answers(answers))).await;
         run.expect_err("refused").fault.code
     }
 

@@ -97,7 +97,7 @@ impl Talk<'_> {
             } else {
                 match self.ask(&open).await? {
                     Ok(answers) => {
-                        let input = RunInput::Resume { answers };
+                        let input = RunInput::answers(answers);
                         Some(self.app.start(&self.agent, self.thread.clone(), input).await?)
                     }
                     Err(exit) => {
@@ -143,7 +143,7 @@ impl Talk<'_> {
         if found.unfinished().is_none() {
             return Ok(None);
         }
-        let handle = self.app.go_on(&self.thread).await?;
+        let handle = self.app.resume(&self.thread).await?;
         self.screen.note("resuming the unfinished run of the thread");
         Ok(Some(handle))
     }

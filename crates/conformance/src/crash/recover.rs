@@ -20,7 +20,7 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use weftwork_graph::exec::{Config, Snapshot, Source, SubState};
-use weftwork_graph::{At, Resume, Start, StartCommand};
+use weftwork_graph::{Answers, At, Start, StartCommand};
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// Where a thread stood before an entry.
@@ -31,7 +31,7 @@ pub(super) struct Before {
     newest: Option<CheckpointId>,
     open: BTreeSet<InterruptId>,
     /// The answers by id that the entry gives.
-    answers: Option<Resume>,
+    answers: Option<Answers>,
 }
 
 impl Before {
@@ -46,7 +46,7 @@ impl Before {
             Act::Run(run) => match &run.begin {
                 Begin::Resume(answer) | Begin::Command { resume: answer, .. } => resume(answer),
                 Begin::ResumeByValue(answers) => {
-                    Some(Resume::ById(play.answers(entry, answers).await?))
+                    Some(Answers::ById(play.answers(entry, answers).await?))
                 }
                 Begin::Input(_) => None,
             },
@@ -200,24 +200,24 @@ impl Recovery<'_> {
                 "the reference drops input of graphs with their own state when it goes on",
             );
         }
-        let unnamed = matches!(before.answers, Some(Resume::One(_)));
+        let unnamed = matches!(before.answers, Some(Answers::One(_)));
         (unnamed && self.answered && id(&before.stood) == id(now))
             .then_some("the reference offers an answer without an id again after it was taken")
     }
 
-    fn answers_left(&self, now: &Snapshot) -> Option<Resume> {
+    fn answers_left(&self, now: &Snapshot) -> Option<Answers> {
         let open = open(now);
         match self.before.answers.clone()? {
-            Resume::ById(answers) if self.profile == Profile::Weft => Some(Resume::ById(answers)),
-            Resume::One(answer) if self.profile == Profile::Weft => {
+            Answers::ById(answers) if self.profile == Profile::Weft => Some(Answers::ById(answers)),
+            Answers::One(answer) if self.profile == Profile::Weft => {
                 match self.before.stood.interrupts.as_slice() {
-                    [only] => Some(Resume::ById([(only.id, answer)].into())),
+                    [only] => Some(Answers::ById([(only.id, answer)].into())),
                     _ => None,
                 }
             }
-            Resume::ById(mut answers) => {
+            Answers::ById(mut answers) => {
                 answers.retain(|id, _| open.contains(id));
-                (!answers.is_empty()).then_some(Resume::ById(answers))
+                (!answers.is_empty()).then_some(Answers::ById(answers))
             }
             one => {
                 let still = !self.before.open.is_disjoint(&open);

@@ -326,6 +326,25 @@ impl Plan {
         })
     }
 
+    /// Reads a state from the JSON of its channels. A channel that is missing has its initial
+    /// value.
+    ///
+    /// # Errors
+    /// [`EngineError::BadValue`] when a value is not one of its channel.
+    pub fn read_state(
+        &self,
+        values: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Slots, EngineError> {
+        let slots =
+            self.channels.iter().map(|one| match values.get(&*one.name) {
+                Some(json) => one.channel.decode(json).map(Some).map_err(|reason| {
+                    EngineError::BadValue { channel: one.name.to_string(), reason }
+                }),
+                None => Ok(one.channel.initial()),
+            });
+        Ok(Slots::new(slots.collect::<Result<_, _>>()?))
+    }
+
     /// The value of a channel as JSON; none when it has none.
     #[must_use]
     pub fn value_json(&self, slots: &Slots, index: ChannelIdx) -> Option<serde_json::Value> {

@@ -4,13 +4,12 @@ use crate::error::RuntimeError;
 use crate::extract::BuildInfo;
 use crate::node::IntoOutput;
 use crate::route::Next;
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use weftwork_engine::TaskOutput;
+use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
-pub use weftwork_types::run::Durability;
-use weftwork_types::{CheckpointId, InterruptId};
+pub use weftwork_types::run::{Answers, Durability, Stops};
 
 /// What a run starts from.
 #[derive(Debug)]
@@ -53,56 +52,7 @@ pub struct StartCommand {
     /// Writes, in order.
     pub update: Vec<(String, Json)>,
     /// Answers to open questions.
-    pub resume: Option<Resume>,
-}
-
-/// Answers to open questions.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Resume {
-    /// The answer to the only open question.
-    One(Json),
-    /// Answers by the ids of the questions.
-    ById(BTreeMap<InterruptId, Json>),
-    /// Answers by the keys of the questions: each goes to all open questions of its key.
-    ByKey(BTreeMap<String, Json>),
-}
-
-/// Nodes before or after which a run stops.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Stops {
-    /// Nowhere.
-    #[default]
-    None,
-    /// At every node.
-    All,
-    /// At these nodes.
-    Nodes(Vec<String>),
-}
-
-impl Stops {
-    /// Nowhere.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::None
-    }
-
-    /// At these nodes.
-    pub fn at<T: Into<String>>(nodes: impl IntoIterator<Item = T>) -> Self {
-        Self::Nodes(nodes.into_iter().map(Into::into).collect())
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-
-    /// Whether a run stops at a node. The hidden first one counts only when it is named.
-    pub(crate) fn holds(&self, node: &str) -> bool {
-        match self {
-            Self::None => false,
-            Self::All => node != weftwork_engine::plan::START_NAME,
-            Self::Nodes(nodes) => nodes.iter().any(|n| n == node),
-        }
-    }
+    pub resume: Option<Answers>,
 }
 
 /// Whether a graph within a graph keeps its state.
@@ -240,6 +190,9 @@ pub(crate) struct Options {
     pub(crate) before: Option<Stops>,
     pub(crate) after: Option<Stops>,
     pub(crate) context: Json,
+    pub(crate) configurable: Arc<Map<String, Json>>,
+    /// Maximum number of tasks that run concurrently, in place of that of the graph.
+    pub(crate) concurrency: Option<usize>,
     pub(crate) durability: Durability,
     pub(crate) deadline: Option<std::time::Duration>,
     /// Whether the run waits in place for its timers.

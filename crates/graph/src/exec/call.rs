@@ -14,7 +14,7 @@ use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
 use crate::flow::TaskDef;
 use crate::node::NodeResult;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::pregel::StartInput;
@@ -103,11 +103,16 @@ impl Ctx {
         shared.drains.store(true, Ordering::Relaxed);
     }
 
-    /// What the run was given besides its input: `null` when nothing was, as in all hosted runs so
-    /// far.
+    /// Value given to the run besides its input; `null` if none was given.
     #[must_use]
     pub fn context(&self) -> &Json {
         &self.at().scope.shared.context
+    }
+
+    /// Named settings given to the run; empty if none were given.
+    #[must_use]
+    pub fn configurable(&self) -> &Map<String, Json> {
+        &self.at().scope.shared.configurable
     }
 
     /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's

@@ -45,7 +45,8 @@ impl RunEnvironment for LocalEnvironment {
             ledger: Arc::clone(&shared.ledger),
             clock: Arc::clone(&self.clock),
             emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
-            deadline: None,
+            deadline: at.scope.shared.deadline,
+            configurable: Arc::clone(&at.scope.shared.configurable),
         }
     }
 

@@ -42,7 +42,7 @@ mod wait;
 pub use crate::journal::{CallBook, Origin, TaskJournal};
 pub(crate) use api::Drain;
 pub use api::{
-    Durability, Keep, Limits, Outcome, Resume, Resuming, Semantics, Start, StartCommand, Stops,
+    Answers, Durability, Keep, Limits, Outcome, Resuming, Semantics, Start, StartCommand, Stops,
     Unanswered,
 };
 pub use caught::{millis, out_of_node};
@@ -56,6 +56,7 @@ pub use kept::{CallList, Calls};
 pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
 pub use node_cache::CACHED_MAX;
+pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
 pub use saver::{
     Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,

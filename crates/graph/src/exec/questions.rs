@@ -1,6 +1,6 @@
 //! Open questions: which there are, which answers they take, and what becomes of them in time.
 
-use super::api::{Going, Resume, Unanswered};
+use super::api::{Answers, Going, Unanswered};
 use super::cycle::Cycle;
 use super::schema::Checker;
 use super::scope::{Scope, Shared, TaskAt, lock};
@@ -18,22 +18,18 @@ pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;
 
 impl Cycle {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
-    pub(super) fn accept(&self, resume: Resume) -> Going<Option<Json>> {
+    pub(super) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
         if !self.keeps() {
             return Err(RuntimeError::NoSaver { what: "an answer" }.into());
         }
         let open = self.open_questions();
-        let answers = match resume {
-            Resume::ById(answers) => answers,
-            Resume::ByKey(answers) => by_key(&open, answers)?,
-            Resume::One(answer) => match self.only(&open)? {
-                // It answers that question and no other one.
-                Some(only) if open.len() > 1 || self.waits() => BTreeMap::from([(only.id, answer)]),
-                only => {
-                    only.map_or(Ok(()), |only| check(only, &answer))?;
-                    return Ok(Some(answer));
-                }
-            },
+        let now = self.scope.shared.host.clock().now();
+        let answers = match answers {
+            Answers::One(answer) if open.len() < 2 && !(self.waits() && open.len() == 1) => {
+                open.first().map_or(Ok(()), |only| check(only, &answer))?;
+                return Ok(Some(answer));
+            }
+            answers => answers_by_id(&open, answers, now)?,
         };
         for question in open {
             if let Some(answer) = answers.get(&question.id) {
@@ -44,19 +40,6 @@ impl Cycle {
             tracing::warn!("the answers of a run were given twice; the first count");
         }
         Ok(None)
-    }
-
-    /// The question that one answer is for: the only one, or the only one that takes no default.
-    fn only<'a>(&self, open: &[&'a Interrupt]) -> Result<Option<&'a Interrupt>, RuntimeError> {
-        let ([] | [_]) = open else {
-            let now = self.scope.shared.host.clock().now();
-            let mut live = open.iter().filter(|question| !lapsed(question, now));
-            return match (live.next(), live.next()) {
-                (Some(only), None) => Ok(Some(only)),
-                _ => Err(RuntimeError::ManyQuestions { open: open.len() }),
-            };
-        };
-        Ok(open.first().copied())
     }
 
     /// Whether tasks wait until their questions are answered.
@@ -78,6 +61,31 @@ impl Cycle {
             }
         }
         open
+    }
+}
+
+/// Resolves answers to the ids of open questions.
+///
+/// A single answer is for the only open question, or for the only one that does not take a default
+/// now.
+///
+/// # Errors
+/// [`RuntimeError::ManyQuestions`], [`RuntimeError::UnknownKey`].
+pub fn answers_by_id(
+    open: &[&Interrupt],
+    answers: Answers,
+    now: Timestamp,
+) -> Result<BTreeMap<InterruptId, Json>, RuntimeError> {
+    match answers {
+        Answers::ById(answers) => Ok(answers),
+        Answers::ByKey(answers) => by_key(open, answers),
+        Answers::One(answer) => {
+            let mut live = open.iter().filter(|question| open.len() == 1 || !lapsed(question, now));
+            match (live.next(), live.next()) {
+                (Some(only), None) => Ok(BTreeMap::from([(only.id, answer)])),
+                _ => Err(RuntimeError::ManyQuestions { open: open.len() }),
+            }
+        }
     }
 }
 

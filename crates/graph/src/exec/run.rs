@@ -7,20 +7,21 @@ use super::check::check;
 use super::cycle::Cycle;
 use super::event::{Config, Modes, StreamItem};
 use super::host::Host;
-use super::scope::{Scope, Shared, Sink, lock};
+use super::scope::{Destination, Scope, Shared, Sink, lock};
 use super::{tell, wait};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::state::{Seen, State, StateSpec};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value as Json};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -34,6 +35,7 @@ pub struct Run {
     start: Start,
     around: BTreeMap<String, CheckpointId>,
     modes: Modes,
+    sink: Option<Sink>,
     pub(super) options: Options,
 }
 
@@ -46,6 +48,7 @@ impl CompiledGraph {
             start: start.into(),
             around: BTreeMap::new(),
             modes: Modes::NONE,
+            sink: None,
             options: Options::fresh(),
         }
     }
@@ -113,6 +116,18 @@ impl Run {
         self
     }
 
+    /// Gives nodes named settings: [`Ctx::configurable`](crate::Ctx::configurable).
+    pub fn configurable(mut self, settings: Map<String, Json>) -> Self {
+        self.options.configurable = Arc::new(settings);
+        self
+    }
+
+    /// Runs at most so many tasks of a superstep concurrently, in place of the limit of the graph.
+    pub fn concurrency(mut self, tasks_max: usize) -> Self {
+        self.options.concurrency = Some(tasks_max);
+        self
+    }
+
     /// When checkpoints are kept.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.options.durability = durability;
@@ -128,6 +143,12 @@ impl Run {
     /// What the stream tells.
     pub fn modes(mut self, modes: Modes) -> Self {
         self.modes = modes;
+        self
+    }
+
+    /// Sends the events of these modes while the run goes, whoever polls it.
+    pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
+        self.sink = Some(Sink { modes, to: Destination::Channel(items) });
         self
     }
 
@@ -151,21 +172,21 @@ impl Run {
     /// # Cancel safety
     /// As [`outcome`](Self::outcome).
     pub async fn finish(self) -> Result<Finished, RuntimeError> {
-        self.drive(None).await
+        self.drive().await
     }
 
     /// Runs as the stream is read: nothing goes on while nobody reads.
-    pub fn stream(self) -> RunStream {
-        let sink = Sink::new(self.modes);
-        let queue = Arc::clone(&sink.queue);
-        let ended = self.drive(Some(sink));
+    pub fn stream(mut self) -> RunStream {
+        let queue = Arc::default();
+        self.sink = Some(Sink { modes: self.modes, to: Destination::Queue(Arc::clone(&queue)) });
+        let ended = self.drive();
         let run: BoxFuture<'static, _> = Box::pin(async move { ended.await?.told() });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
-    async fn drive(self, sink: Option<Sink>) -> Result<Finished, RuntimeError> {
+    async fn drive(self) -> Result<Finished, RuntimeError> {
         check(&self.graph, &self.host, &self.start, &self.options)?;
-        let Self { host, graph, start, around, modes: _, options } = self;
+        let Self { host, graph, start, around, modes: _, sink, options } = self;
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
         let shared = Arc::new(Shared::new(host, &options, sink));
@@ -272,6 +293,8 @@ impl Options {
             before: None,
             after: None,
             context: Json::Null,
+            configurable: Arc::default(),
+            concurrency: None,
             durability: Durability::Sync,
             deadline: None,
             waiting: false,
@@ -292,7 +315,7 @@ impl Options {
 /// says how it ended.
 pub struct RunStream {
     run: Option<BoxFuture<'static, Result<Outcome, RuntimeError>>>,
-    queue: Arc<Mutex<std::collections::VecDeque<StreamItem>>>,
+    queue: Arc<Mutex<VecDeque<StreamItem>>>,
     outcome: Option<Result<Outcome, RuntimeError>>,
 }
 

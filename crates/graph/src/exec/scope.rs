@@ -9,13 +9,14 @@ use super::questions::Expiries;
 use super::saver::{Place, Saver, TaskKey, TaskRecord};
 use super::{Host, tell};
 use crate::compiled::CompiledGraph;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::ids::task_id;
-use weftwork_types::{CheckpointId, InterruptId, TaskId};
+use weftwork_types::{CheckpointId, InterruptId, TaskId, Timestamp};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -28,6 +29,10 @@ pub(crate) struct Shared {
     pub(crate) thread: Arc<str>,
     pub(crate) sink: Option<Sink>,
     pub(crate) context: Json,
+    pub(crate) configurable: Arc<Map<String, Json>>,
+    pub(crate) concurrency: Option<usize>,
+    /// Time at which the run is cut off.
+    pub(crate) deadline: Option<Timestamp>,
     pub(crate) durability: Durability,
     /// The limit of this run, for each graph in it.
     pub(crate) step_limit: Option<u32>,
@@ -56,11 +61,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(host: Host, options: &super::api::Options, sink: Option<Sink>) -> Self {
+        let deadline = options.deadline.map(|limit| host.clock().now().plus(limit));
         Self {
             host,
             thread: Arc::clone(&options.thread),
             sink,
             context: options.context.clone(),
+            configurable: Arc::clone(&options.configurable),
+            concurrency: options.concurrency,
+            deadline,
             durability: options.durability,
             step_limit: options.step_limit,
             drain: Mutex::default(),
@@ -111,20 +120,30 @@ impl Shared {
     }
 }
 
-/// Where events go until somebody takes them.
+/// Receiver of the events of a run, in its modes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sink {
     pub(crate) modes: Modes,
-    pub(crate) queue: Arc<Mutex<VecDeque<StreamItem>>>,
+    pub(crate) to: Destination,
+}
+
+/// Destination of the events of a run.
+#[derive(Debug, Clone)]
+pub(crate) enum Destination {
+    /// A queue that whoever drives the run reads. Events that were not read can still be changed.
+    Queue(Arc<Mutex<VecDeque<StreamItem>>>),
+    /// A channel that anyone reads.
+    Channel(UnboundedSender<StreamItem>),
 }
 
 impl Sink {
-    pub(crate) fn new(modes: Modes) -> Self {
-        Self { modes, queue: Arc::default() }
-    }
-
     pub(crate) fn push(&self, ns: &str, event: StreamEvent) {
-        lock(&self.queue).push_back(StreamItem { ns: tell::parts(ns), event });
+        let item = StreamItem { ns: tell::parts(ns), event };
+        match &self.to {
+            Destination::Queue(queue) => lock(queue).push_back(item),
+            // Fails without a receiver: nobody reads then.
+            Destination::Channel(channel) => drop(channel.send(item)),
+        }
     }
 }
 

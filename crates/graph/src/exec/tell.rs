@@ -5,6 +5,7 @@ use super::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
 };
 use super::saver::TaskRecord;
+use super::scope::Destination;
 use super::scope::{Scope, task_ns};
 use super::slot::Slot;
 use serde_json::Value as Json;
@@ -97,8 +98,9 @@ impl Scope {
     /// A checkpoint that was told and is kept only now is told as it is kept, as far as nobody has
     /// read it yet.
     pub(super) fn retell(&self, id: weftwork_types::CheckpointId, metadata: &super::Metadata) {
-        let Some(sink) = &self.shared.sink else { return };
-        for item in super::scope::lock(&sink.queue).iter_mut() {
+        let to = self.shared.sink.as_ref().map(|sink| &sink.to);
+        let Some(Destination::Queue(queue)) = to else { return };
+        for item in super::scope::lock(queue).iter_mut() {
             let event = match &mut item.event {
                 StreamEvent::Debug { event, .. } => event,
                 event => event,

@@ -1,6 +1,6 @@
 //! One superstep: plan, start, settle, close.
 
-use super::api::{Ended, Fail, Going, Limits, Resuming};
+use super::api::{Ended, Fail, Going, Limits, Resuming, Stops};
 use super::cycle::Cycle;
 use super::event::{Modes, Source};
 use super::job::End;
@@ -74,7 +74,7 @@ impl Cycle {
         }
         let graph = &self.scope.graph;
         let stops = !self.before.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| self.before.holds(slot.name(graph))) {
+        if stops && self.tasks.iter().any(|slot| holds(&self.before, slot.name(graph))) {
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
         Ok(self.scope.shared.drained().map(Ended::Drained))
@@ -164,7 +164,8 @@ impl Cycle {
         mut next: usize,
         ends: &mut Option<Fail>,
     ) -> Going<()> {
-        let most = self.scope.graph.concurrency().unwrap_or(usize::MAX);
+        let scope = &self.scope;
+        let most = scope.shared.concurrency.or(scope.graph.concurrency()).unwrap_or(usize::MAX);
         let mut parked = Vec::new();
         loop {
             while next < self.tasks.len() && running.len() < most {
@@ -286,7 +287,7 @@ impl Cycle {
         }
         let graph = &self.scope.graph;
         let stops = !self.after.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| self.after.holds(slot.name(graph))) {
+        if stops && self.tasks.iter().any(|slot| holds(&self.after, slot.name(graph))) {
             self.make_tasks();
             self.tell_checkpoint();
             self.tasks.clear();
@@ -304,4 +305,10 @@ impl Cycle {
             self.scope.tell_values(self.machine.slots(), None);
         }
     }
+}
+
+/// Returns `true` if the run stops at a node. The hidden first node counts only if it is named.
+fn holds(stops: &Stops, node: &str) -> bool {
+    let hidden = *stops == Stops::All && node == weftwork_engine::plan::START_NAME;
+    !hidden && stops.contains(node)
 }

@@ -52,6 +52,7 @@ impl Desk {
             clock: Arc::new(clock.clone()),
             emit: Arc::<Self>::clone(self),
             deadline: None,
+            configurable: Arc::default(),
         }
     }
 

@@ -102,8 +102,8 @@ async fn run(runtime: &Runtime, thread: &ThreadId, input: RunInput) -> f64 {
 async fn answer(runtime: &Runtime, thread: &ThreadId) -> f64 {
     let rows = runtime.store().interrupts(&Principal::local(), thread).await.expect("reads");
     let open = rows.iter().find(|row| row.answer.is_none() && !row.closed).expect("a question");
-    let answers = [(open.interrupt.id, json!("yes"))].into();
-    run(runtime, thread, RunInput::Resume { answers }).await
+    let answers = std::collections::BTreeMap::from([(open.interrupt.id, json!("yes"))]);
+    run(runtime, thread, RunInput::answers(answers)).await
 }
 
 /// Looks for a call through all of a thread, as often as an answer looks for one.

@@ -5,7 +5,7 @@ use super::writer::Writer;
 use super::{CallLog, Host};
 use crate::hub::Hub;
 use crate::journal::{RunBook, RunJournal};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,8 +17,9 @@ use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
+use weftwork_types::run::RunOptions;
 use weftwork_types::usage::UsageFact;
-use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -30,6 +31,9 @@ pub(super) struct Calls {
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) writer: Arc<Writer>,
+    /// Time at which the run is cut off.
+    deadline: Option<Timestamp>,
+    configurable: Arc<Map<String, Value>>,
 }
 
 impl Calls {
@@ -37,6 +41,7 @@ impl Calls {
         host: &Arc<Host>,
         writer: &Arc<Writer>,
         (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
+        options: &RunOptions,
     ) -> Self {
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
         Self {
@@ -47,6 +52,8 @@ impl Calls {
             journal: Arc::new(journal),
             ledger: Arc::new(RunLedger { log, late }),
             writer: Arc::clone(writer),
+            deadline: options.deadline,
+            configurable: Arc::new(options.configurable.clone()),
         }
     }
 }
@@ -73,7 +80,8 @@ impl RunEnvironment for Calls {
             ledger,
             clock: Arc::clone(&host.clock),
             emit,
-            deadline: None,
+            deadline: self.deadline,
+            configurable: Arc::clone(&self.configurable),
         }
     }
 

@@ -14,6 +14,7 @@ mod writer;
 
 use crate::hub::Hub;
 use crate::journal::RunJournal;
+use crate::runtime::Live;
 use crate::stored::{Recent, StoreSaver};
 use calls::Calls;
 pub(crate) use closing::Closing;
@@ -28,18 +29,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{
-    AsNode, At, Finished, Host as Local, Outcome, Resume, Start, StartCommand, StateUpdate,
+    Answers, AsNode, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
 };
+use weftwork_graph::{CompiledGraph, Next};
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{Durability, ReuseFrom, RunFinal, RunInput};
+use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput, Target};
 use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -75,6 +76,8 @@ pub(crate) struct Run {
     pub(crate) cancel: watch::Sender<bool>,
     /// Whether somebody asked for it to go on, however often it ended its process.
     pub(crate) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(crate) live: Option<Live>,
 }
 
 /// For how long a run is under suspicion that gets no further.
@@ -342,9 +345,7 @@ impl Run {
             // The writer holds them until then.
             Durability::Sync | Durability::Exit => Durability::Sync,
         });
-        if let Some(limit) = options.step_limit {
-            run = run.step_limit(limit);
-        }
+        run = self.with_options(run);
         // What a process before this one committed for the run is at the head.
         if let Some(at) = self.begins_at().filter(|_| !begun) {
             run = run.at(at);
@@ -364,6 +365,30 @@ impl Run {
             outcome = &mut run => outcome.map(Some),
             error = &mut log => Err(error.into()),
         }
+    }
+
+    /// Applies the stored options of the run.
+    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
+        let options = &self.row.new.options;
+        if let Some(limit) = options.step_limit {
+            run = run.step_limit(limit);
+        }
+        if let Some(before) = &options.interrupt_before {
+            run = run.interrupt_before(before.clone());
+        }
+        if let Some(after) = &options.interrupt_after {
+            run = run.interrupt_after(after.clone());
+        }
+        if let Some(deadline) = options.deadline {
+            run = run.deadline(deadline.since(self.host.clock.now()));
+        }
+        if let Some(tasks_max) = options.concurrency {
+            run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
+        }
+        if let Some((modes, items)) = &self.live {
+            run = run.report_to(*modes, items.clone());
+        }
+        run.context(options.context.clone()).configurable(options.configurable.clone())
     }
 
     /// Ends a run before its graph's end. Questions that nobody answered stay open.
@@ -394,21 +419,17 @@ impl Run {
         begun: bool,
         answers: &BTreeMap<InterruptId, Answer>,
     ) -> Result<Begin, RuntimeError> {
-        let go_on = || {
+        let given = || {
             let given = answers.iter().map(|(id, answer)| (*id, answer.value.clone()));
             let given: BTreeMap<_, _> = given.collect();
-            if given.is_empty() {
-                return Start::Continue;
-            }
-            let resume = Some(Resume::ById(given));
-            Start::Command(StartCommand { resume, ..StartCommand::default() })
+            (!given.is_empty()).then_some(Answers::ById(given))
+        };
+        let go_on = || match given() {
+            None => Start::Continue,
+            resume => Start::Command(StartCommand { resume, ..StartCommand::default() }),
         };
         let missing =
             || RuntimeError::NothingToContinue { thread: self.claim.at.thread.to_string() };
-        let is_new = async || {
-            let thread = self.host.store.thread(&self.who, &self.claim.at.thread).await?;
-            Ok::<_, RuntimeError>(thread.head.is_none())
-        };
         Ok(match self.row.new.input.clone() {
             RunInput::Update { .. } if begun => Begin::Nothing,
             RunInput::Update { writes, as_node } => {
@@ -422,14 +443,34 @@ impl Run {
                 Begin::Update(members.into_iter().collect(), as_node)
             }
             RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
-            _ if is_new().await? => return Err(missing()),
+            RunInput::Command(command) if !begun && self.applies(&command).await? => {
+                let RunCommand { answers, update, goto } = command;
+                let resume = match answers {
+                    None | Some(Answers::ById(_)) => given(),
+                    unnamed => unnamed,
+                };
+                let goto = goto.into_iter().map(next).collect();
+                Begin::Run(Start::Command(StartCommand { goto, update, resume }))
+            }
+            _ if self.is_new().await? => return Err(missing()),
             RunInput::Continue if self.begins_at().is_some() && !begun => {
                 Begin::Run(Start::Continue)
             }
-            RunInput::Start { .. } | RunInput::Resume { .. } | RunInput::Continue => {
+            RunInput::Start { .. } | RunInput::Command(_) | RunInput::Continue => {
                 Begin::Run(go_on())
             }
         })
+    }
+
+    /// Returns `true` if a command does more than answer, or if the thread has a state.
+    async fn applies(&self, command: &RunCommand) -> Result<bool, RuntimeError> {
+        Ok(!command.only_answers() || !self.is_new().await?)
+    }
+
+    /// Returns `true` if the thread has no checkpoint.
+    async fn is_new(&self) -> Result<bool, RuntimeError> {
+        let thread = self.host.store.thread(&self.who, &self.claim.at.thread).await?;
+        Ok(thread.head.is_none())
     }
 
     fn local(
@@ -460,7 +501,8 @@ impl Run {
             lost,
             origins: self.origins(),
         };
-        let calls = Calls::new(&self.host, writer, (journal, caller, answers));
+        let calls =
+            Calls::new(&self.host, writer, (journal, caller, answers), &self.row.new.options);
         self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls))
     }
 }
@@ -478,6 +520,13 @@ impl Run {
             run: self.claim.at.clone(),
             known: Mutex::default(),
         })
+    }
+}
+
+fn next(target: Target) -> Next {
+    match target {
+        Target::Node(node) => Next::node(node),
+        Target::Send { node, arg } => Next::Send(weftwork_graph::Send::to(node, arg)),
     }
 }
 

@@ -1,21 +1,26 @@
 //! Requests for runs, and what stands against them.
 
-use super::{Goes, Runtime};
+use super::{Admitted, Goes, Live, Runtime};
 use futures_util::FutureExt;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
-use weftwork_graph::exec::{At, Checker};
-use weftwork_store::{InterruptRow, NewRun, StoreError, rule};
+use weftwork_graph::exec::{At, Checker, Unanswered, answers_by_id};
+use weftwork_store::{InterruptRow, NewRun, StoreError, open_questions, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, Principal, RunId};
 
 impl Runtime {
-    pub(super) async fn accept(&self, request: RunRequest) -> Result<Goes, RuntimeError> {
+    pub(super) async fn accept(
+        &self,
+        mut request: RunRequest,
+        live: Option<Live>,
+    ) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
         if self.0.host.closing.drains() {
             return Err(RuntimeError::Stopping);
@@ -23,6 +28,7 @@ impl Runtime {
         let host = &self.0.host;
         check_depth(&request.input)?;
         self.check_thread(&request).await?;
+        self.resolve_answers(&mut request, &graph).await?;
         self.check_answers(&request, &graph).await?;
         let now = host.clock.now();
         let answers = answers(&request, now);
@@ -49,9 +55,11 @@ impl Runtime {
             if row.new.options.multitask.cancels() {
                 self.cancel_others(&request.principal, &row.new.at);
             }
-            return Ok(Goes::Elsewhere(self.wait_for_turn(request.principal, row, graph)));
+            let admitted = Admitted { who: request.principal, row, graph, asked: true, live };
+            return Ok(Goes::Elsewhere(self.wait_for_turn(admitted)));
         }
-        self.start_or_follow(request.principal, row, graph).await
+        let who = request.principal;
+        self.start_or_follow(Admitted { who, row, graph, asked: true, live }).await
     }
 
     /// While the run of the first answer goes, the thread is busy; who answers second is told of
@@ -100,10 +108,34 @@ impl Runtime {
             Ok(_) => Ok(()),
             Err(StoreError::NotFound { .. }) => match request.input {
                 RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
+                RunInput::Command(ref command) if !command.only_answers() => Ok(()),
                 _ => Err(missing()),
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Replaces answers that name no ids by answers by id. With the semantics of LangGraph, a single
+    /// answer is offered to whichever question is asked next, and stays as it is.
+    async fn resolve_answers(
+        &self,
+        request: &mut RunRequest,
+        graph: &CompiledGraph,
+    ) -> Result<(), RuntimeError> {
+        let RunInput::Command(RunCommand { answers: Some(answers), .. }) = &mut request.input
+        else {
+            return Ok(());
+        };
+        let reruns = graph.semantics().unanswered == Unanswered::Rerun;
+        if matches!(answers, Answers::ById(_)) || reruns && matches!(answers, Answers::One(_)) {
+            return Ok(());
+        }
+        let rows = self.store().interrupts(&request.principal, &request.thread).await?;
+        let open = open_questions(rows);
+        let open: Vec<_> = open.iter().collect();
+        let now = self.0.host.clock.now();
+        *answers = Answers::ById(answers_by_id(&open, answers.clone(), now)?);
+        Ok(())
     }
 
     /// An answer that does not fit its question is refused before it counts as the first one, and
@@ -113,7 +145,7 @@ impl Runtime {
         request: &RunRequest,
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
-        let RunInput::Resume { answers } = &request.input else { return Ok(()) };
+        let Some(answers) = request.input.answers_by_id() else { return Ok(()) };
         let rows = self.store().interrupts(&request.principal, &request.thread).await?;
         let given = |row: &InterruptRow| answers.contains_key(&row.interrupt.id);
         if rows.iter().any(|row| given(row) && row.is_open()) {
@@ -152,14 +184,14 @@ fn check_depth(input: &RunInput) -> Result<(), RuntimeError> {
     let (what, sound) = match input {
         RunInput::Start { input } => ("the input", can_be_read_back(input)),
         RunInput::Update { writes, .. } => ("the update", can_be_read_back(writes)),
-        RunInput::Resume { answers } => ("an answer", answers.values().all(can_be_read_back)),
+        RunInput::Command(command) => ("the command", can_be_read_back(&json!(command))),
         RunInput::Continue => return Ok(()),
     };
     if sound { Ok(()) } else { Err(RuntimeError::TooDeep { what }) }
 }
 
 fn answers(request: &RunRequest, now: weftwork_types::Timestamp) -> BTreeMap<InterruptId, Answer> {
-    let RunInput::Resume { answers } = &request.input else { return BTreeMap::new() };
+    let Some(answers) = request.input.answers_by_id() else { return BTreeMap::new() };
     let by = &request.principal.subject;
     answers
         .iter()

@@ -68,9 +68,12 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Hosts a graph under an id of the form `provider:name`.
+    /// Hosts a graph under an id of the form `provider:name`. A name without a colon stands for
+    /// `app:NAME`.
     pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
-        self.graphs.push((id.into(), graph));
+        let id = id.into();
+        let id = if id.contains(':') { id } else { format!("app:{id}") };
+        self.graphs.push((id, graph));
         self
     }
 

@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{At, HistoryFilter, Snapshot};
-use weftwork_store::{RunRow, Store, StoreError};
+use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_store::{MemoryStore, RunRow, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
-use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
+use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{RunFinal, RunRef, RunRequest};
 use weftwork_types::{
     BoxFuture, BoxStream, CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId,
@@ -54,6 +54,21 @@ struct Here {
     hub: Option<Arc<Hub>>,
 }
 
+/// A run to be claimed and executed here.
+#[derive(Debug, Clone)]
+struct Admitted {
+    who: Principal,
+    row: RunRow,
+    graph: CompiledGraph,
+    /// Whether somebody asked for it, however often it ended its process before.
+    asked: bool,
+    /// Receiver of its events in stream modes.
+    live: Option<Live>,
+}
+
+/// Stream modes, and the receiver of their events.
+pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
+
 /// A run that was accepted.
 enum Goes {
     Here(RunHandle),
@@ -70,6 +85,11 @@ impl Goes {
 }
 
 impl Runtime {
+    /// A runtime over a store in memory: its threads are lost with the process.
+    pub fn in_memory() -> RuntimeBuilder {
+        RuntimeBuilder::new(Arc::new(MemoryStore::new()))
+    }
+
     /// Starts to put a runtime together.
     pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
         RuntimeBuilder::new(store)
@@ -146,6 +166,52 @@ impl Runtime {
         self.graph(&row.graph).cloned()
     }
 
+    /// The graph of an id, or of the part of an id after its colon if only one id has it.
+    pub(crate) fn find_graph(&self, name: &str) -> Result<(&str, &CompiledGraph), RuntimeError> {
+        if let Some((id, graph)) = self.0.graphs.get_key_value(name) {
+            return Ok((id, graph));
+        }
+        let named = |id: &str| id.split_once(':').is_some_and(|(_, plain)| plain == name);
+        let mut found = self.graphs().filter(|(id, _)| named(id));
+        match (found.next(), found.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(RuntimeError::UnknownGraph {
+                found: name.to_owned(),
+                known: self.0.graphs.keys().cloned().collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.host.clock
+    }
+
+    /// Accepts a run, and reports its events to a receiver while it is executed here.
+    pub(crate) async fn accepted(
+        &self,
+        request: RunRequest,
+        live: Option<Live>,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.accept(request, live).await.map(Goes::handle)
+    }
+
+    /// Requests that a run stop.
+    pub(crate) async fn request_cancel(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+    ) -> Result<(), StoreError> {
+        let asked = self.store().request_cancel(who, run).await;
+        // A store that takes nothing now keeps nobody from stopping what goes on here. It is
+        // said all the same, for the stop is not on record yet.
+        if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
+            && let Some(here) = self.running().get(&run.run)
+        {
+            here.cancel.send_replace(true);
+        }
+        asked
+    }
+
     fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
         self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
             found: id.to_owned(),
@@ -153,14 +219,9 @@ impl Runtime {
         })
     }
 
-    /// Claims a run and sends it on its way.
-    async fn start(
-        &self,
-        who: Principal,
-        row: RunRow,
-        graph: CompiledGraph,
-        asked: bool,
-    ) -> Result<RunHandle, RuntimeError> {
+    /// Claims a run and executes it.
+    async fn start(&self, admitted: Admitted) -> Result<RunHandle, RuntimeError> {
+        let Admitted { who, row, graph, asked, live } = admitted;
         let host = Arc::clone(&self.0.host);
         let worker = self.0.heartbeat.id();
         let at = row.new.at;
@@ -195,7 +256,7 @@ impl Runtime {
             here.hub = Some(Arc::clone(&hub));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = Run { host, graph, who, claim, row, hub, cancel, asked };
+        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live };
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
@@ -225,14 +286,10 @@ impl Runtime {
     }
 
     /// Starts a run that was just put into the store.
-    async fn start_or_follow(
-        &self,
-        who: Principal,
-        row: RunRow,
-        graph: CompiledGraph,
-    ) -> Result<Goes, RuntimeError> {
-        let at = row.new.at.clone();
-        match self.start(who.clone(), row, graph.clone(), true).await {
+    async fn start_or_follow(&self, admitted: Admitted) -> Result<Goes, RuntimeError> {
+        let Admitted { who, row, graph, .. } = &admitted;
+        let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
+        match self.start(admitted).await {
             // Another worker looked for runs that nobody has, and took it: it comes to its end.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 Ok(Goes::Elsewhere(self.follow(who, at, graph)))
@@ -309,7 +366,7 @@ fn stopped() -> RunFinal {
 impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
-            let accepted = self.accept(request).await.map(Goes::handle);
+            let accepted = self.accept(request, None).await.map(Goes::handle);
             accepted.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
@@ -320,14 +377,7 @@ impl GraphExecutor for Runtime {
         run: &'a RunRef,
     ) -> BoxFuture<'a, Result<(), ExecuteError>> {
         Box::pin(async move {
-            let asked = self.store().request_cancel(who, run).await;
-            // A store that takes nothing now keeps nobody from stopping what goes on here. It is
-            // said all the same, for the stop is not on record yet.
-            if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
-                && let Some(here) = self.running().get(&run.run)
-            {
-                here.cancel.send_replace(true);
-            }
+            let asked = self.request_cancel(who, run).await;
             asked.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }

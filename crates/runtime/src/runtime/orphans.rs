@@ -1,14 +1,14 @@
 //! Runs that nobody has: taken over, put back, looked for.
 
-use super::{Goes, Inner, Runtime};
+use super::{Admitted, Goes, Inner, Runtime};
 use crate::worker::Pace;
 use std::sync::Weak;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{NewRun, StoreError};
+use weftwork_store::{NewRun, RunRow, StoreError, has_begun};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunRequest};
-use weftwork_types::{Principal, Timestamp};
+use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// The most threads that go on by themselves at one look.
 const WOKEN_MAX: usize = 100;
@@ -32,7 +32,91 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        self.start(who.clone(), row, graph, asked).await
+        self.start(Admitted { who: who.clone(), row, graph, asked, live: None }).await
+    }
+
+    /// Resumes a thread whose last run did not complete:
+    ///
+    /// - Takes the run over if its process is dead.
+    /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
+    ///   to the thread and the thread has no other node due.
+    /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
+    ///   from outside that left a node due. The new run has the options of the last one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer,
+    /// [`RuntimeError::Store`] with `Busy` if a live process executes it.
+    pub async fn resume(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.resume_by(who, thread, None).await
+    }
+
+    /// Resumes a thread as [`resume`](Self::resume) does. If a new run is needed, it has these
+    /// options.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume).
+    pub async fn resume_with(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        options: RunOptions,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.resume_by(who, thread, Some(options)).await
+    }
+
+    async fn resume_by(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        options: Option<RunOptions>,
+    ) -> Result<RunHandle, RuntimeError> {
+        let runs = self.store().runs(who, thread).await?;
+        let nothing = || RuntimeError::NothingToResume { thread: thread.to_string() };
+        // Queued runs behind an unfinished one start when it ends.
+        let unfinished = runs.iter().find(|run| !run.status.is_final());
+        let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
+        match &last.outcome {
+            None => self.take_over(who, &last.new.at).await,
+            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. })
+                if !self.made_due(who, last).await? =>
+            {
+                Err(nothing())
+            }
+            Some(RunFinal::Failed { .. }) if self.begins_anew(who, last).await? => {
+                self.requeue(who, &last.new.at).await
+            }
+            Some(_) => {
+                let NewRun { graph, caller, options: last, .. } = last.new.clone();
+                let again = RunOptions { at: None, idempotency_key: None, ..last };
+                let (principal, thread) = (who.clone(), thread.clone());
+                let (input, options) = (RunInput::Continue, options.unwrap_or(again));
+                self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None)
+                    .await
+            }
+        }
+    }
+
+    /// Returns `true` if the run was an update from outside, which executes no node, and left a
+    /// node due.
+    async fn made_due(&self, who: &Principal, run: &RunRow) -> Result<bool, RuntimeError> {
+        let changed = matches!(run.new.input, RunInput::Update { .. });
+        Ok(changed && !self.state(who, &run.new.at.thread).await?.next.is_empty())
+    }
+
+    /// Returns `true` if a failed run is continued by applying its input again.
+    async fn begins_anew(&self, who: &Principal, run: &RunRow) -> Result<bool, RuntimeError> {
+        let (at, store) = (&run.new.at, self.store());
+        if !run.brings() || has_begun(store.as_ref(), who, at).await? {
+            return Ok(false);
+        }
+        let head = store.thread(who, &at.thread).await?.head;
+        // Applying the input again would discard nodes that are due.
+        let state = self.state(who, &at.thread).await?;
+        Ok(run.begins_elsewhere(head) || state.next.is_empty())
     }
 
     /// Puts the last run of a thread back once it failed, and goes on with it: with the same input,
@@ -50,7 +134,8 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
-        self.start_or_follow(who.clone(), row, graph).await.map(Goes::handle)
+        let admitted = Admitted { who: who.clone(), row, graph, asked: true, live: None };
+        self.start_or_follow(admitted).await.map(Goes::handle)
     }
 
     /// Goes on with the threads whose time has come by this runtime's clock and whose graphs are
@@ -80,7 +165,7 @@ impl Runtime {
             };
             let (thread, input) = (at.thread, RunInput::Continue);
             let request = RunRequest { principal: who, caller, graph, thread, input, options };
-            match self.accept(request).await {
+            match self.accept(request, None).await {
                 Ok(Goes::Here(handle)) => handles.push(handle),
                 Ok(Goes::Elsewhere(_)) => {}
                 Err(RuntimeError::Stopping) => break,

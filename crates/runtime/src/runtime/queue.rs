@@ -4,14 +4,13 @@
 //! before it has ended in this process, and soon after it has in another. When the process is gone
 //! meanwhile, those that look for runs nobody has find it once it is due.
 
-use super::{Inner, Runtime, stopped};
+use super::{Admitted, Inner, Runtime, stopped};
 use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{RunRow, StoreError};
+use weftwork_store::StoreError;
 use weftwork_types::event::RunEvent;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunFinal, RunRef};
@@ -47,18 +46,13 @@ impl Runtime {
     }
 
     /// A handle for a run that waits for its turn. It waits although nobody holds the handle.
-    pub(super) fn wait_for_turn(
-        &self,
-        who: Principal,
-        row: RunRow,
-        graph: CompiledGraph,
-    ) -> RunHandle {
-        let run = row.new.at.clone();
+    pub(super) fn wait_for_turn(&self, admitted: Admitted) -> RunHandle {
+        let run = admitted.row.new.at.clone();
         let (tell_events, events) = oneshot::channel::<BoxStream<'static, RunEvent>>();
         let (tell_outcome, outcome) = oneshot::channel::<BoxFuture<'static, RunFinal>>();
         let this = self.clone();
         tokio::spawn(async move {
-            if let Some(begun) = this.turn(who, row, graph).await {
+            if let Some(begun) = this.turn(admitted).await {
                 // Nobody may want to hear it.
                 drop(tell_events.send(begun.events));
                 drop(tell_outcome.send(begun.outcome));
@@ -76,11 +70,11 @@ impl Runtime {
 
     /// Starts a run once those before it have ended, or follows it when another worker does;
     /// `None` when this process stops, or cannot find out.
-    async fn turn(&self, who: Principal, row: RunRow, graph: CompiledGraph) -> Option<RunHandle> {
-        let at = row.new.at.clone();
+    async fn turn(&self, admitted: Admitted) -> Option<RunHandle> {
+        let (who, at) = (admitted.who.clone(), admitted.row.new.at.clone());
         let mut ends = self.0.ends.subscribe();
         loop {
-            let before = match self.start(who.clone(), row.clone(), graph.clone(), true).await {
+            let before = match self.start(admitted.clone()).await {
                 Ok(handle) => return Some(handle),
                 Err(RuntimeError::Store(StoreError::Busy { run, .. }))
                     if run != at.run.as_str() =>
@@ -89,7 +83,7 @@ impl Runtime {
                 }
                 // Another worker has it, or had it.
                 Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
-                    return Some(self.follow(who, at, graph));
+                    return Some(self.follow(who, at, admitted.graph));
                 }
                 Err(RuntimeError::Store(error)) if error.is_retriable() => None,
                 Err(RuntimeError::Stopping) => return None,

@@ -404,7 +404,7 @@ async fn runs_that_answer_find_effects_whenever_checkpoints_were_stored() {
             let bench = Bench::on(Arc::clone(&store), graph.clone()).await;
             let input = match open {
                 None => RunInput::Start { input: json!({}) },
-                Some(id) => RunInput::Resume { answers: [(id, json!("yes"))].into() },
+                Some(id) => RunInput::answers(BTreeMap::from([(id, json!("yes"))])),
             };
             let asked = RunRequest { input, ..request(mode) };
             open = match bench.run(asked).await.1 {

@@ -371,7 +371,7 @@ async fn a_person_is_asked_anew_about_what_was_begun_because_of_an_answer() {
     };
     let again = |open| BTreeMap::from([(open, json!({"answer": "call_again"}))]);
     let first = asked(&dies_in_a_call(&bench.store, &graph, (&outside, 1)).await).await;
-    let resume = RunInput::Resume { answers: again(first) };
+    let resume = RunInput::answers(again(first));
     let at = dies_with(Some(Bench::request(resume)), &bench.store, &graph, (&outside, 1, 0)).await;
     let second = asked(&at).await;
     assert_ne!(first, second, "the answer was about the first time");

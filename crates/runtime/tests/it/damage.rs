@@ -239,7 +239,8 @@ async fn of_fifty_answers_at_once_one_counts_and_the_others_get_its_record() {
     let bench = Bench::new(asking()).await;
     let open = interrupted(bench.start(json!({})).await)[0];
     let asked = (0..50).map(|n| {
-        let request = Bench::request(RunInput::Resume { answers: [(open, json!(n))].into() });
+        let request =
+            Bench::request(RunInput::answers(std::collections::BTreeMap::from([(open, json!(n))])));
         bench.runtime.execute(request)
     });
     let (mut won, mut refused) = (Vec::new(), Vec::new());

@@ -411,8 +411,8 @@ async fn a_message_of_a_task_that_finished_before_the_pause_is_told_when_its_ste
         .expect("sound");
     let bench = Bench::new(graph).await;
     let open = interrupted(bench.start(json!({})).await);
-    let answers = [(open[0], json!("yes"))].into();
-    let (events, outcome) = bench.run(Bench::request(RunInput::Resume { answers })).await;
+    let answers = std::collections::BTreeMap::from([(open[0], json!("yes"))]);
+    let (events, outcome) = bench.run(Bench::request(RunInput::answers(answers))).await;
     completed(outcome);
     let told: Vec<_> = events
         .iter()

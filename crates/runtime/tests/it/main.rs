@@ -11,6 +11,7 @@ mod drawings;
 mod ends;
 mod faults;
 mod faulty;
+mod front;
 mod golden;
 mod items;
 mod local;

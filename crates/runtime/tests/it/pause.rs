@@ -61,7 +61,7 @@ async fn a_question_survives_its_process_and_only_its_own_node_runs_again() {
     assert_ne!(age, name, "each question has an id of its own");
     let refused = second
         .runtime
-        .execute(Bench::request(RunInput::Resume { answers }))
+        .execute(Bench::request(RunInput::answers(answers)))
         .await
         .expect_err("answered before");
     assert_eq!(refused.fault.code, "W0204");
@@ -78,7 +78,7 @@ async fn new_input_leaves_the_open_question_behind() {
     let new = interrupted(bench.start(json!({"log": ["again"]})).await);
     assert_ne!(old, new);
     let answers = BTreeMap::from([(old[0], json!("late"))]);
-    let refused = bench.runtime.execute(Bench::request(RunInput::Resume { answers })).await;
+    let refused = bench.runtime.execute(Bench::request(RunInput::answers(answers))).await;
     assert_eq!(refused.expect_err("void").fault.code, "W0201");
 }
 

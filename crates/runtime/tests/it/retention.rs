@@ -91,8 +91,8 @@ async fn a_thread_that_was_thinned_goes_on() {
         let history = bench.runtime.history(&who, &named(name), &HistoryFilter::default()).await;
         assert_eq!(history.expect("reads").len(), 1, "{name}");
     }
-    let answers = [(open[0], json!(true))].into();
-    let mut request = Bench::request(RunInput::Resume { answers });
+    let answers = std::collections::BTreeMap::from([(open[0], json!(true))]);
+    let mut request = Bench::request(RunInput::answers(answers));
     request.thread = named("asks");
     let outcome = bench.run(request).await.1;
     assert_eq!(completed(outcome)["log"], json!(["a", "b", "after 2"]));

@@ -179,7 +179,7 @@ impl Bench {
     }
 
     pub(crate) async fn resume(&self, answers: BTreeMap<InterruptId, Value>) -> RunFinal {
-        self.run(Self::request(RunInput::Resume { answers })).await.1
+        self.run(Self::request(RunInput::answers(answers))).await.1
     }
 
     pub(crate) async fn proceed(&self) -> RunFinal {

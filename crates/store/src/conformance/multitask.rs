@@ -85,7 +85,7 @@ pub(super) async fn who_does_not_wait_is_refused(store: Arc<dyn Store>) {
     assert_eq!(refused, busy("r1"));
     for (_, multitask) in [(1, Multitask::Enqueue), (2, Multitask::Rollback)] {
         let mut new = how("r2", multitask);
-        new.input = RunInput::Resume { answers: BTreeMap::new() };
+        new.input = RunInput::answers(BTreeMap::<weftwork_types::InterruptId, _>::new());
         let refused = store.create_run(&us(), new, BTreeMap::new()).await;
         assert_eq!(refused, busy("r1"), "answers do not wait");
     }
@@ -250,7 +250,7 @@ pub(super) async fn a_queued_run_follows_one_that_asks(store: Arc<dyn Store>) {
     };
     write(store, &first, asks).await;
     let mut new = how("r3", Multitask::Reject);
-    new.input = RunInput::Resume { answers: BTreeMap::new() };
+    new.input = RunInput::answers(BTreeMap::<weftwork_types::InterruptId, _>::new());
     let refused = store.create_run(&us(), new, answers(&[(7, "yes")])).await;
     assert_eq!(refused, busy("r2"), "whoever answers later finds the thread busy");
     claim(store, "r2").await.expect("its turn");

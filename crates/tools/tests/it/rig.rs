@@ -41,6 +41,7 @@ impl Rig {
             budget: Arc::new(ToolCalls { left: AtomicUsize::new(100) }),
             thread: "t-1",
             deadline: None,
+            configurable: Arc::default(),
         }
     }
 

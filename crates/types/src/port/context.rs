@@ -3,6 +3,7 @@ use super::{Budget, Clock, Ledger};
 use crate::caller::GraphCaller;
 use crate::event::AiEvent;
 use crate::{BoxFuture, Principal, ThreadId, Timestamp, canonical};
+use serde_json::{Map, Value};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct CallContext {
     pub emit: Arc<dyn Emit>,
     /// Time at which the caller stops waiting, if any.
     pub deadline: Option<Timestamp>,
+    /// Named settings given to the run.
+    pub configurable: Arc<Map<String, Value>>,
 }
 
 /// A sink that discards every event.

@@ -72,6 +72,12 @@ impl StorePlace {
         }
     }
 
+    /// A Postgres database, named by its URL or by connection parameters.
+    #[must_use]
+    pub fn postgres(address: &str) -> Self {
+        Self::Postgres(Address::new(address))
+    }
+
     /// Opens the store. Blocks.
     ///
     /// # Errors

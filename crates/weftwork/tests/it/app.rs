@@ -60,7 +60,7 @@ async fn a_question_is_answered_by_another_app_over_the_same_store() {
     assert_eq!(reply.to_string(), "[scripted model] Send letter: sent to Ada.");
 
     let thread = ThreadId::new("t").expect("an id");
-    let error = other.go_on(&thread).await.expect_err("nothing is open");
+    let error = other.resume(&thread).await.expect_err("nothing is open");
     assert_eq!(error.fault().code, "W0707");
     let runs = store.runs(other.principal(), &thread).await.expect("runs");
     let model = ScriptedProvider.name();
@@ -84,13 +84,13 @@ async fn a_node_made_due_by_an_update_is_resumed() {
         handle.outcome.await
     };
     run(RunInput::Start { input: json!({}) }).await;
-    let nothing = app.go_on(&thread).await.expect_err("nothing is due");
+    let nothing = app.resume(&thread).await.expect_err("nothing is due");
     assert_eq!(nothing.fault().code, "W0707");
     let writes = json!({"log": ["changed"]});
     run(RunInput::Update { writes: writes.clone(), as_node: Some("b".to_owned()) }).await;
-    assert!(app.go_on(&thread).await.is_err(), "nothing follows `b`");
+    assert!(app.resume(&thread).await.is_err(), "nothing follows `b`");
     run(RunInput::Update { writes, as_node: Some("a".to_owned()) }).await;
-    let handle = app.go_on(&thread).await.expect("`b` is due");
+    let handle = app.resume(&thread).await.expect("`b` is due");
     let RunFinal::Completed { output } = handle.outcome.await else { panic!("it ends") };
     assert_eq!(output["log"], json!(["a", "b", "changed", "changed", "b"]));
 }

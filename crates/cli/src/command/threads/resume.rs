@@ -44,14 +44,14 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let handle = if answers.is_empty() {
         let handle = match wakes {
             true => app.start(agent.id(), id.clone(), RunInput::Continue).await?,
-            false => app.go_on(&id).await?,
+            false => app.resume(&id).await?,
         };
         if !finished {
             house.screen.note("resuming the unfinished run of the thread");
         }
         handle
     } else {
-        app.start(agent.id(), id.clone(), RunInput::Resume { answers }).await?
+        app.start(agent.id(), id.clone(), RunInput::answers(answers)).await?
     };
     let exit = to_end(handle, &app, house, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
@@ -69,7 +69,7 @@ impl Resume {
     /// Returns `true` if an unfinished run was started with this answer, so that the command is a
     /// repetition.
     fn is_answer_of(&self, input: &RunInput) -> bool {
-        let RunInput::Resume { answers } = input else { return false };
+        let Some(answers) = input.answers_by_id() else { return false };
         let was_given = |pair: &String| {
             let (id, json) = pair.split_once('=')?;
             let given = answers.iter().find(|(one, _)| one.to_string() == id.trim())?.1;
@@ -168,7 +168,7 @@ mod tests {
         let args = [&["resume", "t"], flags].concat();
         let args = Alone::try_parse_from(args).expect("flags").resume;
         let answers = BTreeMap::from([(InterruptId(1), answer.clone())]);
-        args.is_answer_of(&RunInput::Resume { answers })
+        args.is_answer_of(&RunInput::answers(answers))
     }
 
     #[test]

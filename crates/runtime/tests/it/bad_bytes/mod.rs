@@ -101,8 +101,8 @@ async fn run(bench: &Bench, who: &Principal, thread: &str, goes_on: bool) {
     let open = bench.run(request(RunInput::Start { input })).await.1;
     let open = crate::support::interrupted(open);
     if goes_on {
-        let answers = [(open[0], json!("yes"))].into();
-        crate::support::completed(bench.run(request(RunInput::Resume { answers })).await.1);
+        let answers = std::collections::BTreeMap::from([(open[0], json!("yes"))]);
+        crate::support::completed(bench.run(request(RunInput::answers(answers))).await.1);
     }
 }
 

@@ -219,8 +219,9 @@ async fn go_on(store: Arc<dyn Store>) {
     };
     for thread in ["asked", "within"] {
         let open = interrupted(run(thread, RunInput::Continue).await);
-        let answers = open.into_iter().map(|open| (open, json!("go on"))).collect();
-        let output = completed(run(thread, RunInput::Resume { answers }).await);
+        let answers: std::collections::BTreeMap<_, _> =
+            open.into_iter().map(|open| (open, json!("go on"))).collect();
+        let output = completed(run(thread, RunInput::answers(answers)).await);
         assert_eq!(output["any"], json!("go on"), "{thread}");
     }
     let output = completed(run("long", RunInput::Start { input: json!({"log": ["more"]}) }).await);

@@ -127,7 +127,7 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     interrupted(run("asked", start("ask"), None).await);
     let open = interrupted(run("answered", start("ask"), None).await);
     let answers = BTreeMap::from([(open[0], json!(["yes", null]))]);
-    completed(run("answered", RunInput::Resume { answers }, None).await);
+    completed(run("answered", RunInput::answers(answers), None).await);
     interrupted(run("within", start("within"), None).await);
     failed(run("failed", start("fail"), None).await);
     completed(run("forked", start("plain"), None).await);

@@ -50,7 +50,7 @@ async fn a_question_that_waits_is_not_asked_again() {
     let outcome = graph.run(&host, empty()).thread("t").outcome().await.expect("asks");
     let Outcome::Interrupted { interrupts } = outcome else { panic!("{outcome:?}") };
     assert_eq!((interrupts.len(), asked.get()), (2, 2));
-    let one = weftwork_graph::Resume::ById([(interrupts[1].id, json!(1))].into());
+    let one = weftwork_graph::Answers::ById([(interrupts[1].id, json!(1))].into());
     let command = weftwork_graph::StartCommand { resume: Some(one), ..Default::default() };
     let outcome = graph.run(&host, Start::Command(command)).thread("t").outcome().await;
     let outcome = outcome.expect("goes on");

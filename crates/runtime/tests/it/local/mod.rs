@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_graph::channel::{Append, LastValue};
 use weftwork_graph::{
-    ChannelDef, DynUpdate, Dynamic, Graph, Host, MemorySaver, Outcome, Resume, START, Start,
+    Answers, ChannelDef, DynUpdate, Dynamic, Graph, Host, MemorySaver, Outcome, START, Start,
     StartCommand,
 };
 
@@ -62,7 +62,7 @@ fn empty() -> Start {
 }
 
 fn answer(value: Value) -> Start {
-    let resume = Some(Resume::One(value));
+    let resume = Some(Answers::One(value));
     Start::Command(StartCommand { resume, ..StartCommand::default() })
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
-    At, Ctx, DynUpdate, Flow, Host, Input, Keep, MemorySaver, NodeResult, Outcome, Question,
-    Resume, RuntimeError, START, Semantics, Start, StartCommand, Stops, TaskDef,
+    Answers, At, Ctx, DynUpdate, Flow, Host, Input, Keep, MemorySaver, NodeResult, Outcome,
+    Question, RuntimeError, START, Semantics, Start, StartCommand, Stops, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::Timestamp;
@@ -17,13 +17,13 @@ fn timed(clock: &ManualClock) -> Host {
     kept().with_clock(Arc::new(clock.clone()))
 }
 
-fn resume(resume: Resume) -> Start {
+fn resume(resume: Answers) -> Start {
     Start::Command(StartCommand { resume: Some(resume), ..StartCommand::default() })
 }
 
 fn by_key(answers: &[(&str, Value)]) -> Start {
     let answers = answers.iter().map(|(key, answer)| ((*key).to_owned(), answer.clone()));
-    resume(Resume::ByKey(answers.collect()))
+    resume(Answers::ByKey(answers.collect()))
 }
 
 fn open(outcome: Result<Outcome, RuntimeError>) -> Vec<Interrupt> {
@@ -58,7 +58,7 @@ async fn a_wrong_answer_is_refused_before_anything_runs() {
     let asked = open(graph.run(&host, empty()).thread("t").outcome().await);
     let wrong = [json!({"n": "many", "m": 1}), json!(7), Value::Null];
     for wrong in wrong {
-        let by_id = resume(Resume::ById([(asked[0].id, wrong.clone())].into()));
+        let by_id = resume(Answers::ById([(asked[0].id, wrong.clone())].into()));
         for start in [answer(wrong.clone()), by_id] {
             let error = graph.run(&host, start).thread("t").outcome().await.expect_err("refused");
             let RuntimeError::WrongAnswer { question, node, .. } = &error else {
@@ -270,7 +270,7 @@ async fn a_default_stays_the_answer_when_a_later_question_is_answered() {
             assert_eq!(asked[0].ask, asks(json!("second?")));
             let start = match by_id {
                 false => answer(json!(2)),
-                true => resume(Resume::ById(BTreeMap::from([(asked[0].id, json!(2))]))),
+                true => resume(Answers::ById(BTreeMap::from([(asked[0].id, json!(2))]))),
             };
             let ended = graph.run(&host, start).thread("t").outcome().await;
             assert_eq!(logged(ended.expect("ends")), [r#""gone" 2"#]);

@@ -140,7 +140,7 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
         panic!("it asks")
     };
     let by_id = |id, n: i64| {
-        let resume = weftwork_graph::Resume::ById([(id, json!(n))].into());
+        let resume = weftwork_graph::Answers::ById([(id, json!(n))].into());
         let command = weftwork_graph::StartCommand { resume: Some(resume), ..Default::default() };
         Start::Command(command)
     };

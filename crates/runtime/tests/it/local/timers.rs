@@ -137,7 +137,7 @@ async fn a_waiting_run_takes_defaults_and_ends_at_what_only_a_person_can_answer(
     let left = open(run.outcome().await.expect("stops"));
     assert_eq!((left.len(), clock.sleeps()), (2, vec![HOUR]));
     let sure = left.iter().find(|question| question.expires_at.is_none()).expect("a question");
-    let by_id = weftwork_graph::Resume::ById([(sure.id, json!(1))].into());
+    let by_id = weftwork_graph::Answers::ById([(sure.id, json!(1))].into());
     let command = weftwork_graph::StartCommand { resume: Some(by_id), ..Default::default() };
     let run = graph.run(&host, Start::Command(command)).thread("t").waiting();
     assert_eq!(logged(run.outcome().await.expect("ends")), [r#""none" 1"#, "b"]);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::exec::Source;
 use weftwork_graph::{
-    At, CompiledGraph, Durability, Host, Modes, Outcome, Resume, RuntimeError, Saver, Start,
+    Answers, At, CompiledGraph, Durability, Host, Modes, Outcome, RuntimeError, Saver, Start,
     StartCommand, Stops, StreamEvent,
 };
 use weftwork_testkit::World;
@@ -205,13 +205,13 @@ impl Stage {
         // one comes, and is given to other questions too.
         let one = open.len() == 1 && !self.lenient && self.draw.chance(50);
         let resume = if one {
-            Resume::One(answer(&open[0]))
+            Answers::One(answer(&open[0]))
         } else {
             let mut chosen = self.draw.some(open, 60);
             if chosen.is_empty() {
                 chosen = open.to_vec();
             }
-            Resume::ById(chosen.iter().map(|one| (one.id, answer(one))).collect())
+            Answers::ById(chosen.iter().map(|one| (one.id, answer(one))).collect())
         };
         Start::Command(StartCommand { resume: Some(resume), ..StartCommand::default() })
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weftwork_graph::channel::{LastValue, Managed, Messages};
 use weftwork_graph::{
-    Arg, AsNode, At, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field, Finish,
-    Flow, Graph, Host, Input, Keep, MemorySaver, Next, NodeError, NodeResult, Question, Resume,
+    Answers, Arg, AsNode, At, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field,
+    Finish, Flow, Graph, Host, Input, Keep, MemorySaver, Next, NodeError, NodeResult, Question,
     RuntimeError, START, Send, Start, StartCommand, State, StateUpdate, Stops, TaskDef,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -271,11 +271,11 @@ fn runs() -> Vec<Row> {
     let resume = |resume| Start::Command(StartCommand { resume, ..StartCommand::default() });
     vec![
         row("an answer on a host that keeps nothing", async move {
-            let start = resume(Some(Resume::One(json!("yes"))));
+            let start = resume(Some(Answers::One(json!("yes"))));
             asking().run(&Host::new(), start).thread("t").outcome().await
         }),
         row("one answer for two questions", {
-            let resume = Some(Resume::One(json!("yes")));
+            let resume = Some(Answers::One(json!("yes")));
             commanded(asking(), StartCommand { resume, ..StartCommand::default() })
         }),
         row("an answer that does not fit", async {
@@ -285,11 +285,11 @@ fn runs() -> Vec<Row> {
                 NodeResult::Ok(DynUpdate::new())
             };
             let graph = empty().node("ask", ask).edge(START, "ask").build()?;
-            let resume = Some(Resume::One(json!("much")));
+            let resume = Some(Answers::One(json!("much")));
             commanded(graph, StartCommand { resume, ..StartCommand::default() }).await
         }),
         row("an answer by a key that nobody asked with", {
-            let resume = Some(Resume::ByKey([("order-7".to_owned(), json!(1))].into()));
+            let resume = Some(Answers::ByKey([("order-7".to_owned(), json!(1))].into()));
             commanded(asking(), StartCommand { resume, ..StartCommand::default() })
         }),
         row("a wait for timers on a host that keeps nothing", async {

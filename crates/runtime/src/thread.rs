@@ -1,0 +1,456 @@
+//! Threads of hosted graphs: the front door to durable runs.
+
+use crate::runtime::Runtime;
+use futures_util::FutureExt;
+use serde_json::{Map, Value as Json};
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use weftwork_graph::exec::{HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
+use weftwork_store::{StoreError, open_questions};
+use weftwork_types::caller::Caller;
+use weftwork_types::event::Position;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{
+    Answers, Durability, Multitask, ReuseFrom, RunFinal, RunInput, RunOptions, RunRef, RunRequest,
+    Stops,
+};
+use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
+
+/// A thread of a hosted graph. It need not exist: its first run creates it. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Thread {
+    runtime: Runtime,
+    graph: String,
+    compiled: CompiledGraph,
+    id: ThreadId,
+    who: Principal,
+    at: Option<CheckpointId>,
+}
+
+impl Runtime {
+    /// A thread of a hosted graph, for the local principal.
+    ///
+    /// The graph is named by its id, or by the part after the colon if that is unique.
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownGraph`], and [`RuntimeError::InvalidId`] when `thread` is not a valid
+    /// id.
+    pub fn thread(&self, graph: &str, thread: impl AsRef<str>) -> Result<Thread, RuntimeError> {
+        let (graph, compiled) = self.find_graph(graph)?;
+        let id = ThreadId::new(thread)?;
+        let (graph, compiled) = (graph.to_owned(), compiled.clone());
+        let who = Principal::local();
+        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at: None })
+    }
+}
+
+impl Thread {
+    /// The same thread for another principal.
+    #[must_use]
+    pub fn with_principal(mut self, principal: Principal) -> Self {
+        self.who = principal;
+        self
+    }
+
+    /// The thread at one of its checkpoints. Runs and updates from there are on a branch of their
+    /// own, which becomes the newest of the thread.
+    #[must_use]
+    pub fn at(mut self, checkpoint: CheckpointId) -> Self {
+        self.at = Some(checkpoint);
+        self
+    }
+
+    /// Id of the thread.
+    #[must_use]
+    pub fn id(&self) -> &ThreadId {
+        &self.id
+    }
+
+    /// A run with new input: an update of the graph's state, JSON, or any
+    /// [`RunInput`](weftwork_types::run::RunInput).
+    pub fn start(&self, input: impl IntoInput) -> ThreadRun {
+        ThreadRun::new(self, input.into_input(&self.compiled))
+    }
+
+    /// A run that answers open questions: the only one with a value, several by id or by key with
+    /// a map.
+    pub fn answer(&self, answers: impl Into<Answers>) -> ThreadRun {
+        ThreadRun::new(self, Ok(RunInput::answers(answers)))
+    }
+
+    /// A run without new input. It continues at the newest checkpoint; at an older one
+    /// ([`at`](Self::at)) it runs the tasks due there again.
+    pub fn proceed(&self) -> ThreadRun {
+        ThreadRun::new(self, Ok(RunInput::Continue))
+    }
+
+    /// Changes the state as if `node` had written the update. The successors of the node become
+    /// due, and no task runs.
+    pub fn update_as(&self, node: &str, update: impl IntoInput) -> ThreadRun {
+        let input = update.into_input(&self.compiled).and_then(|input| match input {
+            RunInput::Start { input: writes } => {
+                Ok(RunInput::Update { writes, as_node: Some(node.to_owned()) })
+            }
+            _ => Err(RuntimeError::BadUpdate { reason: "an update has writes and no targets" }),
+        });
+        ThreadRun::new(self, input)
+    }
+
+    /// Resumes the thread where its last run did not complete; see [`Runtime::resume`].
+    ///
+    /// # Errors
+    /// As [`Runtime::resume`].
+    pub async fn resume(&self) -> Result<RunEnd, RuntimeError> {
+        let handle = self.runtime.resume(&self.who, &self.id).await?;
+        self.end(handle).await
+    }
+
+    /// The state of the thread, or of the checkpoint chosen with [`at`](Self::at).
+    ///
+    /// # Errors
+    /// As [`Runtime::state`].
+    pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
+        match self.at {
+            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await,
+            None => self.runtime.state(&self.who, &self.id).await,
+        }
+    }
+
+    /// The state, typed.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state), and [`RuntimeError::OtherState`].
+    pub async fn read<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
+        read(&self.compiled, &self.state().await?.values)
+    }
+
+    /// Checkpoints of the thread on all its branches, newest first.
+    ///
+    /// # Errors
+    /// As [`Runtime::history`].
+    pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
+        self.runtime.history(&self.who, &self.id, filter).await
+    }
+
+    /// Open questions of the thread.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn questions(&self) -> Result<Vec<Interrupt>, RuntimeError> {
+        Ok(open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?))
+    }
+
+    /// Cancels the runs of the thread that have not ended, and returns how many there were.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn cancel(&self) -> Result<usize, RuntimeError> {
+        let runs = self.runtime.store().runs(&self.who, &self.id).await?;
+        let mut cancelled = 0;
+        for run in runs.iter().filter(|run| !run.status.is_final()) {
+            match self.runtime.request_cancel(&self.who, &run.new.at).await {
+                Ok(()) => cancelled += 1,
+                // It has ended meanwhile.
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(cancelled)
+    }
+
+    /// Watches a run of the thread from a position; see [`Runtime::watch`].
+    ///
+    /// # Errors
+    /// As [`Runtime::watch`].
+    pub async fn watch(&self, run: &RunRef, after: Position) -> Result<RunHandle, RuntimeError> {
+        self.runtime.watch(&self.who, run, after).await
+    }
+
+    async fn end(&self, handle: RunHandle) -> Result<RunEnd, RuntimeError> {
+        let RunHandle { run, events, outcome } = handle;
+        drop(events);
+        let outcome = outcome.await;
+        let questions = match &outcome {
+            RunFinal::Interrupted { interrupts } if !interrupts.is_empty() => {
+                let mut open = self.questions().await?;
+                open.retain(|question| interrupts.contains(&question.id));
+                open
+            }
+            _ => Vec::new(),
+        };
+        Ok(RunEnd { run, outcome, questions, graph: self.compiled.clone() })
+    }
+}
+
+/// A run of a thread that is not yet requested. Await it for its end, [`stream`](Self::stream) its
+/// events, or [`begin`](Self::begin) it and leave.
+#[derive(Debug)]
+#[must_use = "nothing happens until the run is awaited, streamed or begun"]
+pub struct ThreadRun {
+    thread: Thread,
+    input: Result<RunInput, RuntimeError>,
+    caller: Option<Caller>,
+    deadline: Option<Duration>,
+    options: RunOptions,
+}
+
+impl ThreadRun {
+    fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
+        let options = RunOptions { at: thread.at, ..RunOptions::default() };
+        Self { thread: thread.clone(), input, caller: None, deadline: None, options }
+    }
+
+    /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
+    pub fn options(mut self, options: RunOptions) -> Self {
+        self.options = RunOptions { at: self.options.at.or(options.at), ..options };
+        self
+    }
+
+    /// Billing account, request and trace of the run; the local ones by default.
+    pub fn caller(mut self, caller: Caller) -> Self {
+        self.caller = Some(caller);
+        self
+    }
+
+    /// Maximum number of supersteps.
+    pub fn step_limit(mut self, steps: u32) -> Self {
+        self.options.step_limit = Some(steps);
+        self
+    }
+
+    /// Stops before these nodes, in place of those of the graph.
+    pub fn interrupt_before(mut self, stops: Stops) -> Self {
+        self.options.interrupt_before = Some(stops);
+        self
+    }
+
+    /// Stops after these nodes, in place of those of the graph.
+    pub fn interrupt_after(mut self, stops: Stops) -> Self {
+        self.options.interrupt_after = Some(stops);
+        self
+    }
+
+    /// Cuts the run off, nodes included, this long after it was accepted. The deadline is stored
+    /// with the run: another process that continues the run observes it too.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.deadline = Some(limit);
+        self
+    }
+
+    /// Runs at most so many tasks of a superstep concurrently.
+    pub fn concurrency(mut self, tasks_max: u32) -> Self {
+        self.options.concurrency = Some(tasks_max);
+        self
+    }
+
+    /// Gives nodes a value besides the state: `Ctx::context`.
+    pub fn context(mut self, context: Json) -> Self {
+        self.options.context = context;
+        self
+    }
+
+    /// Gives nodes named settings: `Ctx::configurable`.
+    pub fn configurable(mut self, settings: Map<String, Json>) -> Self {
+        self.options.configurable = settings;
+        self
+    }
+
+    /// Stores data about the run with it.
+    pub fn metadata(mut self, metadata: Map<String, Json>) -> Self {
+        self.options.metadata = metadata;
+        self
+    }
+
+    /// Stores labels with the run.
+    pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
+        self.options.tags = tags.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Time at which checkpoints are stored.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.options.durability = durability;
+        self
+    }
+
+    /// Behaviour on a thread that has a run which has not ended.
+    pub fn multitask(mut self, multitask: Multitask) -> Self {
+        self.options.multitask = multitask;
+        self
+    }
+
+    /// Branches from which recorded calls are reused.
+    pub fn reuse_from(mut self, reuse_from: ReuseFrom) -> Self {
+        self.options.reuse_from = reuse_from;
+        self
+    }
+
+    /// Key under which a repeated request returns the first one's run.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.options.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Requests the run. When the future completes, the run is stored and is executed to its end,
+    /// whatever becomes of the handle. The handle has the events of the run's log.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when the run was not accepted; nothing was stored.
+    pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
+        let (runtime, request) = self.request()?;
+        runtime.accepted(request, None).await
+    }
+
+    /// Requests the run and streams its events in these modes. Dropping the stream does not stop
+    /// the run.
+    ///
+    /// The events are those of this process. A run that another process executes has none, and only
+    /// its end is reported.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
+        let thread = self.thread.clone();
+        let (runtime, request) = self.request()?;
+        let (sender, items) = unbounded_channel();
+        let handle = runtime.accepted(request, Some((modes, sender))).await?;
+        let run = handle.run.clone();
+        Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
+    }
+
+    fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
+        let Self { thread, input, caller, deadline, mut options } = self;
+        let clock = thread.runtime.clock();
+        if let Some(limit) = deadline {
+            options.deadline = Some(clock.now().plus(limit));
+        }
+        let caller = match caller {
+            Some(caller) => caller,
+            None => Caller::local(uuid::Uuid::from_u128(clock.unique()).to_string())?,
+        };
+        let request = RunRequest {
+            principal: thread.who,
+            caller,
+            graph: thread.graph,
+            thread: thread.id,
+            input: input?,
+            options,
+        };
+        Ok((thread.runtime, request))
+    }
+}
+
+impl IntoFuture for ThreadRun {
+    type Output = Result<RunEnd, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    /// Requests the run and waits for its end.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop a run that was accepted.
+    fn into_future(self) -> Self::IntoFuture {
+        let thread = self.thread.clone();
+        Box::pin(async move {
+            let handle = self.begin().await?;
+            thread.end(handle).await
+        })
+    }
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub struct RunEnd {
+    run: RunRef,
+    outcome: RunFinal,
+    questions: Vec<Interrupt>,
+    graph: CompiledGraph,
+}
+
+impl RunEnd {
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunRef {
+        &self.run
+    }
+
+    /// Outcome of the run.
+    #[must_use]
+    pub fn outcome(&self) -> &RunFinal {
+        &self.outcome
+    }
+
+    /// Questions at which the run ended.
+    #[must_use]
+    pub fn questions(&self) -> &[Interrupt] {
+        &self.questions
+    }
+
+    /// Output of a run that completed, as JSON.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
+    /// with the fault of a failed one.
+    pub fn output(&self) -> Result<&Json, RuntimeError> {
+        match &self.outcome {
+            RunFinal::Completed { output } => Ok(output),
+            RunFinal::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
+            other => Err(RuntimeError::NotCompleted {
+                run: self.run.run.to_string(),
+                status: other.status(),
+                questions: self.questions.len(),
+            }),
+        }
+    }
+
+    /// State at the end of a run that completed, typed.
+    ///
+    /// # Errors
+    /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
+    pub fn state<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
+        read(&self.graph, self.output()?)
+    }
+}
+
+/// Events of a run in stream modes, and its end.
+pub struct ThreadStream {
+    run: RunRef,
+    items: UnboundedReceiver<StreamItem>,
+    end: BoxFuture<'static, Result<RunEnd, RuntimeError>>,
+}
+
+impl std::fmt::Debug for ThreadStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadStream").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+impl ThreadStream {
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunRef {
+        &self.run
+    }
+
+    /// The next event; `None` after the last one.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn next(&mut self) -> Option<StreamItem> {
+        self.items.recv().await
+    }
+
+    /// Waits for the end of the run. Events that were not read are dropped.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] when its questions cannot be read.
+    pub async fn end(self) -> Result<RunEnd, RuntimeError> {
+        self.end.await
+    }
+}
+
+fn read<S: StateSpec>(graph: &CompiledGraph, values: &Json) -> Result<State<S>, RuntimeError> {
+    let none = Map::new();
+    graph.read_state(values.as_object().unwrap_or(&none))
+}
