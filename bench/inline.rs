@@ -1,4 +1,5 @@
-//! The benchmarks' work written by hand, without any engine: what a task cannot cost less than.
+//! The benchmarks' work written by hand, without any engine: what a task over maps of JSON values
+//! cannot cost less than. `typed.rs` is the same over a typed state.
 //!
 //! Nodes are what graph engines over JSON take as nodes: boxed async closures that are handed the
 //! state, a map of JSON values, and return the keys to write. They borrow nothing, so that an engine
@@ -20,7 +21,7 @@ type Node = Box<dyn Fn(Arc<State>) -> Boxed + Send + Sync>;
 type Branch = Box<dyn Fn(u64) -> Boxed + Send + Sync>;
 
 /// Branches of the fan-out.
-const BRANCHES: u64 = 100;
+pub(crate) const BRANCHES: u64 = 100;
 /// Calls of the tool before the agent answers.
 const TURNS: usize = 50;
 /// Further keys of the wide state, and bytes in each.

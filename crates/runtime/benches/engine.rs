@@ -1,8 +1,8 @@
 //! What a task costs: our runs against the same work written by hand, in the same process.
 //!
 //! `make bench` prints CPU microseconds per task (user and system, all threads) as medians of
-//! interleaved rounds, and the ratio to the hand-written loop of `bench/inline.rs`; the rows also
-//! go to `target/bench/engine.json`. Results are checked, and so are the checkpoints that were
+//! interleaved rounds, and the ratios to two loops by hand: the bound, over a typed state
+//! (`bench/typed.rs`), and one over maps of JSON values (`bench/inline.rs`). The rows also go to `target/bench/engine.json`. Results are checked, and so are the checkpoints that were
 //! kept. `docs/benchmarks.md` has a table.
 #![expect(clippy::expect_used, reason = "a benchmark says what it relies on")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
@@ -11,12 +11,15 @@
 mod cases;
 #[path = "../../../bench/inline.rs"]
 mod inline;
+#[path = "../../../bench/typed.rs"]
+mod typed;
 
 use cases::journaled::Journaled;
 use cases::{Case, TURNS};
 use inline::{Inline, Work};
 use serde_json::{Value, json};
 use std::time::Instant;
+use typed::Typed;
 use weftwork_graph::Host;
 use weftwork_sqlite::Durability;
 
@@ -92,24 +95,63 @@ fn medians(costs: &[Cost]) -> Cost {
     }
 }
 
-/// One case without a saver and with one, interleaved with the loop by hand.
+/// What the same work costs by hand.
+#[derive(Clone, Copy)]
+struct ByHand {
+    typed: Cost,
+    json: Cost,
+}
+
+/// The loops by hand of one kind of work.
+struct Loops {
+    typed: Typed,
+    json: Inline,
+    costs: Vec<(Cost, Cost)>,
+}
+
+impl Loops {
+    async fn new(work: Work) -> Self {
+        let (typed, json) = (Typed::new(work), Inline::new(work));
+        let end = typed.run(typed.input()).await;
+        assert!(typed.is_right(&end), "by hand: {end:?}");
+        Self { typed, json, costs: Vec::new() }
+    }
+
+    async fn measure(&mut self, tasks: u32) {
+        let Self { typed, json, costs } = self;
+        let typed = cost(
+            tasks,
+            || typed.input(),
+            async |input| {
+                std::hint::black_box(typed.run(input).await);
+            },
+        );
+        let typed = typed.await;
+        let json = cost(
+            tasks,
+            || json.input(),
+            async |input| {
+                std::hint::black_box(json.run(input).await);
+            },
+        );
+        costs.push((typed, json.await));
+    }
+
+    /// Medians of all rounds but the first, which warms up.
+    fn medians(&self) -> ByHand {
+        let (typed, json): (Vec<_>, Vec<_>) = self.costs.iter().skip(1).copied().unzip();
+        ByHand { typed: medians(&typed), json: medians(&json) }
+    }
+}
+
+/// One case without a saver and with one, interleaved with the loops by hand.
 async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     case.verify().await;
-    let by_hand = Inline::new(case.work);
-    let (mut none, mut memory, mut hand) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..=ROUNDS {
+    let mut by_hand = Loops::new(case.work).await;
+    let (mut none, mut memory) = (Vec::new(), Vec::new());
+    for _ in 0..=ROUNDS {
         let run = async |input| case.run(input).await;
-        let cost_hand = cost(
-            case.tasks,
-            || by_hand.input(),
-            async |input| {
-                std::hint::black_box(by_hand.run(input).await);
-            },
-        )
-        .await;
-        if round > 0 {
-            hand.push(cost_hand);
-        }
+        by_hand.measure(case.tasks).await;
         if savers.contains(&"none") {
             none.push(cost(case.tasks, || case.input(), run).await);
         }
@@ -119,7 +161,7 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
             memory.push(cost_on(case.tasks, shared, input, keeps).await);
         }
     }
-    let hand = medians(&hand);
+    let hand = by_hand.medians();
     for (saver, costs) in [("none", none), ("memory", memory)] {
         // The first round warms up.
         if let Some(costs) = costs.get(1..) {
@@ -149,20 +191,21 @@ struct Bar {
 fn tell(
     case: &Case,
     (saver, ours): (&str, Cost),
-    hand: Cost,
+    hand: ByHand,
     bar: Option<Bar>,
     rows: &mut Vec<Value>,
 ) {
-    let ratio = ours.cpu / hand.cpu;
+    let (ratio, json_ratio) = (ours.cpu / hand.typed.cpu, ours.cpu / hand.json.cpu);
     let limit = bar.map(|bar| format!("{:.2}", bar.limit_us)).unwrap_or_default();
     println!(
-        "{:<10} {saver:>11} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {limit:>10}",
-        case.name, ours.cpu, ours.wall, hand.cpu
+        "{:<13} {saver:>11} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {:>10.3} {json_ratio:>7.1} {limit:>10}",
+        case.name, ours.cpu, ours.wall, hand.typed.cpu, hand.json.cpu
     );
     let mut row = json!({
         "case": case.name, "saver": saver, "engine": "weftwork",
         "cpu_us_per_task": ours.cpu, "wall_us_per_task": ours.wall,
-        "bound_us_per_task": hand.cpu, "bound_ratio": ratio,
+        "bound_us_per_task": hand.typed.cpu, "bound_ratio": ratio,
+        "json_us_per_task": hand.json.cpu, "json_ratio": json_ratio,
     });
     if let Some(bar) = bar {
         row["limit_us"] = json!(bar.limit_us);
@@ -175,8 +218,8 @@ fn tell(
 
 /// The case with checkpoints in SQLite, interleaved with commits by hand of one row of as many
 /// bytes; and the bar that these set: one and a half times as much as the commits by hand, and 3 us; for the fan-out,
-/// four times the loop by hand and its share of the commits.
-async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
+/// four times the loop over JSON and its share of the commits.
+async fn filed(case: &Case, durability: Durability, hand: ByHand) -> (Cost, Bar) {
     let filed = cases::filed::Filed::open(durability);
     let input = case.input_kept();
     let thread = std::sync::Arc::clone(&input.1);
@@ -213,7 +256,7 @@ async fn filed(case: &Case, durability: Durability, hand: Cost) -> (Cost, Bar) {
     let commit_us = median(commits);
     let share = commits_per_task * commit_us;
     let fan = case.work == Work::Fan100;
-    let limit_us = if fan { 4.0 * hand.cpu + share } else { 1.5 * share + 3.0 };
+    let limit_us = if fan { 4.0 * hand.json.cpu + share } else { 1.5 * share + 3.0 };
     (medians(&ours), Bar { commits_per_task, commit_us, commit_bytes: bytes, limit_us })
 }
 
@@ -398,8 +441,8 @@ fn main() {
     let wanted = |name: &str| cases.is_empty() || cases.contains(&name);
     let mut rows: Vec<Value> = Vec::new();
     println!(
-        "{:<10} {:>11} {:>10} {:>10} {:>10} {:>7} {:>10}",
-        "case", "saver", "cpu us", "wall us", "bound us", "ratio", "limit us"
+        "{:<13} {:>11} {:>10} {:>10} {:>10} {:>7} {:>10} {:>7} {:>10}",
+        "case", "saver", "cpu us", "wall us", "bound us", "ratio", "json us", "ratio", "limit us"
     );
     runtime.block_on(async {
         for work in [Work::Seq10, Work::Fan100, Work::React50, Work::Wide100] {
