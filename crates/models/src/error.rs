@@ -9,7 +9,7 @@ use weftwork_types::port::{BudgetExceeded, EgressError, JournalError};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// No such model or provider exists.
+    /// Unknown model or provider.
     #[error("unknown model `{found}`; a model is PROVIDER:MODEL, known are: {}", known.join(", "))]
     Unknown {
         /// The requested model.

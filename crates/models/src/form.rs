@@ -92,7 +92,7 @@ fn choose(request: &ChatRequest, tools: &[&ToolSpec]) -> ChatRequest {
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
-        // Greedy decoding: a choice needs no variation.
+        // A choice needs no variation.
         temperature: request.temperature.or(Some(0.0)),
         response_schema: Some(schema(tools, answer)),
         ..request.clone()
@@ -190,7 +190,7 @@ fn tell(request: &ChatRequest) -> ChatRequest {
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
-        // Greedy decoding, as for the choice.
+        // A report needs no variation either.
         temperature: request.temperature.or(Some(0.0)),
         ..request.clone()
     }

@@ -55,7 +55,7 @@ impl fmt::Display for Case {
 /// The checkpointer that stores the state of each superstep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saver {
-    /// No checkpointer.
+    /// Without a checkpointer.
     None,
     /// Memory of this process.
     Memory,
@@ -97,7 +97,7 @@ pub struct Cell {
     pub case: Case,
     /// The checkpointer.
     pub saver: Saver,
-    /// Its syncs to disk.
+    /// The syncs of the checkpointer.
     pub waits: Waits,
     /// The runtime.
     pub runtime: Threads,

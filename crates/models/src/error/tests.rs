@@ -98,11 +98,11 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
         (
             ModelError::Transport {
                 provider: provider.clone(),
-                source: EgressError::Connect { host: text("h:1"), reason: text("nobody there") },
+                source: EgressError::Connect { host: text("h:1"), reason: text("refused") },
             },
             "W0309",
             true,
-            "provider `p` is out of reach: cannot connect to `h:1`: nobody there",
+            "provider `p` is out of reach: cannot connect to `h:1`: refused",
         ),
         (
             ModelError::Unsupported { model: text("p:m"), what: text("sound") },
