@@ -1,11 +1,11 @@
-//! The benchmarks' work written by hand, without any engine: what a task over maps of JSON values
-//! cannot cost less than. `typed.rs` is the same over a typed state.
+//! The benchmarks' work written by hand without an engine: the lower bound for the cost of a task
+//! over JSON. `typed.rs` is the same over a typed state.
 //!
-//! Nodes are what graph engines over JSON take as nodes: boxed async closures that are handed the
-//! state, a map of JSON values, and return the keys to write. They borrow nothing, so that an engine
-//! could run them anywhere. Here they are awaited in place and their writes merged after each step:
-//! values replaced, lists appended to. Included by `crates/graph/benches` and by `bench/peers`, so
-//! that both compare with the same loop.
+//! Nodes have the usual form in graph engines over JSON: boxed async closures that receive the
+//! state, a map of JSON values, and return the keys to write. They borrow nothing, so an engine
+//! could run them on any thread. Here they are awaited in place, and their writes are merged after
+//! each step: values are replaced, lists are extended. This file is included by
+//! `crates/runtime/benches` and by `bench/peers`, so that both compare with the same loop.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A state: channel values by name.
 pub(crate) type State = HashMap<String, Value>;
-/// What a node writes: values by key, lists of what to append.
+/// The writes of a node: values by key; lists contain the items to append.
 type Update = HashMap<String, Value>;
 type Boxed = Pin<Box<dyn Future<Output = Update> + Send>>;
 type Node = Box<dyn Fn(Arc<State>) -> Boxed + Send + Sync>;
@@ -22,9 +22,9 @@ type Branch = Box<dyn Fn(u64) -> Boxed + Send + Sync>;
 
 /// Branches of the fan-out.
 pub(crate) const BRANCHES: u64 = 100;
-/// Calls of the tool before the agent answers.
+/// Tool calls before the agent answers.
 const TURNS: usize = 50;
-/// Further keys of the wide state, and bytes in each.
+/// Number of additional keys of the wide state, and bytes in each.
 const WIDE: (usize, usize) = (100, 100);
 
 /// A kind of work.
@@ -32,16 +32,16 @@ const WIDE: (usize, usize) = (100, 100);
 pub(crate) enum Work {
     /// Ten nodes in a chain, each reads `n` and writes `n + 1`.
     Seq10,
-    /// A start, a hundred branches that append one item each, a join that counts them.
+    /// A start, a hundred branches that append one item each, and a join that counts them.
     Fan100,
-    /// An agent that calls a tool fifty times and then answers: a message at each step.
+    /// An agent that calls a tool fifty times and then answers, with a message at each step.
     React50,
-    /// `Seq10` with a hundred further keys of a hundred bytes.
+    /// `Seq10` with a hundred additional keys of a hundred bytes.
     Wide100,
 }
 
 impl Work {
-    /// How many nodes are run.
+    /// Number of executed nodes.
     pub(crate) fn tasks(self) -> u32 {
         match self {
             Self::Seq10 | Self::Wide100 => 10,
@@ -74,12 +74,12 @@ impl Inline {
         Self { work, nodes, branch }
     }
 
-    /// What a run starts from.
+    /// The input of a run.
     pub(crate) fn input(&self) -> State {
         if self.work == Work::Wide100 { wide().collect() } else { State::new() }
     }
 
-    /// One run from its start to its end.
+    /// Runs the work once from start to end.
     pub(crate) async fn run(&self, input: State) -> State {
         let mut state = Arc::new(input);
         match (self.work, self.nodes.as_slice()) {
@@ -111,7 +111,7 @@ impl Inline {
     }
 }
 
-/// One node, alone in its step.
+/// Runs a step with a single node.
 async fn step(state: &mut Arc<State>, node: &Node) {
     let update = node(Arc::clone(state)).await;
     apply(state, update);
@@ -127,7 +127,7 @@ fn count() -> Node {
     })
 }
 
-/// The agent or the tool: both say what comes next.
+/// The agent or the tool, both of which append the next message.
 fn speak() -> Node {
     Box::new(|state| {
         Box::pin(async move {
@@ -149,7 +149,7 @@ fn update(key: &str, value: Value) -> Update {
     HashMap::from([(key.to_owned(), value)])
 }
 
-/// Merges what one node wrote.
+/// Merges the writes of a node.
 #[expect(clippy::iter_over_hash_type, reason = "each key is merged by itself")]
 fn apply(state: &mut Arc<State>, update: Update) {
     let state = Arc::make_mut(state);
@@ -164,10 +164,10 @@ fn apply(state: &mut Arc<State>, update: Update) {
     }
 }
 
-/// The agent's last word.
+/// The agent's final message.
 pub(crate) const DONE: &str = "done";
 
-/// Who speaks after `len` messages, and what it says.
+/// Role and text of the message after `len` messages.
 pub(crate) fn message(len: usize) -> (&'static str, String) {
     if len >= 2 * TURNS {
         ("assistant", DONE.to_owned())
@@ -178,7 +178,7 @@ pub(crate) fn message(len: usize) -> (&'static str, String) {
     }
 }
 
-/// The further keys of the wide state and their values.
+/// The additional keys of the wide state and their values.
 pub(crate) fn wide() -> impl Iterator<Item = (String, Value)> {
     (0..WIDE.0).map(|i| (format!("k{i:03}"), Value::String("x".repeat(WIDE.1))))
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the lock file against the public advisory database. A machine that cannot reach it
-# skips, and says so; a database that was reached before is used as it is.
+# Checks the lock file against the public advisory database. If the database is out of reach, a copy
+# from an earlier run is used, or the check is skipped with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

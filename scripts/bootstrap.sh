@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the project needs on a fresh Debian machine that has a Rust toolchain.
-# Says nothing and changes nothing where all is there.
+# Installs the project's prerequisites on a fresh Debian machine with a Rust toolchain. Prints and
+# changes nothing if everything is installed.
 #
 #   scripts/bootstrap.sh           what `make test` and `make demo` need
 #   scripts/bootstrap.sh --full    also what `make test-full` needs
@@ -11,20 +11,21 @@ say() { printf 'bootstrap: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# at_least FOUND WANTED: whether one version is not older than another.
+# at_least FOUND WANTED: succeeds if FOUND is at least version WANTED.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# have_postgres: whether scripts/postgres.sh will find one. Debian keeps its programs off the PATH.
+# have_postgres: succeeds if scripts/postgres.sh will find Postgres. Debian does not put its
+# programs on the PATH.
 have_postgres() { ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || have pg_config; }
 
-# value KEY FILE: a string from a TOML file.
+# value KEY FILE: prints a string from a TOML file.
 value() { sed -n "s/^$1 *= *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
 
-# packages NAME...: Debian packages, if we may install them.
+# packages NAME...: installs Debian packages, if permitted.
 packages() {
   local run=()
   if ! have apt-get; then
-    die "missing: $*; install the like of these with your system's package manager"
+    die "missing: $*; install the equivalent packages with your system's package manager"
   elif [ "$(id -u)" -ne 0 ]; then
     if have sudo && sudo -n true 2>/dev/null; then
       run=(sudo)
@@ -60,7 +61,7 @@ rust() {
   done
 }
 
-# tool NAME ARG...: a cargo subcommand in its pinned version, built with these arguments.
+# tool NAME ARG...: installs a pinned version of a cargo subcommand, built with the given arguments.
 tool() {
   local name=$1 wanted found
   shift
@@ -70,7 +71,7 @@ tool() {
     return
   fi
   say "installing $name $wanted${found:+ in place of $found}; this takes some minutes"
-  # Outside the repository, so that its compiler flags and target folder stay out of it.
+  # Runs outside the repository, so that its compiler flags and target folder do not apply.
   (cd / && env -u CARGO_TARGET_DIR cargo install --quiet --locked --force "$name" --version "$wanted" "$@")
 }
 

@@ -2,7 +2,7 @@
 
     live_server.py WEIGHTS.gguf NAME URL_FILE
 
-Writes its URL to URL_FILE once it answers, and serves until it is ended.
+Writes its URL to URL_FILE once it responds, and serves until it is stopped.
 """
 
 import os
@@ -20,7 +20,7 @@ params.port = 0
 params.n_ctx = 4096
 params.n_parallel = 1
 params.use_jinja = True
-# One thread: on a busy machine two wait for each other most of the time.
+# A single thread: on a busy machine, two threads mostly wait for each other.
 params.cpuparams.n_threads = 1
 params.cpuparams_batch.n_threads = 1
 server = xllamacpp.Server(params)

@@ -1,11 +1,11 @@
-"""Breaks the engine on purpose, one small place at a time, and counts what the kit notices.
+"""Mutation test: changes the engine in one small place at a time and counts the detected mutants.
 
     mutate.py [--count N] [--seed N] [--minutes N]
 
-Draws places from the supersteps and channels of the engine: conditions, comparisons, truths,
-steps by one, and calls whose result nobody uses. Works on a copy of the tree, so that nothing is
-left behind, and builds into a folder of its own. What survives is for people to read: it changes
-nothing that can be seen, or a scenario is missing.
+Mutates conditions, comparisons, boolean literals, increments and calls with unused results in
+the engine's supersteps and channels. Works on a copy of the tree, so that the repository is not
+changed, and builds into a separate folder. Surviving mutants need a manual review: either the
+mutation has no observable effect, or a scenario is missing.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ["crates/engine/src/pregel", "crates/engine/src/channel"]
-# Longer than the kit takes; a mutant that never ends is caught too.
+# Longer than the tests take; also detects a mutant that never terminates.
 TEST_SECONDS = 240
 TESTS = ["typed::", "kit::hand_written", "kit::generated"]
 
@@ -45,7 +45,7 @@ SWAPS = [
 
 
 def mutants():
-    """Every mutant: file, line number, new line, kind."""
+    """Returns all mutants: file, line number, new line, kind."""
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.rs")):
@@ -64,7 +64,7 @@ def mutants():
 
 
 def run(command, tree, target, seconds):
-    """Whether it succeeded; a command that takes too long is ended and did not."""
+    """Returns whether the command succeeded; one that takes too long is killed and counts as failed."""
     environment = {
         **os.environ,
         "CARGO_TARGET_DIR": str(target),

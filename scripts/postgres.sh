@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
-# A Postgres of one's own, for tests: made new, on a free port of this machine only, with every
-# write on disk before it is acknowledged, and gone afterwards.
+# A temporary Postgres server for tests: a new cluster on a free loopback port, with synchronous
+# writes, removed afterwards.
 #
-#   scripts/postgres.sh with COMMAND...      runs a command; WEFT_TEST_POSTGRES holds the address,
-#                                            WEFT_TEST_POSTGRES_CERTIFICATE its certificate
-#   scripts/postgres.sh serve FOLDER PORT    serves from a folder, made when it is missing, until
-#                                            it is ended; the password is in FOLDER.password
-#   scripts/postgres.sh await PORT           returns when a server there takes connections
+#   scripts/postgres.sh with COMMAND...      runs a command with the server's address in
+#                                            WEFT_TEST_POSTGRES and its certificate in
+#   scripts/postgres.sh serve FOLDER PORT    serves from a folder, created if it is missing,
+#                                            until it is stopped; the password is in FOLDER.password
+#   scripts/postgres.sh await PORT           returns when the server accepts connections
 set -euo pipefail
 
 say() { printf 'postgres: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# The programs are not on the PATH of a Debian machine; the newest version counts.
+# Debian does not put the programs on the PATH; the newest version is used.
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1 || true)
 [ -n "$bin" ] || bin=$(pg_config --bindir 2>/dev/null || true)
 [ -x "$bin/initdb" ] || die "no Postgres here; run scripts/bootstrap.sh"
 
-# Postgres refuses to run as root, so root lends it to the user of the package.
+# Postgres refuses to run as root, so root runs it as the user `postgres`.
 as=()
 if [ "$(id -u)" -eq 0 ]; then
   id postgres >/dev/null 2>&1 || die "no user postgres here; run scripts/bootstrap.sh"
   as=(setpriv --reuid=postgres --regid=postgres --init-groups --)
 fi
 
-# certify FOLDER: a certificate for this machine by its number, vouched for by itself.
+# certify FOLDER: creates a self-signed certificate for the loopback address.
 certify() {
   (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 \
     -keyout "$1.key" -out "$1.crt" -config /dev/stdin >/dev/null 2>&1) <<'END' || die "no certificate in $1"
@@ -42,7 +42,7 @@ END
   chmod 644 "$1.crt"
 }
 
-# make FOLDER: a new cluster.
+# make FOLDER: creates a cluster.
 make() {
   local secret=$1.password
   (umask 077 && head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$secret")
@@ -56,7 +56,7 @@ make() {
   certify "$1"
 }
 
-# serve FOLDER PORT: takes the place of this process.
+# serve FOLDER PORT: replaces this process with the server.
 serve() {
   [ -d "$1" ] || make "$1"
   cd /
@@ -68,19 +68,19 @@ serve() {
 
 ready() { "$bin/pg_isready" -q -h 127.0.0.1 -p "$1"; }
 
-# await PORT: gives up after a minute.
+# await PORT: waits for up to a minute.
 await() {
   for _ in $(seq 600); do
     ! ready "$1" || return 0
     sleep 0.1
   done
-  die "no server takes connections on port $1"
+  die "no server accepts connections on port $1"
 }
 
 server=
 folder=
 
-# start FOLDER: serves on the first port that nobody has.
+# start FOLDER: serves on a free port.
 start() {
   local port
   for _ in 1 2 3 4 5 6 7 8 9; do
@@ -112,7 +112,7 @@ stop() {
 with() {
   local password
   folder=$(mktemp -d)
-  # Its user needs the way to it, and nothing else there.
+  # Other users may traverse the folder, but not read it.
   chmod 711 "$folder"
   trap 'stop; rm -rf "$folder"' EXIT
   trap 'exit 130' INT

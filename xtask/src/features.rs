@@ -1,4 +1,4 @@
-//! Each crate built with none of its features, and with each of them alone.
+//! Builds each crate without its features, and with each feature alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::suite::scrub_cargo;
 use crate::tree::Tree;
 use crate::workspace::Crates;
 
-/// Checks every combination and prints one line for each; false if one does not build.
+/// Checks every combination and prints one line for each; returns `false` if one does not build.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut failed = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// The arguments of each build; a crate without features is built by every other stage.
+/// The cargo arguments of each build. Crates without features are built by every other stage.
 fn builds(crates: &Crates) -> Vec<Vec<String>> {
     let mut builds = Vec::new();
     for one in &crates.all {

@@ -1,4 +1,4 @@
-//! Small arithmetic for the tables that the workshop prints.
+//! Statistics and tables for the output of this tool.
 
 /// Median, 95th percentile and maximum of some sizes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The spread of the sizes; zeros if there are none.
+    /// Computes the spread of the sizes; zeros if there are none.
     pub(crate) fn of(mut sizes: Vec<usize>) -> Self {
         sizes.sort_unstable();
         let at = |percent: usize| {
@@ -26,7 +26,7 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// The rows in columns: the first to the left, the others to the right.
+/// Formats rows as columns: the first aligned left, the others right.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
     let length = |cell: Option<&String>| cell.map_or(0, |cell| cell.chars().count());

@@ -1,4 +1,4 @@
-//! The workshop of the house: its checks, figures and chores, run as `cargo xtask <job>`.
+//! Checks, figures and other development tasks, run as `cargo xtask <job>`.
 
 #![expect(clippy::print_stdout, reason = "a command line tool answers on stdout")]
 
@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "\
 cargo xtask <job>
 
-  tidy [--tighten]                 check the house rules; --tighten lowers xtask/ratchet.toml
+  tidy [--tighten]                 check the project's rules; --tighten lowers xtask/ratchet.toml
   metrics                          print sizes, test and doc shares, and dependencies per crate
   new error <CODE> <title…>        make docs/errors/<CODE>.md
   new adr <title…>                 make the next docs/adr/NNNN-<title>.md
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one job; false means that the job ran and found the house wanting.
+/// Runs a job. Returns `false` if the job ran and found a problem.
 fn run(args: &[String]) -> Result<bool> {
     let root = root()?;
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -66,7 +66,7 @@ fn run(args: &[String]) -> Result<bool> {
     }
 }
 
-/// The repository: the parent of this package, wherever cargo was called from.
+/// The root of the repository: the parent of this package, independent of the working directory.
 fn root() -> Result<PathBuf> {
     let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
         .context("CARGO_MANIFEST_DIR is not set; start this with `cargo xtask`")?;

@@ -1,22 +1,22 @@
-//! The little of Markdown that the checks read: fenced blocks and tables.
+//! A parser for the parts of Markdown that the checks read: fenced blocks and tables.
 
 /// A fenced code block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fence<'a> {
     /// Line of the opening fence, from 1.
     pub(crate) line: usize,
-    /// What follows the opening backticks, such as `sh run`.
+    /// The text after the opening backticks, such as `sh run`.
     pub(crate) info: &'a str,
     /// The lines between the fences.
     pub(crate) body: Vec<&'a str>,
 }
 
-/// The fenced blocks of a document in order; a block that is never closed runs to the end.
+/// Returns the fenced blocks of a document in order. An unclosed block extends to the end.
 pub(crate) fn fences(text: &str) -> Vec<Fence<'_>> {
     fences_in(text.lines().enumerate().map(|(index, line)| (index + 1, line)))
 }
 
-/// The fenced blocks among numbered lines, such as those of a doc comment.
+/// Returns the fenced blocks in numbered lines, such as those of a doc comment.
 pub(crate) fn fences_in<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Fence<'a>> {
     let mut found = Vec::new();
     let mut open: Option<(Fence<'a>, &'a str)> = None;
@@ -44,17 +44,17 @@ pub(crate) fn fences_in<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Ve
     found
 }
 
-/// The run of at least three backticks or tildes that `line` starts with.
+/// The run of at least three backticks or tildes at the start of `line`.
 fn marker(line: &str) -> Option<&str> {
     let first = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = line.chars().take_while(|c| *c == first).count();
     (length >= 3).then(|| &line[..length])
 }
 
-/// One table: its rows of trimmed cells, headers first, with their line numbers from 1.
+/// A table: its rows of trimmed cells, header first, with their line numbers from 1.
 pub(crate) type Table<'a> = Vec<(usize, Vec<&'a str>)>;
 
-/// The tables of a document in order; the ruler under the headers is left out.
+/// Returns the tables of a document in order, without the rulers under the headers.
 pub(crate) fn tables(text: &str) -> Vec<Table<'_>> {
     let mut found: Vec<Table<'_>> = Vec::new();
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! The figures of the house: sizes, shares of tests and docs, dependencies; per crate and in all.
+//! Figures per crate and in total: sizes, shares of tests and docs, dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ const HEADER: [&str; 10] = [
     "deps",
 ];
 const LIMITS: &str = "\
-house   file: median 200, p95 500, max 800 · fn: median 10, p95 50, max 100
+limits  file: median 200, p95 500, max 800 · fn: median 10, p95 50, max 100
         test/code: engine 1.0, all 0.8 · doc/code: weftwork and graph 0.4, others 0.1
         openers: doc comments that open with What, Whether, Who, .. of all doc comments; 0
         deps: engine 8, others 25
@@ -63,7 +63,7 @@ fn measure(tree: &Tree) -> BTreeMap<&str, Figures> {
     let mut per_crate: BTreeMap<&str, Figures> = BTreeMap::new();
     for (path, text) in tree.rust_files() {
         let Some(name) = package_of(path) else { continue };
-        // Files that do not parse are cases for compile errors; `tidy` reports any other.
+        // Files that do not parse are test cases for compile errors; `tidy` reports all others.
         if let Ok(source) = Source::parse(text) {
             per_crate.entry(name).or_default().count(role(path), &source);
         }
@@ -123,7 +123,7 @@ fn row(name: &str, figures: &Figures) -> Vec<String> {
     ]
 }
 
-/// One number over another in hundredths; a dash over nothing.
+/// A ratio with two decimals, or a dash if the divisor is zero.
 fn share(part: usize, whole: usize) -> String {
     match (part * 100).checked_div(whole) {
         Some(hundredths) => format!("{}.{:02}", hundredths / 100, hundredths % 100),

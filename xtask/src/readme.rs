@@ -1,5 +1,5 @@
-//! Runs what a document tells its reader to type: its blocks marked `sh run`, in order, in the
-//! repository, as somebody with an empty home would.
+//! Runs the commands of a document: its blocks marked `sh run`, in order, in the repository, with
+//! an empty home folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use crate::markdown;
 use crate::suite::{scrub_cargo, target_dir};
 
-/// The environment that a command of the document may see; everything else is taken away.
-/// Entries that end in `_` are prefixes.
+/// The environment variables that the commands may see; all others are removed. Entries that end in
+/// `_` are prefixes.
 const KEPT: &[&str] = &[
     "CARGO_",
     "CI",
@@ -32,7 +32,7 @@ struct Block {
     script: String,
 }
 
-/// Runs the document's blocks; false at the first that fails.
+/// Runs the document's blocks; returns `false` at the first that fails.
 pub(crate) fn run(root: &Path, document: &str) -> Result<bool> {
     let text = std::fs::read_to_string(root.join(document))
         .with_context(|| format!("{document} could not be read"))?;
@@ -72,7 +72,7 @@ fn command(root: &Path, home: &Path, script: &str) -> Command {
     bash.env_clear().envs(std::env::vars().filter(|(key, _)| is_kept(key)));
     scrub_cargo(&mut bash);
     bash.env("HOME", home);
-    // The toolchain is the machine's, not the reader's: it stays where it is.
+    // The toolchain belongs to the machine and not to the reader's home folder.
     for (key, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         if let (None, Some(own)) = (std::env::var_os(key), std::env::var_os("HOME")) {
             bash.env(key, PathBuf::from(own).join(folder));

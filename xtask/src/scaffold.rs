@@ -1,4 +1,4 @@
-//! `cargo xtask new`: one door per addition. It makes the files and says what is left to do.
+//! `cargo xtask new`: creates the files of an addition and prints the remaining steps.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const ADRS: &str = "docs/adr";
 const ADR_TEMPLATE: &str = "docs/adr/0000-template.md";
 const HOUSE: &str = "Cargo.toml";
 
-/// Makes what the arguments ask for.
+/// Creates the files that the arguments name.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     match args {
         ["error", code, title @ ..] if !title.is_empty() => error(root, code, &title.join(" "))?,
@@ -24,7 +24,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
 fn error(root: &Path, code: &str, title: &str) -> Result<()> {
     let digits = code.strip_prefix("W0").unwrap_or_default();
     let good = digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    ensure!(good, "`{code}` is no error code; expected W0 and three digits, such as W0203");
+    ensure!(good, "`{code}` is not an error code; expected W0 and three digits, such as W0203");
     let page = format!(
         "# {code}: {title}\n\n## What happened\n\nSay what the program found, in the user's words.\n\n\
          ## Why\n\nSay what leads to it, the likeliest cause first.\n\n\
@@ -50,7 +50,7 @@ fn adr(root: &Path, title: &str) -> Result<()> {
     create(root, &format!("{ADRS}/{number}-{}.md", slug(title)), &text)
 }
 
-/// Lower case words with dashes between.
+/// Converts a title to lower-case words separated by dashes.
 fn slug(title: &str) -> String {
     let lower = title.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -59,7 +59,7 @@ fn slug(title: &str) -> String {
 
 fn package(root: &Path, name: &str, about: &str) -> Result<()> {
     let good = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-    ensure!(good, "`{name}` is no crate name; expected lower case letters");
+    ensure!(good, "`{name}` is not a crate name; expected lower case letters");
     let folder = format!("crates/{name}");
     ensure!(!root.join(&folder).exists(), "{folder} exists already");
     let package = format!("{PREFIX}-{name}");
@@ -85,7 +85,7 @@ fn package(root: &Path, name: &str, about: &str) -> Result<()> {
     Ok(())
 }
 
-/// The root manifest with the package behind the last of ours.
+/// Adds the package to the root manifest, after the last of our packages.
 fn with_dependency(house: &str, package: &str, folder: &str) -> Result<String> {
     let line = format!("{package} = {{ path = \"{folder}\" }}");
     let lines: Vec<&str> = house.lines().collect();

@@ -1,5 +1,5 @@
-//! One Rust file, read by its tokens and its syntax: which lines are code, docs or tests, how
-//! long its functions are, and which attributes it uses.
+//! A parsed Rust file: its lines of code, docs and tests, the length of its functions, and its
+//! attributes.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
-/// What a file is for, by its place.
+/// The purpose of a file, derived from its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Part of a library or binary.
@@ -19,7 +19,7 @@ pub(crate) enum Role {
     Example,
 }
 
-/// The role that a path gives to its file.
+/// Derives the role of a file from its path.
 pub(crate) fn role(path: &str) -> Role {
     let parts: Vec<&str> = path.split('/').collect();
     let (name, folders) = parts.split_last().unwrap_or((&"", &[]));
@@ -48,14 +48,14 @@ pub(crate) struct Function {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Attribute {
     pub(crate) path: String,
-    /// Identifiers directly inside its parentheses.
+    /// Identifiers directly inside the parentheses.
     pub(crate) arguments: Vec<String>,
     pub(crate) line: usize,
-    /// The function that the attribute stands on, if any.
+    /// The name of the annotated function, if any.
     pub(crate) on_function: Option<String>,
 }
 
-/// What one file holds.
+/// A parsed file.
 #[derive(Debug)]
 pub(crate) struct Source {
     code: BTreeSet<usize>,
@@ -73,7 +73,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads a file; the error says where it is not Rust.
+    /// Parses a file; the error has the location of the syntax error.
     pub(crate) fn parse(text: &str) -> Result<Self, syn::Error> {
         let file = syn::parse_file(text)?;
         let mut tokens = TokenScan { text_lines: text.lines().collect(), ..TokenScan::default() };
@@ -113,12 +113,12 @@ impl Source {
         self.docs.len()
     }
 
-    /// Whether the line (from 1) belongs to an item that only tests compile.
+    /// Returns `true` if the line (from 1) belongs to an item that is compiled only for tests.
     pub(crate) fn is_test_line(&self, line: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&line))
     }
 
-    /// Whether the place (line from 1, column in characters from 0) is in a comment.
+    /// Returns `true` if the position (line from 1, column in characters from 0) is in a comment.
     pub(crate) fn in_comment(&self, line: usize, column: usize) -> bool {
         let place = LineColumn { line, column };
         !self.tokens.iter().any(|(start, end)| *start <= place && place < *end)
@@ -137,7 +137,7 @@ fn opener(line: &str) -> Option<&'static str> {
     OPENERS.into_iter().find(|opener| *opener == word)
 }
 
-/// Macros whose tokens are somebody else's source: attributes in them are not ours.
+/// Macros that quote source code, whose attributes are not attributes of the file.
 const QUOTES: [&str; 4] = ["quote", "quote_spanned", "parse_quote", "parse_quote_spanned"];
 
 #[derive(Debug, Default)]
@@ -188,7 +188,7 @@ impl TokenScan<'_> {
         self.leaves.push((span.start(), span.end()));
     }
 
-    /// A doc comment reaches us as `#[doc = ".."]`; its text still starts with a slash.
+    /// A doc comment is tokenised as `#[doc = ".."]`, but its span starts with a slash.
     fn is_doc_comment(&self, span: Span) -> bool {
         let start = span.start();
         let line = self.text_lines.get(start.line - 1).copied().unwrap_or_default();
@@ -207,13 +207,13 @@ fn lines(span: Span) -> RangeInclusive<usize> {
     span.start().line..=span.end().line
 }
 
-/// Whether the tokens end in `quote !` or one of its kin.
+/// Returns `true` if the tokens end in one of [`QUOTES`] and `!`.
 fn is_quote(before: &[TokenTree]) -> bool {
     let [.., TokenTree::Ident(name), TokenTree::Punct(bang)] = before else { return false };
     bang.as_char() == '!' && QUOTES.iter().any(|quote| name == quote)
 }
 
-/// The attribute whose brackets are `trees[index]`, if they are an attribute's.
+/// The attribute with the brackets `trees[index]`, or `None` if they are not an attribute's.
 fn attribute(trees: &[TokenTree], index: usize) -> Option<Attribute> {
     let TokenTree::Group(group) = &trees[index] else { return None };
     let is_punct = |tree: &TokenTree, wanted: char| matches!(tree, TokenTree::Punct(p) if p.as_char() == wanted);
@@ -250,7 +250,7 @@ fn idents(stream: TokenStream) -> Vec<String> {
     names.collect()
 }
 
-/// The name of the function that starts here, behind further attributes and qualifiers.
+/// The name of the function that starts here, after further attributes and qualifiers.
 fn function_after(trees: &[TokenTree]) -> Option<String> {
     let mut trees = trees.iter();
     while let Some(tree) = trees.next() {
@@ -291,7 +291,7 @@ impl<'a> ItemScan<'a> {
         });
     }
 
-    /// Visits a part of the file, noting its lines if only tests compile it.
+    /// Visits a part of the file and records its lines if it is compiled only for tests.
     fn within(&mut self, attrs: &[syn::Attribute], span: Span, visit: impl FnOnce(&mut Self)) {
         let is_test = attrs.iter().any(is_test_only);
         if is_test {
@@ -344,7 +344,8 @@ impl<'ast> Visit<'ast> for ItemScan<'_> {
     }
 }
 
-/// `#[cfg(test)]`, `#[cfg(all(test, ..))]`, and the attributes of test functions.
+/// Returns `true` for `#[cfg(test)]`, `#[cfg(all(test, ..))]`, and the attributes of test
+/// functions.
 fn is_test_only(attr: &syn::Attribute) -> bool {
     if attr.path().segments.last().is_some_and(|segment| segment.ident == "test") {
         return true;

@@ -1,4 +1,4 @@
-//! The files of the repository as the rules see them: paths and texts, read once.
+//! The files of the repository: paths and texts, read once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Where the list of today's oversized files and functions is kept.
+/// The file with the tolerated figures.
 pub(crate) const RATCHET: &str = "xtask/ratchet.toml";
 
-/// Every text file that git tracks or would track, by path from the root, `/` between parts.
+/// All text files that git tracks or would track, by path from the root, with `/` as separator.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
@@ -17,12 +17,12 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads the work tree at `root`; files that are not UTF-8 are left out.
+    /// Reads the work tree at `root`, without files that are not UTF-8.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
         let mut files = BTreeMap::new();
         for path in listed.split('\0').filter(|path| !path.is_empty()) {
-            // A listed file may be gone from the work tree, or hold no text.
+            // A listed file may be missing from the work tree, or may not be text.
             if let Ok(text) = std::fs::read_to_string(root.join(path)) {
                 files.insert(path.to_owned(), text);
             }
@@ -30,17 +30,17 @@ impl Tree {
         Ok(Self { files, ratchet_history: ratchet_history(root)? })
     }
 
-    /// The text of one file.
+    /// Returns the text of a file.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// All files in order of path.
+    /// All files, ordered by path.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// All Rust files in order of path.
+    /// All Rust files, ordered by path.
     pub(crate) fn rust_files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files().filter(|(path, _)| path.ends_with(".rs"))
     }
@@ -75,7 +75,7 @@ fn ratchet_history(root: &Path) -> Result<Vec<String>> {
 pub(crate) mod fixture {
     use super::Tree;
 
-    /// A tree written as one text, and what the rules should say about it.
+    /// A tree written as a single text, with the expected offences.
     #[derive(Debug, Default)]
     pub(crate) struct Fixture {
         pub(crate) tree: Tree,
@@ -83,9 +83,9 @@ pub(crate) mod fixture {
     }
 
     impl Fixture {
-        /// Lays the sections of `text` over `self`. A section starts at a line `-- path --`;
-        /// `-- delete path --` removes a file, `-- history --` adds a committed ratchet file,
-        /// and `-- expect --` lists the offences. Text before the first section is a remark.
+        /// Adds the sections of `text` to `self`. A section starts at a line `-- path --`; `--
+        /// delete path --` removes a file, `-- history --` adds a committed ratchet file, and `--
+        /// expect --` lists the offences. Text before the first section is a comment.
         pub(crate) fn overlay(mut self, text: &str) -> Self {
             for section in sections(text) {
                 match section.0.split_once(' ') {

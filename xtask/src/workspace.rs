@@ -1,4 +1,4 @@
-//! The packages of the house and what they depend on, from their manifests.
+//! The workspace's packages and their dependencies, from the manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use toml::{Table, Value};
 
 use crate::tree::Tree;
 
-/// What our package names start with.
+/// The prefix of our package names.
 pub(crate) const PREFIX: &str = "weftwork";
 
-/// One package under `crates/`, by the name of its folder.
+/// A package under `crates/`, named after its folder.
 #[derive(Debug)]
 pub(crate) struct Crate {
     pub(crate) name: String,
@@ -18,18 +18,18 @@ pub(crate) struct Crate {
 }
 
 impl Crate {
-    /// A package from the text of its manifest; the error says why it is not TOML.
+    /// Parses a manifest; the error is the TOML parser's message.
     pub(crate) fn parse(name: &str, path: &str, text: &str) -> Result<Self, String> {
         let manifest = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
         Ok(Self { name: name.to_owned(), manifest_path: path.to_owned(), manifest })
     }
 
-    /// The package name that the folder asks for.
+    /// The package name that matches the folder.
     pub(crate) fn expected_package(&self) -> String {
         if self.name == PREFIX { self.name.clone() } else { format!("{PREFIX}-{}", self.name) }
     }
 
-    /// Every dependency of a kind: its key and its value, on all targets.
+    /// All dependencies of a kind, on all targets, as key and value.
     pub(crate) fn dependencies(&self, kind: Kind) -> Vec<(&str, &Value)> {
         let names: &[&str] = match kind {
             Kind::Normal => &["dependencies", "build-dependencies"],
@@ -45,18 +45,18 @@ impl Crate {
             .collect()
     }
 
-    /// Our crates among the dependencies of a kind, by folder name.
+    /// Dependencies of a kind that are crates of this workspace, by folder name.
     pub(crate) fn ours(&self, kind: Kind) -> BTreeSet<String> {
         self.dependencies(kind).into_iter().filter_map(|(key, _)| our_name(key)).collect()
     }
 
-    /// The world's crates among the normal dependencies.
+    /// Normal dependencies from outside this workspace.
     pub(crate) fn external(&self) -> BTreeSet<&str> {
         let all = self.dependencies(Kind::Normal).into_iter().map(|(key, _)| key);
         all.filter(|key| our_name(key).is_none()).collect()
     }
 
-    /// The features that the manifest declares, without `default`.
+    /// Features of the manifest, without `default`.
     pub(crate) fn features(&self) -> Vec<&str> {
         let table = self.manifest.get("features").and_then(Value::as_table);
         let names = table.into_iter().flat_map(|table| table.keys().map(String::as_str));
@@ -64,7 +64,7 @@ impl Crate {
     }
 }
 
-/// All packages under `crates/`, and the manifests that could not be read, with why.
+/// All packages under `crates/`, and the manifests that do not parse with their errors.
 #[derive(Debug, Default)]
 pub(crate) struct Crates {
     pub(crate) all: Vec<Crate>,
@@ -72,7 +72,7 @@ pub(crate) struct Crates {
 }
 
 impl Crates {
-    /// Reads every `crates/<name>/Cargo.toml`.
+    /// Parses every `crates/<name>/Cargo.toml`.
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut crates = Self::default();
         for (path, text) in tree.files() {
@@ -86,22 +86,22 @@ impl Crates {
         crates
     }
 
-    /// Our normal dependencies of each crate.
+    /// Normal dependencies of each crate on other crates of this workspace.
     pub(crate) fn arrows(&self) -> BTreeMap<&str, BTreeSet<String>> {
         self.all.iter().map(|one| (one.name.as_str(), one.ours(Kind::Normal))).collect()
     }
 }
 
-/// Which tables of a manifest to look at.
+/// The kind of dependency tables in a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What the crate needs to be built: `dependencies` and `build-dependencies`.
+    /// Dependencies of the build: `dependencies` and `build-dependencies`.
     Normal,
-    /// What only its tests need.
+    /// Dependencies of the tests.
     Dev,
 }
 
-/// The name of the package that a file belongs to, if it is under `crates/` or `xtask/`.
+/// The name of a file's package, if the file is under `crates/` or `xtask/`.
 pub(crate) fn package_of(path: &str) -> Option<&str> {
     let mut parts = path.split('/');
     match parts.next()? {
@@ -111,7 +111,7 @@ pub(crate) fn package_of(path: &str) -> Option<&str> {
     }
 }
 
-/// The folder name of one of our packages; nothing for a package of the world.
+/// The folder name of a package of this workspace; `None` for other packages.
 fn our_name(package: &str) -> Option<String> {
     if package == PREFIX {
         return Some(package.to_owned());

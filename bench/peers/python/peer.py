@@ -1,5 +1,5 @@
-"""The cases on Python's langgraph: the same arguments, the same clocks, the same line of JSON as
-the programs in Rust. The runtime `current` is its async side, `pool` its synchronous one."""
+"""The benchmark cases on Python's langgraph, with the same arguments, clocks and JSON output as
+the programs in Rust. The runtime `current` uses its async API, `pool` the synchronous one."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ class React(TypedDict):
 
 
 def node(function, is_async):
-    """A node as the async or the synchronous side wants it."""
+    """A node for the async or the synchronous API."""
     if not is_async:
         return function
 
@@ -65,7 +65,7 @@ def fan(is_async):
 
 
 def speak(state):
-    """The agent or the tool: both say what comes next."""
+    """The agent or the tool, both of which append the next message."""
     count = len(state["messages"])
     if count >= 2 * TURNS:
         message = {"role": "assistant", "content": "done"}
@@ -102,7 +102,7 @@ INPUTS = {
 
 
 def check(case, output):
-    """Fails unless the result is what the case asks for."""
+    """Raises an error if the result is not the expected one."""
     if case == "react50":
         found, expected = len(output["messages"]), 101
     elif case == "fan100":
@@ -114,7 +114,7 @@ def check(case, output):
 
 
 class Bench:
-    """One cell: the graph, its saver, and how many runs there were."""
+    """A cell: the graph, its checkpointer, and the number of runs so far."""
 
     def __init__(self, case, saver, is_async, saver_object):
         self.case, self.saver, self.is_async = case, saver, is_async
@@ -132,7 +132,7 @@ class Bench:
         return {"configurable": {"thread_id": f"t{run}"}, "recursion_limit": 1000}
 
     async def batch(self, runs):
-        """Some runs one after the other; seconds of the processor and of the wall."""
+        """Executes runs one after the other; returns CPU and wall time in seconds."""
         if self.saver == "memory" and self.runs:
             self.open(InMemorySaver())
         configs = [self.config(self.runs + i) for i in range(runs)]

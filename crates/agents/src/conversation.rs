@@ -1,14 +1,14 @@
-//! A conversation as a model must see it.
+//! Conversations in the form that models accept.
 
 use std::collections::BTreeMap;
 use weftwork_types::message::{Message, Part, ToolResult};
 use weftwork_types::tool::ToolErrorKind;
 use weftwork_types::{MessageId, ToolCallId};
 
-/// Puts each tool result right after the message that called for it, and answers calls that were
-/// left open with an error, so that no model ever sees an open call.
+/// Places each tool result directly after the message with its call, and answers calls without a
+/// result with an error, so that no model receives an open call.
 ///
-/// Calls stay open when somebody says something new instead of answering a question.
+/// A call stays open if the person sends a new message instead of answering a question.
 pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone) -> Vec<Message> {
     let mut results: BTreeMap<&ToolCallId, &ToolResult> = BTreeMap::new();
     for result in messages.clone().flat_map(Message::tool_results) {
@@ -29,7 +29,7 @@ pub(crate) fn for_model<'a>(messages: impl Iterator<Item = &'a Message> + Clone)
     out
 }
 
-/// The id is not that of the stored message: providers do not see ids, and hashes leave them out.
+/// The message reuses the id of a stored one: providers do not see ids, and hashes exclude them.
 fn result_message(result: ToolResult, of: &MessageId) -> Message {
     Message::tool_result(of.clone(), result)
 }
@@ -40,13 +40,13 @@ fn left_open(tool_call_id: ToolCallId, name: &str) -> ToolResult {
         name: name.to_owned(),
         value: serde_json::json!({
             "error_code": "unavailable",
-            "safe_message": "the call was left without an answer: the person went on with something else",
+            "safe_message": "the call has no result: the person sent a new message instead of an answer",
         }),
         is_error: true,
     }
 }
 
-/// How many rounds at the end consist of nothing but calls with invalid arguments.
+/// The number of rounds at the end that contain only calls with invalid arguments.
 pub(crate) fn invalid_rounds<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> usize {
     let mut rounds = 0;
     let mut invalid_since_call = false;

@@ -1,4 +1,4 @@
-//! How agents fail to be built.
+//! Errors of building agents.
 
 use weftwork_graph::BuildError;
 use weftwork_tools::ToolBoxErrors;
@@ -9,21 +9,21 @@ use weftwork_types::code::Fault;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// Its tools are not sound.
+    /// The tools of the agent are invalid.
     #[error("agent `{agent}`: {source}")]
     Tools {
-        /// The agent.
+        /// The name of the agent.
         agent: String,
-        /// What is wrong with them.
+        /// The problems of the tools.
         source: ToolBoxErrors,
     },
-    /// Its graph is not sound.
+    /// The graph of the agent is invalid.
     #[error(transparent)]
     Graph(#[from] BuildError),
 }
 
 impl AgentError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -33,7 +33,7 @@ impl AgentError {
     }
 }
 
-/// A model kept sending tool calls that break the tools' schemas.
+/// The model repeatedly sent tool calls that violate the tools' schemas.
 pub(crate) fn cannot_repair(model: &str, rounds: usize) -> Fault {
     Fault::new(
         ErrorCode("W0602"),

@@ -1,4 +1,5 @@
-//! Prebuilt agents. Each is a graph on the public API of `weftwork-graph`, like those users write.
+//! Prebuilt agents. Each is a graph on the public API of `weftwork-graph`, like a user's own
+//! graphs.
 
 mod conversation;
 mod error;

@@ -1,7 +1,7 @@
-//! The ReAct agent: a model that thinks, calls tools, reads their results, and answers.
+//! The ReAct agent: a model that reasons, calls tools, reads their results, and answers.
 //!
-//! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022), in
-//! the form of a graph with a model node, a tool node and a human node.
+//! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
+//! implemented as a graph with a model node, a tool node and a human node.
 
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
@@ -20,7 +20,7 @@ use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::message::{Message, Role, ToolCall};
 use weftwork_types::tool::ToolOutcome;
 
-/// How often in a row a model may send arguments that break a tool's schema.
+/// Number of times in a row that a model may send arguments that violate a tool's schema.
 const REPAIRS_MAX: usize = 3;
 
 /// The state of a chat agent: its conversation.
@@ -31,12 +31,12 @@ pub struct Chat {
     pub messages: List<Message>,
 }
 
-/// A ReAct agent that is being put together.
+/// A builder of a ReAct agent.
 ///
-/// The graph: `model` is asked with the conversation; each tool call it makes becomes a task of its
-/// own, in `tool`, or in `human` for `ask_human`; when all of them have their results, `model` is
-/// asked again. A call that policy wants approved, and a question, end the run with an open
-/// question, while the other calls of the same message go on to their results.
+/// In the graph, the node `model` sends the conversation to the model. Each tool call becomes a
+/// task of the node `tool`, or of `human` for `ask_human`. When all of them have results, `model`
+/// runs again. A call that needs approval and a question of the model end the run with an open
+/// question, while the other calls of the same message run to their results.
 #[derive(Debug)]
 #[must_use]
 pub struct ReactAgent {
@@ -52,7 +52,7 @@ pub struct ReactAgent {
     step_limit: u32,
 }
 
-/// What the nodes share.
+/// The data that the nodes share.
 #[derive(Debug)]
 struct Parts {
     instructions: Option<Message>,
@@ -64,7 +64,7 @@ struct Parts {
 }
 
 impl ReactAgent {
-    /// An agent without instructions and tools.
+    /// Creates an agent without instructions and tools.
     pub fn new(name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
         Self {
             name: name.into(),
@@ -80,32 +80,32 @@ impl ReactAgent {
         }
     }
 
-    /// Names the version that stands in usage facts.
+    /// Sets the version that usage facts record.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// Says what the agent is for and how it behaves: the system message.
+    /// Sets the system message, which describes the agent's purpose and behaviour.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = text.into();
         self
     }
 
-    /// Gives it tools.
+    /// Sets the tools.
     pub fn tools(mut self, tools: ToolBox) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Says which calls are allowed, asked for, or denied. Without a policy only tools that do
-    /// nothing but read may run.
+    /// Sets the policy that allows calls, denies them or requires approval. Without a policy only
+    /// read-only tools may run.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets how model calls are retried.
+    /// Sets the caller, which defines the retries of model calls.
     pub fn model_caller(mut self, caller: ModelCaller) -> Self {
         self.caller = caller;
         self
@@ -117,23 +117,23 @@ impl ReactAgent {
         self
     }
 
-    /// Sets the most tokens of one answer.
+    /// Sets the maximum number of tokens of an answer.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = Some(tokens);
         self
     }
 
-    /// Sets how many supersteps a run may take (100 when nothing is said); model and tools
-    /// alternate, so it is twice the number of tool rounds.
+    /// Sets the maximum number of supersteps of a run; the default is 100. The model and the tools
+    /// alternate, so a round of tools takes two supersteps.
     pub fn step_limit(mut self, steps: u32) -> Self {
         self.step_limit = steps;
         self
     }
 
-    /// Checks the agent and compiles its graph.
+    /// Validates the agent and compiles its graph.
     ///
     /// # Errors
-    /// [`AgentError`] with everything that is wrong with its tools or its graph.
+    /// [`AgentError`] with all problems of its tools or its graph.
     pub fn build(self) -> Result<CompiledGraph, AgentError> {
         let runner = ToolRunner::new(self.tools, self.policy)
             .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
@@ -168,7 +168,7 @@ fn instructions_id() -> MessageId {
     MessageId::new("instructions").expect("`instructions` is a valid message id")
 }
 
-/// Asks the model with the conversation.
+/// Calls the model with the conversation.
 async fn ask_model(state: State<Chat>, parts: Deps<Parts>, ctx: Ctx) -> NodeResult<ChatUpdate> {
     let rounds = invalid_rounds(state.messages().iter());
     if rounds > REPAIRS_MAX {
@@ -188,7 +188,7 @@ async fn ask_model(state: State<Chat>, parts: Deps<Parts>, ctx: Ctx) -> NodeResu
     Ok(ChatUpdate::new().messages([answer.message]))
 }
 
-/// Every tool call becomes a task of its own; without calls the answer stands.
+/// Starts a task for each tool call; without calls the answer is final.
 fn calls_of_last(state: State<Chat>) -> Vec<Next> {
     let Some(last) = state.messages().last() else { return vec![Next::End] };
     let tasks: Vec<_> = last
@@ -201,7 +201,7 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
     if tasks.is_empty() { vec![Next::End] } else { tasks }
 }
 
-/// Takes one tool call to its result, asking for approval where policy wants it.
+/// Brings a tool call to its result, and asks for approval if the policy requires it.
 async fn run_tool(
     Arg(call): Arg<ToolCall>,
     parts: Deps<Parts>,
@@ -212,7 +212,7 @@ async fn run_tool(
         Prepared::NeedsApproval(pending) => {
             let (ask, schema) = (pending.ask(), pending.answer_schema());
             let binding = pending.request().binding;
-            // A decision about anything but exactly this call is no answer: ask again.
+            // A decision about a different call is not an answer, so the question is asked again.
             let fits = |decision: &ApprovalDecision| decision.binding == binding;
             pending.decide(&answered(&ctx, &ask, &schema, fits)?)
         }
@@ -225,7 +225,7 @@ fn misrouted(question: &str) -> NodeError {
     NodeError::message(format!("a question reached the tool node: {question}"))
 }
 
-/// Puts a question of the model to a person; the answer is the call's result.
+/// Asks the person the model's question; the answer is the result of the call.
 async fn ask_person(
     Arg(call): Arg<ToolCall>,
     parts: Deps<Parts>,
@@ -258,7 +258,7 @@ async fn finish(
                 let answer = loop {
                     asked += 1;
                     let answer = answered(ctx, &ask, &schema, |_: &UnknownAnswer| true)?;
-                    // Older answers led to calls of which nobody knows either.
+                    // Earlier answers led to attempts whose outcome is unknown too.
                     if asked >= unknown.made() {
                         break answer;
                     }
@@ -271,7 +271,7 @@ async fn finish(
     Ok(ChatUpdate::new().messages([result]))
 }
 
-/// Asks until the answer reads as a `T` that fits.
+/// Repeats the question until the answer is a `T` that satisfies `fits`.
 fn answered<T: serde::de::DeserializeOwned>(
     ctx: &Ctx,
     ask: &weftwork_types::interrupt::Ask,

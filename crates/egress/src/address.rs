@@ -1,8 +1,8 @@
-//! Which addresses lead outside, and which do not.
+//! Classification of IP addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of network an address belongs to.
+/// The kind of network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressClass {
@@ -12,26 +12,26 @@ pub enum AddressClass {
     Loopback,
     /// A private network (RFC 1918, RFC 4193).
     Private,
-    /// The shared space of providers' address translation (RFC 6598).
+    /// The shared address space of carrier-grade NAT (RFC 6598).
     Shared,
-    /// This link only; cloud metadata services live here.
+    /// The local link, which includes cloud metadata services.
     LinkLocal,
     /// A cloud metadata service outside the link-local range.
     Metadata,
-    /// No address at all, or "this network".
+    /// The unspecified address or "this network".
     Unspecified,
-    /// Many machines at once, broadcast included.
+    /// Multicast or broadcast.
     Multicast,
-    /// Reserved for examples (RFC 5737, RFC 3849).
+    /// Reserved for documentation (RFC 5737, RFC 3849).
     Documentation,
-    /// Reserved for benchmarks, protocols or the future.
+    /// Reserved for benchmarks, protocols or future use.
     Reserved,
-    /// An IPv4 address dressed as IPv6, or a tunnel to one.
+    /// An IPv4 address embedded in IPv6, or a tunnel to one.
     Translated,
 }
 
 impl AddressClass {
-    /// The word shown to people.
+    /// The name of the class in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,15 +49,15 @@ impl AddressClass {
         }
     }
 
-    /// Whether an allowed host may lead here. Link-local, metadata, multicast and the reserved
-    /// ranges stay closed whatever is allowed: nothing a run needs lives there.
+    /// Returns `true` if an allowed host may resolve to such an address. Link-local, metadata,
+    /// multicast and reserved addresses are refused for every host, because no run needs them.
     #[must_use]
     pub fn can_be_allowed(self) -> bool {
         matches!(self, Self::Loopback | Self::Private | Self::Shared)
     }
 }
 
-/// Says what kind of network an address belongs to.
+/// Returns the class of an address.
 ///
 /// Source: the IANA special-purpose registries for IPv4 and IPv6 (RFC 6890).
 #[must_use]
@@ -68,13 +68,13 @@ pub fn classify(address: IpAddr) -> AddressClass {
     }
 }
 
-/// Alibaba's metadata service, inside the shared range that may be allowed.
+/// Alibaba's metadata service, inside the shared range, which can be allowed.
 const ALIBABA_METADATA: [u8; 4] = [100, 100, 100, 200];
 /// Oracle's metadata service, inside a protocol range.
 const ORACLE_METADATA: [u8; 4] = [192, 0, 0, 192];
 /// The metadata service of Azure's hosts, inside the public range.
 const AZURE_METADATA: [u8; 4] = [168, 63, 129, 16];
-/// Amazon's metadata service over IPv6, inside the private range that may be allowed.
+/// Amazon's metadata service over IPv6, inside the private range, which can be allowed.
 const AMAZON_METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 fn classify_v4(address: Ipv4Addr) -> AddressClass {
@@ -102,11 +102,12 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Class::Unspecified,
         [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
-        // Compatible, mapped and translated forms; a resolver has no reason to give any of them.
+        // Compatible, mapped and translated forms, which no resolver should return.
         [0, 0, 0, 0, 0, 0, _, _] | [0, 0, 0, 0, 0, 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, ..] => {
             Class::Translated
         }
-        // NAT64: how a network without IPv4 reaches all of it, so what is inside decides.
+        // NAT64, through which a network without IPv4 reaches all IPv4 addresses: the embedded
+        // address decides.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => match classify_v4(embedded(high, low)) {
             Class::Public => Class::Public,
             _ => Class::Translated,

@@ -1,13 +1,13 @@
-//! Hosts that may lead to addresses which are otherwise refused.
+//! The allow list: hosts that may resolve to addresses that are refused otherwise.
 
 use crate::ConfigError;
 use std::fmt;
 use std::str::FromStr;
 use url::Host;
 
-/// A host, or one port of it, that may lead to a loopback or private address.
+/// A host, or one port of it, that may resolve to a loopback or private address.
 ///
-/// Names match exactly, without regard to case; there are no wildcards and no ranges.
+/// Names match exactly, ignoring case. There are no wildcards and no ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AllowedHost {
     host: Host<String>,
@@ -15,7 +15,7 @@ pub struct AllowedHost {
 }
 
 impl AllowedHost {
-    /// Whether a request to this host and port is meant.
+    /// Returns `true` if the entry allows a request to this host and port.
     pub(crate) fn matches(&self, host: &Host<String>, port: u16) -> bool {
         self.host == *host && self.port.is_none_or(|allowed| allowed == port)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// `name.` and `name` are one host.
+/// Treats `name.` and `name` as the same host.
 pub(crate) fn without_last_dot(host: Host<String>) -> Host<String> {
     match host {
         Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(&name).to_owned()),

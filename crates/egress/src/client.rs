@@ -16,16 +16,16 @@ use tokio::time::timeout;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 use weftwork_types::{BoxFuture, BoxStream};
 
-/// How the client is set up.
+/// Configuration of the client.
 #[derive(Debug, Clone)]
 pub struct EgressConfig {
-    /// Hosts that may lead to loopback and private addresses.
+    /// Hosts that may resolve to loopback and private addresses.
     pub allow: Vec<AllowedHost>,
-    /// How long to wait for a connection.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// An HTTP proxy, `http://host:port`. Only this one is used: the environment's proxy
-    /// variables are not read. A proxy resolves names itself, so behind one only hosts written
-    /// as addresses are checked here; hosts on the allow list are reached without it.
+    /// An HTTP proxy, `http://host:port`. Proxy variables of the environment are ignored. The proxy
+    /// resolves names itself, so behind a proxy only hosts written as addresses are checked here.
+    /// Hosts on the allow list are reached without the proxy.
     pub proxy: Option<String>,
 }
 
@@ -35,13 +35,14 @@ impl Default for EgressConfig {
     }
 }
 
-/// An HTTP client that goes only where it may.
+/// An HTTP client that refuses hosts and addresses that are not permitted.
 ///
-/// Each request is sent at most once per redirect: nothing below this client retries.
+/// Each request and each of its redirects is sent at most once: there are no retries below this
+/// client.
 pub struct GuardedClient {
     allow: Vec<AllowedHost>,
-    /// For hosts that are not on the allow list. The pools are apart, so that a connection made
-    /// under one rule is never used under the other.
+    /// For hosts that are not on the allow list. It has its own connection pool, so that a
+    /// connection made for an allowed host is never reused for another host.
     public: Client,
     /// For hosts on the allow list.
     allowed: Client,
@@ -54,22 +55,22 @@ impl fmt::Debug for GuardedClient {
 }
 
 impl GuardedClient {
-    /// A client that looks names up with the system's resolver.
+    /// Creates a client that uses the system's resolver.
     ///
     /// # Errors
-    /// [`ConfigError`] when the proxy or the trusted certificates cannot be used.
+    /// [`ConfigError`] if the proxy or the trusted certificates cannot be used.
     pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
         Self::with_lookup(config, Arc::new(SystemLookup))
     }
 
-    /// A client that looks names up elsewhere.
+    /// Creates a client with another resolver.
     ///
     /// # Errors
-    /// [`ConfigError`] when the proxy or the trusted certificates cannot be used.
+    /// [`ConfigError`] if the proxy or the trusted certificates cannot be used.
     pub fn with_lookup(config: EgressConfig, lookup: Arc<dyn Lookup>) -> Result<Self, ConfigError> {
         let tls = tls::config()?;
         let build = |trust, proxy: Option<Proxy>| {
-            // The proxy is the operator's word, wherever it stands.
+            // The operator configured the proxy, so its address needs no check.
             let trust = if proxy.is_some() { Trust::Allowed } else { trust };
             let builder = Client::builder()
                 .no_proxy()
@@ -105,7 +106,7 @@ impl GuardedClient {
         })
     }
 
-    /// Sends a request, and those that its redirects ask for.
+    /// Sends a request and follows its redirects.
     async fn follow(
         &self,
         mut hop: Hop,
@@ -147,7 +148,7 @@ impl Egress for GuardedClient {
     }
 }
 
-/// The body, read only as it is asked for.
+/// Returns the body, which is read on demand.
 fn body(
     response: Response,
     host: String,
@@ -179,10 +180,10 @@ fn read_header(
     name: &str,
     value: &str,
 ) -> Result<(HeaderName, HeaderValue), EgressError> {
-    // The value is not named: it may be a key with a line break pasted along.
+    // The value is not shown: it may be a key with a pasted line break.
     let bad = || EgressError::BadUrl {
         url: host.to_owned(),
-        reason: "a header for it holds characters that headers cannot hold",
+        reason: "a header for it contains invalid characters",
     };
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
     let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
@@ -195,7 +196,7 @@ fn read_proxy(text: &str) -> Result<Proxy, ConfigError> {
     let bad = |reason: &str| ConfigError::Proxy { found: shown(), reason: reason.to_owned() };
     let url = url::Url::parse(text).map_err(|_| bad("it is not an absolute URL"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(bad("only http and https proxies are spoken to"));
+        return Err(bad("only http and https proxies are supported"));
     }
     Proxy::all(url).map_err(|_| bad("the HTTP library does not accept it"))
 }

@@ -1,19 +1,19 @@
-//! What can be wrong with the configuration of the client.
+//! Errors in the configuration of the client.
 
 use weftwork_types::ErrorCode;
 
-/// The client cannot be made as configured.
+/// The configuration of the client is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// An entry of the allow list cannot be read.
+    /// An entry of the allow list is invalid.
     #[error(
         "allowed host `{found}` cannot be read: {reason}; write `localhost`, `127.0.0.1:8080`, `[::1]` or `host.example:443`"
     )]
     AllowedHost {
         /// The entry.
         found: String,
-        /// What is wrong with it.
+        /// The problem of the entry.
         reason: &'static str,
     },
     /// The proxy cannot be used.
@@ -21,19 +21,19 @@ pub enum ConfigError {
     Proxy {
         /// The proxy's URL, without user name and password.
         found: String,
-        /// What is wrong with it.
+        /// The problem of the proxy.
         reason: String,
     },
-    /// No secure connection can be made.
+    /// TLS cannot be set up.
     #[error("secure connections cannot be set up: {reason}")]
     Tls {
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
 impl ConfigError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {

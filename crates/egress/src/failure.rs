@@ -1,9 +1,9 @@
-//! What the HTTP library reports, in the words of the port.
+//! Maps errors of the HTTP library to the errors of the egress port.
 
 use std::error::Error;
 use weftwork_types::port::EgressError;
 
-/// Names a failure before the head of a response.
+/// The error of a request that failed before the response head.
 pub(crate) fn sending(host: &str, error: &reqwest::Error) -> EgressError {
     if let Some(refusal) = refusal(error) {
         return refusal;
@@ -16,17 +16,17 @@ pub(crate) fn sending(host: &str, error: &reqwest::Error) -> EgressError {
     }
 }
 
-/// Names a failure inside a body.
+/// The error of a body that failed.
 pub(crate) fn reading(host: &str, error: &reqwest::Error) -> EgressError {
     EgressError::Broken { host: host.to_owned(), reason: reason(error) }
 }
 
-/// The guard's own refusal, which the library carries inside its error.
+/// The guard's refusal, which the library wraps in its own error.
 fn refusal(error: &reqwest::Error) -> Option<EgressError> {
     causes(error).find_map(|cause| cause.downcast_ref::<EgressError>().cloned())
 }
 
-/// The innermost cause: the outer ones only say that something went wrong, and may name the URL.
+/// The innermost cause: the outer errors are generic and may contain the URL.
 fn reason(error: &reqwest::Error) -> String {
     match causes(error).last() {
         Some(cause) => cause.to_string(),

@@ -1,11 +1,9 @@
-//! The one guarded HTTP client: every byte that leaves the process over HTTP leaves through
-//! [`GuardedClient`].
+//! The guarded HTTP client. All HTTP requests of the process go through [`GuardedClient`].
 //!
-//! It looks at the address that is really connected to, not at the name: names are resolved here
-//! and the answer is checked before the connection is made, so a name that resolves to a public
-//! address first and to a private one later is refused the second time. Hosts written as
-//! addresses never reach a resolver and are checked in the URL, on the first request and on every
-//! redirect.
+//! The client checks the address that it connects to, not the name. It resolves names itself and
+//! checks the addresses before connecting, so a name that first resolves to a public address and
+//! later to a private one is refused the second time. Hosts written as addresses are never
+//! resolved; they are checked in the URL, on the first request and on every redirect.
 
 mod address;
 mod allow;

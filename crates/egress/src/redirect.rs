@@ -1,4 +1,4 @@
-//! Where a response sends us next.
+//! Redirects.
 
 use crate::allow::AllowedHost;
 use crate::target::{Target, bad_url};
@@ -7,14 +7,14 @@ use reqwest::header::LOCATION;
 use reqwest::{Response, StatusCode};
 use weftwork_types::port::{EgressError, Method};
 
-/// The most redirects that are followed.
+/// Maximum number of redirects of a request.
 const REDIRECTS_MAX: u32 = 5;
 
-/// Headers that go along to another host. Everything else may be a secret under any name
-/// (`authorization`, `x-api-key`, `cookie`), so it stays behind.
+/// Headers that are sent on to another host. All others are dropped, because any of them may be a
+/// secret (`authorization`, `x-api-key`, `cookie`).
 const HARMLESS: [&str; 5] = ["accept", "accept-language", "content-type", "range", "user-agent"];
 
-/// A request as it changes along its redirects.
+/// A request, as modified by its redirects.
 #[derive(Debug)]
 pub(crate) struct Hop {
     pub(crate) target: Target,
@@ -34,7 +34,7 @@ impl Hop {
         Self { target, method, headers, body, followed: 0 }
     }
 
-    /// The next request, when the response is a redirect.
+    /// Returns the next request if the response is a redirect.
     pub(crate) fn next(
         self,
         response: &Response,
@@ -46,7 +46,7 @@ impl Hop {
             return Ok(Step::Arrived);
         };
         let url = self.target.url.join(location);
-        let url = url.map_err(|_| bad_url(location, "a redirect leads to what is not a URL"))?;
+        let url = url.map_err(|_| bad_url(location, "the target of a redirect is not a URL"))?;
         if self.followed == REDIRECTS_MAX {
             return Err(bad_url(url.as_str(), "it is the sixth redirect in a row"));
         }
@@ -59,7 +59,7 @@ impl Hop {
             headers.retain(|(name, _)| HARMLESS.iter().any(|ok| name.eq_ignore_ascii_case(ok)));
         }
         let (mut method, mut body) = (self.method, self.body);
-        // As browsers do, and RFC 9110 allows: only 307 and 308 repeat a POST.
+        // As in browsers and permitted by RFC 9110: only 307 and 308 repeat a POST.
         if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
             method = Method::Get;
             body = Bytes::new();
@@ -69,12 +69,12 @@ impl Hop {
     }
 }
 
-/// What follows from a response.
+/// The next action after a response.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It is the answer.
+    /// The response is final.
     Arrived,
-    /// Another request has to be made.
+    /// Another request is required.
     Again(Hop),
 }
 

@@ -1,4 +1,4 @@
-//! Names to addresses, with the guard in between.
+//! Name resolution with a check of the addresses.
 
 use crate::target::{Trust, check_address};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use weftwork_types::BoxFuture;
 
-/// Where names are looked up. What it answers is checked before anything is connected to.
+/// A name resolver. Its addresses are checked before connecting.
 pub trait Lookup: Send + Sync + std::fmt::Debug {
-    /// The addresses of a host.
+    /// Returns the addresses of a host.
     ///
     /// # Errors
-    /// Whatever the system says when the name has none.
+    /// The system's error if the name cannot be resolved.
     fn lookup(&self, host: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
@@ -30,7 +30,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Gives a connection only addresses that the guard lets pass.
+/// A resolver that returns only permitted addresses.
 pub(crate) struct GuardedResolver {
     lookup: Arc<dyn Lookup>,
     trust: Trust,
@@ -51,12 +51,12 @@ impl Resolve for GuardedResolver {
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // One refused address among good ones refuses the name: an honest name has no reason
-            // to mix them, and the connection may try them in any order.
+            // A single refused address refuses the name: a legitimate name does not mix them, and
+            // the connection may try the addresses in any order.
             for address in &found {
                 check_address(name.as_str(), *address, trust)?;
             }
-            // Port 0 is replaced by the URL's.
+            // Port 0 is replaced by the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
         })

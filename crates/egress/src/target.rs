@@ -1,4 +1,4 @@
-//! One URL to be requested, checked.
+//! Checked request URLs.
 
 use crate::address::{AddressClass, classify};
 use crate::allow::{AllowedHost, without_last_dot};
@@ -6,21 +6,21 @@ use std::net::IpAddr;
 use url::{Host, Url};
 use weftwork_types::port::EgressError;
 
-/// A URL that passed every check that needs no resolver.
+/// A URL that passed all checks that need no name resolution.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: Url,
-    /// The host as people know it, with its port when that is not the usual one.
+    /// The host as shown in messages, with its port if that is not the default.
     pub(crate) name: String,
     pub(crate) trust: Trust,
 }
 
-/// How far the host may lead.
+/// The addresses that a host may resolve to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// To public addresses only.
+    /// Only public addresses.
     Public,
-    /// Also to loopback and private ones: the configuration allows the host.
+    /// Also loopback and private addresses, as the configuration allows the host.
     Allowed,
 }
 
@@ -31,22 +31,22 @@ impl Trust {
 }
 
 impl Target {
-    /// Reads and checks a URL.
+    /// Parses and checks a URL.
     pub(crate) fn parse(text: &str, allow: &[AllowedHost]) -> Result<Self, EgressError> {
         let url = Url::parse(text).map_err(|_| bad_url(text, "it is not an absolute URL"))?;
         Self::check(url, allow)
     }
 
-    /// Checks a URL that was read before: a redirect's.
+    /// Checks the parsed URL of a redirect.
     pub(crate) fn check(url: Url, allow: &[AllowedHost]) -> Result<Self, EgressError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(bad_url(url.as_str(), "only http and https are spoken"));
+            return Err(bad_url(url.as_str(), "only http and https are supported"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad_url(url.as_str(), "it holds a user name or password"));
+            return Err(bad_url(url.as_str(), "it contains a user name or password"));
         }
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(bad_url(url.as_str(), "it names no host"));
+            return Err(bad_url(url.as_str(), "it has no host"));
         };
         let host = without_last_dot(host.to_owned());
         let trust = match allow.iter().any(|allowed| allowed.matches(&host, port)) {
@@ -61,14 +61,14 @@ impl Target {
         Ok(Self { url, name, trust })
     }
 
-    /// Whether a redirect stays on the same scheme, host and port.
+    /// Returns `true` if a redirect stays on the same scheme, host and port.
     pub(crate) fn same_origin(&self, other: &Self) -> bool {
         self.url.origin() == other.url.origin()
     }
 }
 
-/// Addresses in the URL never reach a resolver, so they are checked here; names that always mean
-/// this machine are refused without asking one.
+/// Checks addresses in the URL, which are never resolved, and refuses names that always mean this
+/// machine without resolving them.
 fn check_host(host: &Host<String>, trust: Trust) -> Result<(), EgressError> {
     let address = match host {
         Host::Ipv4(address) => IpAddr::V4(*address),
@@ -81,7 +81,7 @@ fn check_host(host: &Host<String>, trust: Trust) -> Result<(), EgressError> {
     check_address(&host.to_string(), address, trust)
 }
 
-/// Refuses an address that the host may not lead to.
+/// Refuses an address that the host is not permitted to resolve to.
 pub(crate) fn check_address(host: &str, address: IpAddr, trust: Trust) -> Result<(), EgressError> {
     let class = classify(address);
     if trust.permits(class) {
@@ -95,7 +95,8 @@ pub(crate) fn bad_url(text: &str, reason: &'static str) -> EgressError {
     EgressError::BadUrl { url: shown(text), reason }
 }
 
-/// A URL as it may be printed: no user name, password, query or fragment, at most 200 characters.
+/// A URL for messages: without user name, password, query and fragment, at most 200 characters
+/// long.
 fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = match text.split_once("://") {

@@ -1,12 +1,12 @@
-//! Secure connections: rustls on ring, with the system's trusted certificates.
+//! TLS: rustls with ring and the system's trusted certificates.
 
 use crate::ConfigError;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::CertificateResult;
 use std::sync::Arc;
 
-/// The TLS configuration of every connection. The crypto provider is passed along here and never
-/// installed for the whole process, which belongs to the program that uses this library.
+/// The TLS configuration of every connection. The crypto provider is set here and not for the whole
+/// process, which belongs to the program that uses this library.
 pub(crate) fn config() -> Result<ClientConfig, ConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -18,21 +18,21 @@ pub(crate) fn config() -> Result<ClientConfig, ConfigError> {
     Ok(config)
 }
 
-/// The system's certificates, `SSL_CERT_FILE` and `SSL_CERT_DIR` included; Mozilla's where the
-/// system has none, as on a machine without the `ca-certificates` package.
+/// The system's certificates, including `SSL_CERT_FILE` and `SSL_CERT_DIR`. Mozilla's certificates
+/// are used if the system has none, for example without the `ca-certificates` package.
 fn roots() -> Result<RootCertStore, ConfigError> {
     let named = std::env::var_os("SSL_CERT_FILE").is_some_and(|file| !file.is_empty());
     choose(rustls_native_certs::load_native_certs(), named)
 }
 
-/// Takes what was found, else Mozilla's; never those in place of a file that somebody named on
-/// purpose.
+/// Uses the found certificates, or Mozilla's if there are none. Mozilla's never replace a file that
+/// was configured explicitly.
 fn choose(found: CertificateResult, named: bool) -> Result<RootCertStore, ConfigError> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
     if store.is_empty() && named {
         let why = found.errors.first().map(ToString::to_string);
-        let why = why.unwrap_or_else(|| "it holds no certificate".to_owned());
+        let why = why.unwrap_or_else(|| "it contains no certificate".to_owned());
         return Err(ConfigError::Tls { reason: format!("`SSL_CERT_FILE`: {why}") });
     }
     if store.is_empty() {
@@ -58,6 +58,9 @@ mod tests {
         assert_eq!(store.len(), webpki_roots::TLS_SERVER_ROOTS.len());
         let error = choose(CertificateResult::default(), true).expect_err("an empty file");
         assert_eq!(error.code().0, "W0808");
-        assert!(error.to_string().ends_with("`SSL_CERT_FILE`: it holds no certificate"), "{error}");
+        assert!(
+            error.to_string().ends_with("`SSL_CERT_FILE`: it contains no certificate"),
+            "{error}"
+        );
     }
 }

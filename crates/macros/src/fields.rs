@@ -1,4 +1,4 @@
-//! Keys of the fields of a state: types that name them.
+//! Keys of the fields of a state: one type per field.
 
 use crate::state::Channel;
 use proc_macro2::TokenStream;
@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Visibility, parse_quote};
 
-/// The module with a key for each field.
+/// Generates the module with a key for each field.
 pub(crate) fn keys(
     state: &Ident,
     vis: &Visibility,
@@ -51,7 +51,7 @@ pub(crate) fn keys(
     }
 }
 
-/// The visibility of the state as it is written one module further in.
+/// The visibility of the state, as written one module deeper.
 fn within(vis: &Visibility) -> Visibility {
     match vis {
         Visibility::Inherited => parse_quote!(pub(super)),
@@ -72,7 +72,7 @@ fn within(vis: &Visibility) -> Visibility {
     }
 }
 
-/// A name of a type as a name of a value.
+/// Converts a type name to snake case.
 pub(crate) fn snake_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     for (i, c) in name.chars().enumerate() {

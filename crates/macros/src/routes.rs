@@ -31,8 +31,8 @@ fn derive(input: &DeriveInput, krate: &Path) -> Result<TokenStream> {
     })
 }
 
-/// The node a variant stands for: `#[route("name")]`, else its own name in snake case; `End` is
-/// the end.
+/// The node of a variant: `#[route("name")]`, or the variant's name in snake case; `End` is the end
+/// of the graph.
 fn target(variant: &Variant) -> Result<String> {
     if !variant.fields.is_empty() {
         return Err(Error::new_spanned(

@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Expr, Field, Fields, Ident, Path, Result, Type};
 
-/// How a field takes writes.
+/// The effect of writes to a field.
 enum Kind {
     LastValue {
         default: bool,
@@ -18,7 +18,7 @@ enum Kind {
     Reduce {
         with: Box<Expr>,
     },
-    /// `any`, `ephemeral` or `untracked`: a value that may be gone.
+    /// `any`, `ephemeral` or `untracked`: a value that may be absent.
     Passing(&'static str),
     Topic {
         item: Box<Type>,
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Whether it may be without a value.
+    /// Returns `true` if the field may have no value.
     pub(crate) fn may_be_gone(&self) -> bool {
         matches!(
             self.kind,
@@ -60,7 +60,7 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     let keys = keys(name, vis, &channels, &krate);
     let (view_doc, update_doc) = (
         format!("The state [`{name}`] as nodes read it: one method per channel that borrows."),
-        format!("What a node writes to the state [`{name}`]: one method per channel."),
+        format!("An update of the state [`{name}`]: one method per channel."),
     );
     let text = name.to_string();
     Ok(quote! {
@@ -97,7 +97,7 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
         #vis struct #update(#krate::__private::TaskOutput);
 
         impl #update {
-            /// An update that writes nothing yet.
+            /// Creates an update without writes.
             pub fn new() -> Self {
                 <Self as ::core::default::Default>::default()
             }
@@ -119,7 +119,7 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     })
 }
 
-/// The crate that what we expand to lives in: `#[state(crate = path)]`, or the usual one.
+/// The crate that the expansion refers to: `#[state(crate = path)]`, or the default.
 fn crate_path(input: &DeriveInput, default_path: Path) -> Result<Path> {
     let mut path = default_path;
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("state")) {
@@ -321,7 +321,7 @@ fn whole(channel: &Channel) -> TokenStream {
     }
 }
 
-/// The field's own documentation, or a line that names it.
+/// The field's own documentation, or a line with its name.
 fn docs(channel: &Channel, verb: &str) -> TokenStream {
     if channel.docs.is_empty() {
         let line = format!("{verb} channel `{}`.", channel.name);

@@ -1,4 +1,4 @@
-//! One attempt of a call, and the usage fact that it leaves behind whatever becomes of it.
+//! A single attempt of a model call, and the usage fact that every attempt produces.
 
 use crate::ModelError;
 use crate::call::ChatResponse;
@@ -16,18 +16,18 @@ use weftwork_types::port::{CallContext, CallKey, EgressError};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, InvocationId};
 
-/// How many bytes of text make one token, when nobody counted.
+/// Bytes of text per token, for estimates when the provider does not report usage.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// An attempt that goes on. Dropped before its end, it still counts and tells what it used.
+/// A running attempt. If it is dropped before its end, it still counts and reports its usage.
 pub(crate) struct Attempt<'a> {
     ctx: &'a CallContext,
     collector: Collector,
-    /// Says that we cut it short, until its end is known.
+    /// The usage fact, with status `Cancelled` until the attempt ends.
     fact: UsageFact,
     told: bool,
     began: Duration,
-    /// The request in bytes, for an estimate.
+    /// The size of the request in bytes, for the usage estimate.
     asked_bytes: u64,
     shown: bool,
 }
@@ -66,7 +66,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the attempt. Its fact is counted and told when this returns.
+    /// Makes the attempt. When this returns, its usage fact is counted and reported.
     pub(crate) async fn run(
         mut self,
         model: &dyn ChatModel,
@@ -92,7 +92,7 @@ impl<'a> Attempt<'a> {
         (self.fact.clone(), outcome)
     }
 
-    /// Follows the stream to its last event or its first error, no longer than the deadline.
+    /// Reads the stream up to its last event, its first error or the deadline.
     async fn listen(
         &mut self,
         model: &dyn ChatModel,
@@ -105,7 +105,7 @@ impl<'a> Attempt<'a> {
             None => Box::pin(std::future::pending()),
         };
         while !self.collector.is_whole() {
-            // The stream is asked first: what has arrived by the deadline counts.
+            // The stream is polled first, so that events that arrived by the deadline count.
             match select(stream.next(), &mut late).await {
                 Either::Left((Some(event), _)) => self.take(event?),
                 Either::Left((None, _)) => {
@@ -138,7 +138,7 @@ impl<'a> Attempt<'a> {
         self.collector.push(event);
     }
 
-    /// What the attempt used: the provider's count, or an estimate. An attempt that the provider
+    /// The usage of the attempt: the provider's count, or an estimate. An attempt that the provider
     /// refused, or that never reached it, used nothing.
     fn tokens(&self, error: Option<&ModelError>) -> Tokens {
         if let Some(tokens) = self.collector.tokens() {
@@ -155,7 +155,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Counts the fact and tells it, once.
+    /// Counts and reports the usage fact, once.
     fn tell(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
         self.told = true;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
@@ -176,7 +176,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Whether an error says that the provider did no work.
+/// Returns `true` if the error shows that the provider did no work.
 fn is_refusal(error: &ModelError) -> bool {
     match error {
         ModelError::Transport { source, .. } => {

@@ -1,4 +1,4 @@
-//! The one seam that every model call passes: journal, budget, retries, usage, ledger, events.
+//! The only path by which models are called: journal, budget, retries, usage, ledger, events.
 
 use crate::attempt::Attempt;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
@@ -17,54 +17,54 @@ use weftwork_types::port::{
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact};
 
-/// The version of what the journal keeps of a model call.
+/// Version of the journal record of a model call.
 const RECORD_VERSION: u64 = 1;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatResponse {
-    /// The answer. Its id is a function of the call, so a repeated look-up gives the same one.
+    /// The answer. Its id is derived from the call, so a replayed call returns the same id.
     pub message: Message,
-    /// Why it ended. At [`FinishReason::Length`] the text is cut.
+    /// Why the answer ended. At [`FinishReason::Length`] the text is truncated.
     pub finish: FinishReason,
-    /// What the attempt that gave it used.
+    /// Usage of the attempt that produced the answer.
     pub tokens: Tokens,
     /// The model's id, `provider:model`.
     pub model: String,
-    /// The provider's own id of the call.
+    /// The provider's id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
 }
 
-/// Calls models. Nodes reach models only through this.
+/// Calls models. Nodes call models only through this type.
 #[derive(Debug, Clone, Default)]
 pub struct ModelCaller {
     policy: RetryPolicy,
 }
 
 impl ModelCaller {
-    /// A caller with its own rules for further attempts.
+    /// Creates a caller with the given retry policy.
     #[must_use]
     pub fn new(policy: RetryPolicy) -> Self {
         Self { policy }
     }
 
-    /// Calls a model, or finds the answer it gave before.
+    /// Calls a model, or returns the recorded answer of an earlier identical call.
     ///
-    /// Every attempt gets a usage fact, failed ones too: it is counted by the budget, written to
-    /// the ledger and told as an event. The journal has the answer before this returns, and puts
-    /// it on disk with the next commit of the run. A ledger that refuses a fact twice does not void
-    /// an answer that was paid: the fact stays in the run's events, and is offered again whenever
-    /// the recorded answer is used.
+    /// Every attempt, failed or not, produces a usage fact: the budget counts it, the ledger
+    /// records it, and an event reports it. The answer is in the journal before this returns, and
+    /// becomes durable with the next commit of the run. If the ledger refuses a fact twice, the
+    /// call still succeeds: the fact stays in the run's events, and is sent to the ledger again
+    /// whenever the recorded answer is reused.
     ///
     /// # Errors
-    /// The [`ModelError`] of the last attempt; [`ModelError::Deadline`] when the deadline passed
-    /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`]
-    /// when no attempt may be made or its answer could not be recorded.
+    /// The [`ModelError`] of the last attempt; [`ModelError::Deadline`] if the deadline has passed
+    /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if
+    /// no attempt is allowed or the answer could not be recorded.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the attempt; its usage is estimated, counted by the budget and
-    /// told as an event, but not written to the ledger.
+    /// Dropping the future ends the attempt. Its usage is estimated, counted by the budget and
+    /// reported as an event, but not written to the ledger.
     pub async fn call(
         &self,
         model: &dyn ChatModel,
@@ -84,7 +84,7 @@ impl ModelCaller {
         };
         match ctx.journal.open(intent).await? {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
-            // A model call of unknown outcome is made again: it changes nothing but the bill.
+            // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
                 self.make(model, Arc::new(request), key, ctx).await
             }
@@ -125,8 +125,8 @@ impl ModelCaller {
         }
     }
 
-    /// Records an answer: first in the journal, with its fact, so that no answer is on record
-    /// without its bill.
+    /// Records an answer. The journal record includes the usage fact, so that no answer is recorded
+    /// without its cost.
     async fn keep(
         &self,
         response: ChatResponse,
@@ -149,7 +149,7 @@ struct Record {
     usage: UsageFact,
 }
 
-/// Uses a recorded answer: tells it as if it had just come, and makes sure that it is billed.
+/// Returns a recorded answer: emits its events again and makes sure that the ledger has its fact.
 async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatResponse, ModelError> {
     let unreadable = |reason: String| {
         let message = format!("the recorded answer cannot be read: {reason}");
@@ -170,13 +170,13 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
     Ok(record.response)
 }
 
-/// Writes a fact to the ledger, where a second time changes nothing; tries twice.
+/// Writes a fact to the ledger, which ignores duplicates; tries twice.
 async fn book(fact: &UsageFact, ctx: &CallContext) {
     for _ in 0..2 {
         match ctx.ledger.record(&ctx.principal, &ctx.caller, fact).await {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(invocation = %fact.invocation_id, %error, "not in the ledger")
+                tracing::warn!(invocation = %fact.invocation_id, %error, "usage fact not written to the ledger")
             }
         }
     }

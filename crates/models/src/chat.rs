@@ -1,4 +1,4 @@
-//! What a chat model is.
+//! The chat model trait, its requests and its events.
 
 use crate::ModelError;
 use serde::{Deserialize, Serialize};
@@ -9,31 +9,31 @@ use weftwork_types::message::Message;
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 
-/// The pieces of one attempt, ending with [`ChatEvent::Finish`] or an error.
+/// The events of one attempt, ending with [`ChatEvent::Finish`] or an error.
 pub type ChatStream = BoxStream<'static, Result<ChatEvent, ModelError>>;
 
-/// A chat model: makes one attempt at a time and keeps no conversation of its own.
+/// A chat model. It makes one attempt per request and stores no conversation.
 pub trait ChatModel: Send + Sync + std::fmt::Debug {
-    /// Which model this is.
+    /// Returns the provider and name of this model.
     fn info(&self) -> &ModelInfo;
 
-    /// Makes one attempt. The stream yields at least one item; a stream that ends without
-    /// [`ChatEvent::Finish`] is a truncated answer and the caller treats it as an error.
+    /// Makes one attempt. The stream yields at least one item. A stream that ends without
+    /// [`ChatEvent::Finish`] is a truncated answer, which the caller treats as an error.
     ///
     /// # Cancel safety
-    /// Dropping the stream stops the attempt; the provider may still bill what it produced.
+    /// Dropping the stream stops the attempt; the provider may still bill the tokens it generated.
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream;
 }
 
-/// Which model it is, as shown to people and written in usage facts.
+/// Identity of a model, as shown to users and recorded in usage facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The provider's id, such as `openai`, `local`, `scripted`.
     pub provider: String,
     /// The model as named on the wire.
     pub model: String,
-    /// What a person must know about it, shown wherever its answers are: "deterministic rules,
-    /// not a language model", say. `None` for ordinary models.
+    /// A notice shown with every answer of the model, for example "deterministic rules, not a
+    /// language model". `None` for ordinary models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -46,68 +46,68 @@ impl ModelInfo {
     }
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatRequest {
     /// The conversation, oldest first, instructions included.
     pub messages: Vec<Message>,
-    /// The tools it may call.
+    /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
-    /// Whether it must.
+    /// Constraint on tool calls.
     pub tool_choice: ToolChoice,
     /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f32>,
-    /// The most tokens it may write; `None` leaves it to the provider.
+    /// The maximum number of tokens in the answer; `None` leaves it to the provider.
     pub max_tokens: Option<u32>,
-    /// Whether it may call several tools at once; `None` leaves it to the provider.
+    /// Permission to call several tools at once; `None` leaves it to the provider.
     pub parallel_tool_calls: Option<bool>,
-    /// JSON Schema the answer's text must satisfy, when there is one.
+    /// JSON Schema that the text of the answer must satisfy, if any.
     pub response_schema: Option<Value>,
 }
 
-/// Whether a model must call a tool.
+/// Constraint on the tool calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// It must not.
+    /// The model must not call a tool.
     None,
-    /// It must call one.
+    /// The model must call a tool.
     Required,
-    /// It must call this one (wire name).
+    /// The model must call the tool with this wire name.
     Named(String),
 }
 
-/// A piece of an attempt.
+/// An event of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum ChatEvent {
-    /// More words.
+    /// More text.
     TextDelta(String),
-    /// More thinking.
+    /// More reasoning text.
     ReasoningDelta(String),
-    /// A piece of a tool call. Pieces with one index belong together, in order.
+    /// A fragment of a tool call. Fragments with the same index belong together, in order.
     ToolCallDelta {
-        /// Which call of this answer, from 0.
+        /// Position of the call in this answer, from 0.
         index: usize,
-        /// The call's id, in the piece that names it.
+        /// The call's id, in the first fragment that has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// The tool's wire name, in the piece that names it.
+        /// The tool's wire name, in the first fragment that has it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// A fragment of the arguments' JSON text.
         args: String,
     },
-    /// What the attempt used, as the provider counts it. The last one counts.
+    /// Token usage as counted by the provider. The last such event wins.
     Usage(Tokens),
-    /// The answer is whole. Always the last event of a good attempt.
+    /// The answer is complete. Always the last event of a successful attempt.
     Finish {
-        /// Why it ended.
+        /// Why the answer ended.
         reason: FinishReason,
-        /// The provider's own id of the call.
+        /// The provider's id of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_call_id: Option<String>,
     },
@@ -117,12 +117,12 @@ pub enum ChatEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model was done.
+    /// The model finished its answer.
     Stop,
-    /// It wants tools called.
+    /// The model requests tool calls.
     ToolCalls,
-    /// It reached the token limit; the answer is cut.
+    /// The answer reached the token limit and is truncated.
     Length,
-    /// The provider's filter cut it.
+    /// The provider's content filter cut the answer.
     ContentFilter,
 }

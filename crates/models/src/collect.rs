@@ -1,4 +1,4 @@
-//! The events of one attempt, put together to a message.
+//! Assembles the events of an attempt into a message.
 
 use crate::ModelError;
 use crate::call::ChatResponse;
@@ -11,7 +11,7 @@ use weftwork_types::port::CallKey;
 use weftwork_types::usage::Tokens;
 use weftwork_types::{MessageId, ToolCallId};
 
-/// What one attempt has said so far.
+/// The content of an attempt received so far.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     parts: Vec<Piece>,
@@ -71,7 +71,7 @@ impl Collector {
         }
     }
 
-    /// Whether the last event was there.
+    /// Returns `true` once the final event has been received.
     pub(crate) fn is_whole(&self) -> bool {
         self.finish.is_some()
     }
@@ -88,15 +88,15 @@ impl Collector {
         self.finish.as_ref().and_then(|(_, id)| id.clone())
     }
 
-    /// How much was said, in bytes.
+    /// The size of the received text and arguments, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The message, once the answer is whole.
+    /// Returns the message of a complete answer.
     ///
-    /// A text cut by the token limit is an answer, and `finish` says so. A tool call cut by it is
-    /// none: nobody may act on half of its arguments.
+    /// A text truncated by the token limit is an answer whose `finish` says so. A tool call
+    /// truncated by it is an error: its arguments must not be used.
     pub(crate) fn response(
         self,
         info: &ModelInfo,
@@ -138,10 +138,10 @@ impl Collector {
         }
         let message = Message { id: message_id(key), role: Role::Assistant, parts };
         let finish = match (reason, message.tool_calls().next().is_some()) {
-            // Some servers say "stop" after a call.
+            // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,
             (FinishReason::ToolCalls, false) if message.joined_text().is_empty() => {
-                let reason = "it announces tool calls and makes none".to_owned();
+                let reason = "its finish reason is tool calls, but it contains none".to_owned();
                 return Err(ModelError::Malformed { provider: provider(), reason });
             }
             (FinishReason::ToolCalls, false) => FinishReason::Stop,
@@ -151,11 +151,11 @@ impl Collector {
     }
 }
 
-/// Arguments as JSON; text that is none stays a string, which no tool's schema accepts. `None`
-/// when the token limit cut them.
+/// Parses arguments as JSON. Text that is not JSON stays a string, which no tool's schema accepts.
+/// Returns `None` if the token limit truncated it.
 fn read_args(text: String, reason: FinishReason) -> Option<Value> {
     if text.trim().is_empty() {
-        // How a call without arguments often looks.
+        // Many servers send an empty text for a call without arguments.
         return Some(Value::Object(serde_json::Map::new()));
     }
     match serde_json::from_str(&text) {
@@ -165,14 +165,14 @@ fn read_args(text: String, reason: FinishReason) -> Option<Value> {
     }
 }
 
-/// The id of an answer is a function of its call: the same after a crash.
+/// Derives the message id from the call key, so that it is the same after a crash.
 fn message_id(key: CallKey) -> MessageId {
     #[expect(clippy::expect_used, reason = "hex digits are valid in ids")]
     MessageId::new(&key.0.to_string()[..32]).expect("32 hex digits are a message id")
 }
 
-/// Ids of tool calls: the model's own where it is usable and new to the conversation, otherwise
-/// one made of the call's key and its place.
+/// Ids of tool calls: the model's own id if it is valid and new in the conversation, otherwise an
+/// id derived from the call key and the index.
 struct CallIds<'a> {
     key: String,
     known: HashSet<&'a str>,

@@ -1,28 +1,28 @@
-//! How model calls fail.
+//! Errors of model calls.
 
 use std::time::Duration;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{BudgetExceeded, EgressError, JournalError};
 
-/// A model call failed. Split by what the caller can do about it.
+/// A model call failed. Variants are split by what the caller can do about them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// No such model or provider is known.
+    /// Unknown model or provider.
     #[error("unknown model `{found}`; a model is PROVIDER:MODEL, known are: {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested model.
         found: String,
-        /// What there is.
+        /// The known models, closest name first.
         known: Vec<String>,
     },
-    /// The provider wants a key and none is configured.
+    /// The provider requires a key, and none is configured.
     #[error("provider `{provider}` needs a key: set the environment variable `{variable}`")]
     KeyMissing {
         /// The provider.
         provider: String,
-        /// The environment variable that would hold the key.
+        /// The environment variable for the key.
         variable: String,
     },
     /// The provider refused the key.
@@ -35,16 +35,16 @@ pub enum ModelError {
         /// The environment variable that holds the key.
         variable: String,
     },
-    /// The provider asks to slow down, or a quota is used up.
-    #[error("provider `{provider}` throttles: {message}")]
+    /// The provider limits the request rate, or a quota is used up.
+    #[error("provider `{provider}` limits requests: {message}")]
     Throttled {
         /// The provider.
         provider: String,
-        /// What it said, cut.
+        /// The provider's message, shortened.
         message: String,
-        /// How long it asks to wait.
+        /// The delay that the provider asks for.
         retry_after: Option<Duration>,
-        /// Whether waiting cannot help, because a quota is used up.
+        /// `true` if a quota is used up, so that waiting does not help.
         quota_exhausted: bool,
     },
     /// The provider answered with an error of its own.
@@ -54,37 +54,37 @@ pub enum ModelError {
         provider: String,
         /// The HTTP status.
         status: u16,
-        /// What it said, cut.
+        /// The provider's message, shortened.
         message: String,
-        /// How long it asks to wait.
+        /// The delay that the provider asks for.
         retry_after: Option<Duration>,
     },
-    /// The provider refused the request itself.
+    /// The provider rejected the request itself.
     #[error("provider `{provider}` refused the request (status {status}): {message}")]
     BadRequest {
         /// The provider.
         provider: String,
         /// The HTTP status.
         status: u16,
-        /// What it said, cut.
+        /// The provider's message, shortened.
         message: String,
     },
-    /// The answer stopped before its end.
+    /// The answer ended before it was complete.
     #[error("the answer of `{provider}` was cut off after {events} events: {reason}")]
     Truncated {
         /// The provider.
         provider: String,
-        /// How many events had come.
+        /// Number of events received before the end.
         events: u64,
-        /// How that showed.
+        /// The sign of the truncation.
         reason: String,
     },
-    /// The answer is not what the protocol promises.
+    /// The answer does not follow the protocol.
     #[error("the answer of `{provider}` cannot be read: {reason}")]
     Malformed {
         /// The provider.
         provider: String,
-        /// What is wrong with it.
+        /// The violation.
         reason: String,
     },
     /// The provider could not be reached or did not answer in time.
@@ -92,49 +92,49 @@ pub enum ModelError {
     Transport {
         /// The provider.
         provider: String,
-        /// What happened on the way.
+        /// The transport error.
         source: EgressError,
     },
-    /// The model cannot do what the request asks.
+    /// The model does not support a part of the request.
     #[error("model `{model}` cannot do this: {what}")]
     Unsupported {
         /// The model.
         model: String,
-        /// What was asked.
+        /// The unsupported part.
         what: String,
     },
-    /// A recording has no answer for this request.
+    /// The recording has no answer for this request.
     #[error("the recording `{file}` holds no answer for request {index}: {reason}")]
     NotRecorded {
         /// The recording.
         file: String,
-        /// Which request, from 1.
+        /// Number of the request, from 1.
         index: usize,
-        /// Why it does not match.
+        /// Why no recorded request matches.
         reason: String,
     },
     /// The embedded engine failed.
     #[error("the embedded model failed: {source}")]
     Engine {
-        /// Why, with its own code.
+        /// The cause, with its own code.
         source: Fault,
     },
-    /// The limit of tokens was reached inside a tool call, whose arguments are cut.
+    /// The token limit was reached inside a tool call, so its arguments are truncated.
     #[error(
-        "the answer of `{provider}` reached its limit of tokens inside the arguments of `{tool}`; raise `max_tokens`"
+        "the answer of `{provider}` reached the token limit inside the arguments of `{tool}`; raise `max_tokens`"
     )]
     CutByLimit {
         /// The provider.
         provider: String,
-        /// The tool whose arguments are cut.
+        /// The tool whose arguments are truncated.
         tool: String,
     },
-    /// A provider is described in a way that cannot be used.
+    /// The configuration of a provider is invalid.
     #[error("provider `{provider}` is not set up right: {reason}")]
     BadProvider {
         /// The provider.
         provider: String,
-        /// What is wrong.
+        /// The invalid part.
         reason: String,
     },
     /// The deadline passed.
@@ -152,7 +152,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
@@ -176,7 +176,7 @@ impl ModelError {
         })
     }
 
-    /// Whether another attempt of the same call may succeed.
+    /// Returns `true` if another attempt of the same call may succeed.
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
@@ -187,7 +187,7 @@ impl ModelError {
         }
     }
 
-    /// How long the provider asks to wait before the next attempt.
+    /// The delay that the provider asks for before the next attempt.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -198,7 +198,7 @@ impl ModelError {
         }
     }
 
-    /// The error as it is stored and shown.
+    /// The error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let code = match self {

@@ -1,4 +1,4 @@
-//! Requests as plain JSON, without ids: what hashes and recordings compare.
+//! Requests as JSON without ids, as used for hashes and recordings.
 
 use crate::ChatRequest;
 use serde_json::{Map, Value, json};
@@ -7,11 +7,10 @@ use weftwork_types::ToolCallId;
 use weftwork_types::message::{Message, Part};
 use weftwork_types::tool::ToolSpec;
 
-/// A request with everything that can change the answer, and nothing else.
+/// Returns everything in a request that can change the answer, and nothing else.
 ///
-/// Message ids are left out. Tool calls are numbered in order of first appearance instead of
-/// carrying their ids, so that a result still names its call while a provider's random ids make
-/// no difference.
+/// Message ids are left out. Tool calls are numbered in order of first appearance, so that results
+/// still refer to their calls while random ids make no difference.
 #[must_use]
 pub fn request(request: &ChatRequest) -> Value {
     json!({
@@ -25,13 +24,13 @@ pub fn request(request: &ChatRequest) -> Value {
     })
 }
 
-/// Messages as `{role, content}`: content is a text, or a list of parts when there is more.
+/// Messages as `{role, content}`, where the content is a text or a list of parts.
 pub(crate) fn messages(messages: &[Message]) -> Value {
     let mut numbers = CallNumbers::default();
     messages.iter().map(|message| message_json(message, &mut numbers)).collect()
 }
 
-/// A tool as the model sees it.
+/// The tool as sent to the model.
 pub(crate) fn tool(spec: &ToolSpec) -> Value {
     json!({
         "name": spec.wire_name(),
@@ -40,9 +39,9 @@ pub(crate) fn tool(spec: &ToolSpec) -> Value {
     })
 }
 
-/// A temperature as people write it: 0.7, not 0.699999988079071.
+/// The temperature in its shortest decimal form: 0.7, not 0.699999988079071.
 pub(crate) fn temperature(value: Option<f32>) -> Value {
-    // The shortest text of an f32 reads back as the f64 that was meant.
+    // The shortest text of an f32 parses as the f64 nearest to the intended decimal number.
     let number = value.and_then(|value| value.to_string().parse::<f64>().ok());
     number.map_or(Value::Null, Value::from)
 }

@@ -1,11 +1,12 @@
-//! Tools for models that know no tools: words in the prompt, and an answer held to a JSON schema.
+//! Tool calls for models without tool support: the prompt describes the tools, and a JSON schema
+//! constrains the answer.
 //!
-//! It takes two stages. First the model chooses: it writes one JSON object that names a tool and
-//! its arguments, or an answer. After a result it only tells what came of it, in words; then the
-//! tools are not mentioned at all, because small models would call one again.
+//! There are two stages. First the model chooses: it writes one JSON object with either a tool and
+//! its arguments or an answer. After a tool result it only reports the result as text. The tools
+//! are not mentioned in that stage, because small models would call one again.
 //!
-//! The schema makes the call valid only where the server enforces it and where the token limit
-//! leaves room, which is why every string in it has a longest length.
+//! The schema guarantees a valid call only if the server enforces it and the answer fits into the
+//! token limit. Therefore every string in the schema has a maximum length.
 
 use crate::ModelError;
 use crate::chat::{ChatEvent, ChatRequest, ChatStream, FinishReason, ToolChoice};
@@ -15,13 +16,13 @@ use serde_json::{Map, Value, json};
 use weftwork_types::message::{Message, Part, Role};
 use weftwork_types::tool::ToolSpec;
 
-/// The longest string an answer may hold, in characters, where a tool's schema names none.
+/// Maximum length in characters of a string in an answer, for schemas without their own limit.
 const STRING_CHARS_MAX: u64 = 400;
 
-/// What an answer in words is called; the second where a tool has the first as its name.
+/// Name of the text answer in the schema. The second is used if a tool has the first as its name.
 const ANSWER: [&str; 2] = ["answer", "answer_in_words"];
 
-/// A request rewritten for a model that knows no tools.
+/// A request rewritten for a model without tool support.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     request: ChatRequest,
@@ -31,9 +32,9 @@ pub struct Form {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The answer is a JSON object that chooses.
+    /// The answer is a JSON object with a tool call or a text.
     Choose,
-    /// The answer is words.
+    /// The answer is plain text.
     Tell,
 }
 
@@ -48,7 +49,8 @@ impl Form {
         }
         if offered.is_empty() {
             let messages = request.messages.iter().map(plain).collect();
-            // A choice that demands a tool stays, so that it is refused by name further on.
+            // A choice that requires a tool is not changed, so that the request is rejected later
+            // with its name.
             let request = ChatRequest { messages, tools: Vec::new(), ..request.clone() };
             return Self { request, stage: Stage::Tell, answer: None };
         }
@@ -56,7 +58,7 @@ impl Form {
         Self { request: choose(request, &offered), stage: Stage::Choose, answer }
     }
 
-    /// The request to send: without tools.
+    /// The request to send, without tools.
     #[must_use]
     pub fn request(&self) -> &ChatRequest {
         &self.request
@@ -74,14 +76,14 @@ fn offered(request: &ChatRequest) -> Vec<&ToolSpec> {
 
 fn choose(request: &ChatRequest, tools: &[&ToolSpec]) -> ChatRequest {
     let answer = (request.tool_choice == ToolChoice::Auto).then(|| answer_name(tools));
-    // Few words on purpose: measured on a small model, each further line of instructions cost
-    // right answers, and examples alone teach more than descriptions.
+    // The instructions are short on purpose. Measured on a small model, every further line cost
+    // correct answers, and examples work better than descriptions.
     let mut text = String::from("Turn each request into a JSON tool call.");
     for tool in tools.iter().filter(|tool| tool.examples.is_empty()) {
         text.push_str(&format!("\n- {}: {}", tool.wire_name(), tool.description));
     }
     let mut messages = with_instructions(&request.messages, &text);
-    // Behind what was said before: a small model does again what it sees last.
+    // Examples go after the earlier messages: a small model repeats what it reads last.
     let start = messages.iter().rposition(|message| message.role == Role::User);
     let start = start.unwrap_or(messages.len());
     messages.splice(start..start, examples(request, tools, answer));
@@ -90,24 +92,24 @@ fn choose(request: &ChatRequest, tools: &[&ToolSpec]) -> ChatRequest {
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
-        // A choice is not a matter of taste.
+        // A choice needs no variation.
         temperature: request.temperature.or(Some(0.0)),
         response_schema: Some(schema(tools, answer)),
         ..request.clone()
     }
 }
 
-/// What an answer in words is called, among the tools.
+/// The name of the text answer that no tool uses.
 fn answer_name(tools: &[&ToolSpec]) -> &'static str {
     let taken = tools.iter().any(|tool| tool.wire_name() == ANSWER[0]);
     ANSWER[usize::from(taken)]
 }
 
-/// One short exchange per tool, as if it had been had before.
+/// Returns one short example exchange per tool.
 ///
-/// A small model leans towards what it read last. So the exchanges are in the order of how much
-/// they have in common with the request, the likest last; a greeting that is answered in words
-/// stands before them, or behind them when none has anything in common.
+/// A small model tends to repeat what it reads last. The exchanges are therefore ordered by the
+/// number of words they share with the request, the best match last. A greeting with a text answer
+/// comes first, or last if no example matches.
 fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) -> Vec<Message> {
     let asked = request.messages.iter().rfind(|message| message.role == Role::User);
     let Some(asked) = asked else { return Vec::new() };
@@ -138,7 +140,7 @@ fn examples(request: &ChatRequest, tools: &[&ToolSpec], answer: Option<&str>) ->
     ranked.into_iter().flat_map(|(_, exchange)| exchange).collect()
 }
 
-/// Requests, what came of them, and how that is told.
+/// Example requests, tools, results, and the sentences that report the results.
 const TOLD: [(&str, &str, &str, &str); 4] = [
     (
         "When does the train to Bern leave?",
@@ -188,7 +190,7 @@ fn tell(request: &ChatRequest) -> ChatRequest {
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,
-        // What came of it is no matter of taste either.
+        // A report needs no variation either.
         temperature: request.temperature.or(Some(0.0)),
         ..request.clone()
     }
@@ -202,7 +204,7 @@ fn result_text(tool: &str, lines: &str) -> String {
     format!("Result of {tool}:\n{lines}\n")
 }
 
-/// A value as lines of words: a small model reads them better than JSON.
+/// A value as lines of text, which small models read better than JSON.
 fn lines(value: &Value) -> String {
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match value {
@@ -219,7 +221,7 @@ fn in_words(name: &str) -> String {
     name.replace(['_', '/'], " ")
 }
 
-/// The messages with more instructions: in the first system message, or in a new one.
+/// Adds instructions to the first system message, or as a new one.
 fn with_instructions(messages: &[Message], text: &str) -> Vec<Message> {
     let mut out: Vec<Message> = messages.iter().map(plain).collect();
     match out.first_mut() {
@@ -236,7 +238,7 @@ fn with_instructions(messages: &[Message], text: &str) -> Vec<Message> {
     out
 }
 
-/// A message without calls and results, which the model's template would not know.
+/// A message with calls and results as text, for chat templates without tools.
 fn plain(message: &Message) -> Message {
     let role = if message.role == Role::Tool { Role::User } else { message.role };
     let parts = message.parts.iter().filter_map(|part| match part {
@@ -251,8 +253,8 @@ fn plain(message: &Message) -> Message {
     Message { id: message.id.clone(), role, parts: parts.collect() }
 }
 
-/// A call as the model writes it. The name comes first: it decides what the arguments can be.
-/// With spaces after commas and colons, as most text that models have read.
+/// A call in the form the model writes. The name comes first because it determines the arguments.
+/// Commas and colons are followed by spaces, as in most training text.
 fn call_text(name: &str, args: &Value) -> String {
     format!("{{\"tool\": {}, \"args\": {}}}", Value::from(name), spaced(args))
 }
@@ -272,7 +274,7 @@ fn spaced(value: &Value) -> String {
     }
 }
 
-/// The schema of the choice: one form per tool, and one for an answer in words.
+/// The schema of the choice: one alternative per tool, and one for a text answer.
 fn schema(tools: &[&ToolSpec], answer: Option<&str>) -> Value {
     let form = |name: &str, args: Value| {
         json!({
@@ -296,7 +298,7 @@ fn schema(tools: &[&ToolSpec], answer: Option<&str>) -> Value {
     json!({"anyOf": forms})
 }
 
-/// A schema in which every string has a longest length.
+/// The schema with a maximum length for every string.
 fn bounded(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
@@ -313,7 +315,7 @@ fn bounded(schema: &Value) -> Value {
     }
 }
 
-/// Reads a model's choice back into the events of a tool call or an answer.
+/// Converts a model's choice into the events of a tool call or a text answer.
 #[derive(Debug)]
 pub struct FormReader {
     provider: String,
@@ -322,7 +324,8 @@ pub struct FormReader {
 }
 
 impl FormReader {
-    /// The events of an answer to [`Form::request`], as if the model knew tools.
+    /// Returns the events of an answer to [`Form::request`] as a model with tool support would emit
+    /// them.
     #[must_use]
     pub fn read(form: Form, provider: &str, events: ChatStream) -> ChatStream {
         match form.stage {
@@ -377,12 +380,12 @@ impl FormReader {
             let reason = format!("expected a tool call or an answer as JSON, found `{shown}`");
             return Err(ModelError::Malformed { provider, reason });
         }
-        // A server that does not hold its answers to a schema answers in words.
+        // Servers that do not enforce the schema may answer in plain text.
         Ok((ChatEvent::TextDelta(text), reason))
     }
 }
 
-/// The tool that a cut choice had named.
+/// The name of the tool in a truncated choice.
 fn cut_name(text: &str) -> String {
     let name = text.split('"').nth(3).filter(|_| text.split('"').nth(1) == Some("tool"));
     name.unwrap_or("an unnamed tool").to_owned()

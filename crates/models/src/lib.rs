@@ -1,9 +1,9 @@
 //! Chat models behind one trait.
 //!
-//! A provider implements [`ChatModel`]: one attempt, as a stream. Everything that must happen
-//! around an attempt (journal, budget, retries, usage facts, ledger, events) happens in one place,
-//! [`ModelCaller`], and nodes call models only through it. [`ModelRegistry`] turns names such as
-//! `openai:gpt-4o-mini` or `ollama:qwen3` into models.
+//! A provider implements [`ChatModel`]: one attempt, as a stream. [`ModelCaller`] does everything
+//! around an attempt (journal, budget, retries, usage facts, ledger, events), and nodes call models
+//! only through it. [`ModelRegistry`] resolves names such as `openai:gpt-4o-mini` or `ollama:qwen3`
+//! to models.
 
 mod attempt;
 pub mod call;

@@ -1,16 +1,16 @@
-//! The prompt hash: equal prompts have equal hashes, in every process and every version.
+//! The prompt hash: equal prompts have equal hashes in all processes and versions.
 
 use crate::{ChatRequest, fingerprint};
 use serde_json::json;
 use weftwork_types::canonical::{self, Hash};
 
-/// The version of the payload below. A change of the payload is a new version.
+/// Version of the hashed payload. Every change of the payload needs a new version.
 pub const VERSION: &str = "v1";
 
-/// Hashes what decides about an answer: model, messages, temperature, token limit and tools.
+/// Hashes the inputs that determine an answer: model, messages, temperature, token limit and tools.
 ///
-/// Ids, callers and everything else that only correlates or bills stays out. The one place that
-/// computes it is [`crate::ModelCaller`].
+/// Ids, callers and other data that only serve correlation or billing are left out. Only
+/// [`crate::ModelCaller`] computes this hash.
 #[must_use]
 pub(crate) fn prompt_hash(model: &str, request: &ChatRequest) -> Hash {
     let mut payload = json!({
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// Golden vectors: they change only together with [`VERSION`].
+    /// Known hashes, which change only together with [`VERSION`].
     #[test]
     fn known_prompts_keep_their_hashes() {
         let payload = r#"{"max_tokens":null,"messages":[{"content":"hello","role":"user"}],"model":"openai:m","prompt_hash_version":"v1","temperature":null}"#;

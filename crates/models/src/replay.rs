@@ -1,4 +1,4 @@
-//! Recorded answers: a cassette holds requests and what a real model answered to each.
+//! Recorded answers: a cassette contains requests and the answers of a real model.
 
 use crate::ModelError;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
@@ -11,29 +11,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The version of the cassette's format.
+/// Version of the cassette format.
 const VERSION: u32 = 1;
 
-/// A cassette: what was asked, and what came.
+/// The file format of a cassette.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Cassette {
     v: u32,
-    /// The model that gave the answers.
+    /// The recorded model.
     recorded: ModelInfo,
     exchanges: Vec<Exchange>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Exchange {
-    /// The request without ids, as [`fingerprint::request`] writes it.
+    /// The request without ids, as returned by [`fingerprint::request`].
     request: Value,
     events: Vec<ChatEvent>,
 }
 
-/// Answers as a cassette does, and refuses every request that it does not hold.
+/// A model that answers from a cassette, and rejects requests that the cassette does not contain.
 ///
-/// Requests are found by what they say, not by their order, so a process that takes over in the
-/// middle goes on in the same cassette. Each recorded answer is given once.
+/// Requests are matched by content, not by position, so another process can continue with the same
+/// cassette. Each recorded answer is used once.
 #[derive(Debug)]
 pub struct ReplayModel {
     info: ModelInfo,
@@ -52,7 +52,7 @@ impl ReplayModel {
     /// Opens a cassette.
     ///
     /// # Errors
-    /// [`ModelError::NotRecorded`] with request 0 when the file cannot be read.
+    /// [`ModelError::NotRecorded`] with request 0 if the file cannot be read.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = path.display().to_string();
         let bad = |reason: String| ModelError::NotRecorded { file: file.clone(), index: 0, reason };
@@ -60,10 +60,10 @@ impl ReplayModel {
         Self::from_json(&file, &bytes)
     }
 
-    /// Reads a cassette that is already in memory; `file` is what errors call it.
+    /// Reads a cassette from memory; errors call it `file`.
     ///
     /// # Errors
-    /// [`ModelError::NotRecorded`] with request 0 when it cannot be read.
+    /// [`ModelError::NotRecorded`] with request 0 if it cannot be read.
     pub fn from_json(file: &str, json: &[u8]) -> Result<Self, ModelError> {
         let bad =
             |reason: String| ModelError::NotRecorded { file: file.to_owned(), index: 0, reason };
@@ -121,7 +121,7 @@ impl ChatModel for ReplayModel {
     }
 }
 
-/// Says where two values part.
+/// Describes the first difference between two values.
 fn difference(path: &str, recorded: &Value, asked: &Value) -> String {
     match (recorded, asked) {
         (Value::Object(a), Value::Object(b)) => {
@@ -146,10 +146,10 @@ fn cut(value: &Value) -> String {
     value.to_string().chars().take(120).collect()
 }
 
-/// Passes everything through to another model and writes its whole answers to a cassette.
+/// A model that passes requests to another model and writes complete answers to a cassette.
 ///
-/// Attempts that fail are passed through and not written. The file is replaced after each answer,
-/// so that a process that dies leaves a readable cassette.
+/// Failed attempts are passed through and not recorded. The file is replaced after each answer, so
+/// that it stays readable if the process dies.
 #[derive(Debug)]
 pub struct Recorder<M: ?Sized> {
     cassette: Arc<Tape>,
@@ -163,7 +163,7 @@ struct Tape {
 }
 
 impl<M: ChatModel + ?Sized> Recorder<M> {
-    /// Records a model to a file, which is replaced.
+    /// Records a model to a file, replacing an existing one.
     #[must_use]
     pub fn new(model: Arc<M>, path: impl Into<PathBuf>) -> Self {
         let content =
@@ -216,7 +216,7 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside is whole between any two statements.
+    // The guarded values are consistent between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,19 +1,19 @@
-//! When a failed attempt is made again.
+//! Retries of failed attempts.
 
 use crate::ModelError;
 use std::time::Duration;
 
-/// How often, and after which waits, a failed attempt is made again.
+/// Limits and delays for retrying failed attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The most attempts of one call, the first included; at least one is made.
+    /// The maximum number of attempts of one call, including the first. At least one is made.
     pub attempts_max: u32,
-    /// The wait before the second attempt; it doubles with each further one.
+    /// The delay before the second attempt; it doubles with each further one.
     pub backoff_first: Duration,
-    /// The longest such wait.
+    /// The maximum backoff delay.
     pub backoff_max: Duration,
-    /// The longest wait that a provider may ask for. One that asks for more is not waited for:
-    /// to come earlier than asked would only be refused again.
+    /// The maximum delay that a provider may ask for. If it asks for more, the call fails, because
+    /// an earlier attempt would only be refused again.
     pub retry_after_max: Duration,
 }
 
@@ -29,15 +29,15 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// A policy that makes one attempt.
+    /// A policy with a single attempt.
     #[must_use]
     pub fn once() -> Self {
         Self { attempts_max: 1, ..Self::default() }
     }
 
-    /// How long to wait after an attempt (from 1) that failed; `None` when the call has failed
-    /// with it. `chance` is any number that differs between calls, so that many that failed
-    /// together do not come back together.
+    /// Returns the delay after a failed attempt (counted from 1), or `None` if the call fails with
+    /// it. `chance` is any number that differs between calls; it spreads the retries of calls that
+    /// failed at the same time.
     #[must_use]
     pub fn wait(&self, attempt: u32, error: &ModelError, chance: u128) -> Option<Duration> {
         if attempt >= self.attempts_max || !error.is_retriable() {
@@ -48,7 +48,7 @@ impl RetryPolicy {
         }
         let doubled = 2u32.saturating_pow(attempt.saturating_sub(1));
         let full = self.backoff_first.saturating_mul(doubled).min(self.backoff_max);
-        // Between half of it and all of it.
+        // Between half the delay and the full delay.
         let parts = u32::try_from(chance % 1024).unwrap_or(0);
         Some(full / 2 + full / 2 * parts / 1024)
     }

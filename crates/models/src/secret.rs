@@ -1,28 +1,28 @@
-//! Keys that are never printed.
+//! API keys that are never printed.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A key. Printing it in any way shows `***`; only [`Secret::expose`] gives the text.
+/// An API key. All formatting shows `***`; only [`Secret::expose`] returns the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Takes a key as configured; white space around it, a pasted newline say, is dropped.
-    /// `None` when nothing is left.
+    /// Creates a key from a configured text, without surrounding white space such as a pasted
+    /// newline. Returns `None` if nothing is left.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The key itself, for the one place that sends it.
+    /// The key itself, for the request that sends it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A text without the key, should it hold it.
+    /// Replaces occurrences of the key in a text.
     pub(crate) fn hide_in(&self, text: &str) -> String {
         text.replace(&*self.0, "***")
     }

@@ -1,6 +1,6 @@
-//! Words of a person's request, for rules and for the choice of examples.
+//! Words of a user's request, for rules and for the choice of examples.
 
-/// Words that say nothing about which tool is meant.
+/// Stop words, which do not indicate a tool.
 const EMPTY: [&str; 42] = [
     "a", "also", "am", "an", "and", "are", "as", "at", "be", "by", "can", "could", "do", "for",
     "from", "have", "i", "in", "is", "it", "me", "my", "need", "of", "on", "or", "please", "that",
@@ -8,13 +8,13 @@ const EMPTY: [&str; 42] = [
     "you", "your",
 ];
 
-/// The words of a text, without the punctuation around them.
+/// The words of a text, without surrounding punctuation.
 pub(crate) fn split(text: &str) -> Vec<&str> {
     text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
 }
 
-/// A word without the punctuation around it; a sign before a number stays, a sign that stands
-/// alone is a word.
+/// A word without surrounding punctuation. A minus sign before a number stays, and a multiplication
+/// sign becomes a word.
 fn bare(word: &str) -> &str {
     let inner = word.trim_matches(|c: char| !c.is_alphanumeric());
     if inner.is_empty() {
@@ -25,7 +25,7 @@ fn bare(word: &str) -> &str {
     if signed { &word[before - 1..before + inner.len()] } else { inner }
 }
 
-/// The stems of the words that say something, each once.
+/// The distinct stems of the words that are not stop words or values.
 pub(crate) fn stems(text: &str) -> Vec<String> {
     let mut stems = Vec::new();
     for word in split(text) {
@@ -38,7 +38,7 @@ pub(crate) fn stems(text: &str) -> Vec<String> {
     stems
 }
 
-/// A word without its ending, so that "refund", "refunds" and "refunded" are one.
+/// A word without its ending: "refund", "refunds" and "refunded" have the same stem.
 pub(crate) fn stem(word: &str) -> String {
     let word = word.to_lowercase();
     let word = word.strip_suffix("'s").or(word.strip_suffix("’s")).unwrap_or(&word);
@@ -52,7 +52,7 @@ pub(crate) fn stem(word: &str) -> String {
     }
 }
 
-/// Whether a word is a value, not a word: it holds a digit.
+/// Returns `true` if a word is a value: it contains a digit.
 pub(crate) fn is_value(word: &str) -> bool {
     word.contains(|c: char| c.is_ascii_digit())
 }

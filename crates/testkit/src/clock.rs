@@ -1,4 +1,4 @@
-//! A clock that tests move by hand.
+//! A clock that is advanced by tests.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
 
-/// The time of day at which every manual clock starts: 2026-01-01T00:00:00Z.
+/// The time at which every manual clock starts: 2026-01-01T00:00:00Z.
 pub const START: Timestamp = Timestamp(1_767_225_600_000);
 
-/// A clock that stands still until a test moves it. Clones share one time.
+/// A clock that stands still until it is advanced. Clones share the same time.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     state: Arc<Mutex<State>>,
@@ -32,16 +32,16 @@ enum Sleep {
 }
 
 impl ManualClock {
-    /// A clock that moves only by [`ManualClock::advance`]; a sleep waits for that.
+    /// Creates a clock that only [`ManualClock::advance`] moves; a sleep waits for it.
     #[must_use]
     pub fn new() -> Self {
         Self::with(Sleep::UntilMoved)
     }
 
-    /// A clock that every sleep moves forward by itself, so that no sleep waits.
+    /// Creates a clock that every sleep advances by itself, so that no sleep waits.
     ///
-    /// A sleep that races against something else (a deadline, say) wins that race as soon as the
-    /// other side has to wait; use [`ManualClock::new`] there.
+    /// A sleep that races against another future (for example a deadline) wins as soon as the other
+    /// future waits; use [`ManualClock::new`] for such tests.
     #[must_use]
     pub fn moved_by_sleeps() -> Self {
         Self::with(Sleep::MovesTheClock)
@@ -59,7 +59,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves the time forward and wakes the sleeps that are over.
+    /// Advances the time and wakes the sleeps that are over.
     pub fn advance(&self, duration: Duration) {
         let waiting = {
             let mut state = self.lock();
@@ -69,14 +69,15 @@ impl ManualClock {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Every sleep asked for so far, in order.
+    /// All sleeps requested so far, in order.
     #[must_use]
     pub fn sleeps(&self) -> Vec<Duration> {
         self.lock().sleeps.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between any two statements, so a panic elsewhere leaves it usable.
+        // The state is consistent between any two statements, so it is usable after a panic
+        // elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,20 +1,20 @@
-//! Bytes that are almost right: valid ones with a few changes, and what a reader makes of them.
+//! Mutation fuzzing: valid bytes with a few changes, and statistics of a decoder's results.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Random numbers that a seed repeats everywhere: the generator xorshift64.
+/// A pseudorandom generator (xorshift64); a seed gives the same numbers on all platforms.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// Creates a generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed | 1)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -22,14 +22,14 @@ impl Random {
         self.0
     }
 
-    /// A number below `end`; 0 when that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % end.max(1) as u64).unwrap_or_default()
     }
 }
 
-/// What is written over a place, or put there: ends of ranges, and the largest numbers of formats
-/// with 7 bits a byte.
+/// Bytes to insert or overwrite with: limits of integer ranges, and the largest numbers in
+/// encodings with 7 bits per byte.
 const STRANGE: [&[u8]; 7] = [
     &[0],
     &[0xff],
@@ -40,8 +40,9 @@ const STRANGE: [&[u8]; 7] = [
     b"[[[[[[[[[[[[[[[[{\"",
 ];
 
-/// Makes one to four changes: of a bit, of a byte, by a strange or a foreign piece, by a repeated
-/// or a lost one, or by cutting off the end. Places are from `from` on.
+/// Returns the bytes with one to four changes: a flipped bit, a changed byte, special bytes or
+/// bytes of another input, a repeated or removed range, or a cut end. Positions below `from` are
+/// not changed.
 #[must_use]
 pub fn mutated(bytes: &[u8], others: &[&[u8]], from: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
@@ -72,11 +73,11 @@ pub fn mutated(bytes: &[u8], others: &[&[u8]], from: usize, random: &mut Random)
     bytes
 }
 
-/// Runs so many rounds, each of its own seed, and prints how often each of the ways was gone that
-/// `round` names. `WEFT_FUZZ_SEED` and `WEFT_FUZZ_ROUNDS` choose others.
+/// Runs a number of rounds, each with its own seed, and prints how often `round` returned each
+/// result. `WEFT_FUZZ_SEED` and `WEFT_FUZZ_ROUNDS` override the seed and the number.
 ///
 /// # Panics
-/// When a round does; the message has its seed.
+/// If a round panics; the message has its seed.
 pub fn rounds(rounds: u64, round: impl Fn(&mut Random) -> String) -> BTreeMap<String, u64> {
     let variable = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let seed = variable("WEFT_FUZZ_SEED").unwrap_or(20_261_122);

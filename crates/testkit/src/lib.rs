@@ -1,4 +1,4 @@
-//! What tests of the house, and of programs built on it, share.
+//! Support for tests of this workspace, and of programs that use it.
 
 pub mod clock;
 pub mod fuzz;

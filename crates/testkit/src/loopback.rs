@@ -1,4 +1,4 @@
-//! A small HTTP server on 127.0.0.1 that answers byte for byte what a test tells it to.
+//! A small HTTP server on 127.0.0.1 that sends exactly the bytes a test specifies.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     /// The method, such as `POST`.
     pub method: String,
-    /// The path with its query.
+    /// The path, including the query.
     pub path: String,
     /// Headers with lower-case names, in order.
     pub headers: Vec<(String, String)>,
@@ -21,14 +21,14 @@ pub struct Received {
 }
 
 impl Received {
-    /// The first header of that (lower-case) name.
+    /// The first header with the given lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
 
-/// What the server does after a request, step by step. The connection is closed at the end.
+/// The server's actions after a request, in order. The connection is closed at the end.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     acts: Vec<Act>,
@@ -41,13 +41,13 @@ enum Act {
 }
 
 impl Reply {
-    /// Writes nothing: closes the connection, unless more is added.
+    /// Creates an empty reply: the connection is closed without a response.
     #[must_use]
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// A whole response with its length.
+    /// Creates a complete response with a `content-length`.
     #[must_use]
     pub fn full(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
@@ -57,13 +57,13 @@ impl Reply {
         Self { acts: vec![Act::Write(head)] }
     }
 
-    /// The head of a response whose body comes in pieces.
+    /// Creates the head of a chunked response.
     #[must_use]
     pub fn pieces(status: u16, headers: &[(&str, &str)]) -> Self {
         Self { acts: vec![Act::Write(head(status, headers, ("transfer-encoding", "chunked")))] }
     }
 
-    /// One more piece of the body. Without a later [`Reply::end`] the body breaks off after it.
+    /// Adds a chunk to the body. Without a later [`Reply::end`] the body is truncated after it.
     #[must_use]
     pub fn piece(self, bytes: impl AsRef<[u8]>) -> Self {
         let bytes = bytes.as_ref();
@@ -73,20 +73,20 @@ impl Reply {
         self.raw(framed)
     }
 
-    /// The proper end of a body in pieces.
+    /// Adds the end of a chunked body.
     #[must_use]
     pub fn end(self) -> Self {
         self.raw("0\r\n\r\n")
     }
 
-    /// Bytes as they are.
+    /// Adds raw bytes.
     #[must_use]
     pub fn raw(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.acts.push(Act::Write(bytes.as_ref().to_vec()));
         self
     }
 
-    /// Keeps the connection open without writing, until the client leaves.
+    /// Keeps the connection open without writing until the client disconnects.
     #[must_use]
     pub fn hang(mut self) -> Self {
         self.acts.push(Act::Hang);
@@ -103,7 +103,7 @@ fn head(status: u16, headers: &[(&str, &str)], length: (&str, &str)) -> Vec<u8> 
     text.into_bytes()
 }
 
-/// The server. It takes one request per connection and stops when it is dropped.
+/// The server. It handles one request per connection and stops when it is dropped.
 #[derive(Debug)]
 pub struct LoopbackServer {
     address: SocketAddr,
@@ -114,11 +114,11 @@ pub struct LoopbackServer {
 type Handler = dyn Fn(usize, &Received) -> Reply + Send + Sync;
 
 impl LoopbackServer {
-    /// Starts a server on a free port. The handler gets the number of the request, from 0, and
+    /// Starts a server on a free port. The handler receives the number of the request, from 0, and
     /// the request.
     ///
     /// # Errors
-    /// What the system says when no port can be had.
+    /// The system's error if no port is available.
     pub async fn start(
         handler: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -129,26 +129,26 @@ impl LoopbackServer {
         let task = tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
                 let (log, handler) = (Arc::clone(&log), Arc::clone(&handler));
-                // A client that leaves early is the test's business; the server goes on.
+                // A client may disconnect early; the server continues.
                 tokio::spawn(async move { serve(connection, &log, &*handler).await.ok() });
             }
         });
         Ok(Self { address, received, task })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of a path that begins with `/`.
+    /// Returns the URL of a path, which begins with `/`.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Every request so far, in order of arrival.
+    /// All requests so far, in order of arrival.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()

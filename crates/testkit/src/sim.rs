@@ -1,10 +1,10 @@
-//! A world in which time is virtual and what happens next is drawn from a seed.
+//! A simulated world with virtual time, in which a seed determines the order of events.
 //!
-//! A [`World`] is a clock, and it polls one future. Whatever that future waits for, a sleep on the
-//! clock or a [`World::pause`], goes on when the world's seed says so: pauses at any time, sleeps
-//! in the order of their ends, those that end together in any order. The same seed gives the same
-//! order again, and another one another. Cutting the future off at any poll is what a crash is to
-//! it.
+//! A [`World`] is a clock, and it polls one future. The future waits for sleeps on the clock and
+//! for [`World::pause`]. The seed decides which wait ends next: a pause may end at any time, sleeps
+//! end in the order of their deadlines, and those with the same deadline in any order. The same
+//! seed repeats the same order; another seed usually gives another one. Dropping the future after
+//! any poll simulates a crash.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -16,23 +16,23 @@ use std::time::Duration;
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
 
-/// How often in a hundred a future is polled though nothing woke it.
+/// Percentage of polls after which the future is polled again without being woken.
 const NEEDLESS_POLLS: u32 = 10;
-/// How often in a hundred one more of the things that may happen does before the next poll.
+/// Chance in percent that another wait ends before the next poll.
 const AT_ONCE: u32 = 35;
 
-/// Choices drawn from a seed (SplitMix64).
+/// A pseudorandom generator for choices (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Draw(u64);
 
 impl Draw {
-    /// The choices of a seed.
+    /// Creates a generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,47 +40,47 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; zero when `end` is.
+    /// Returns a number below `end`, or zero if `end` is zero.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.bits() % end).unwrap_or_default()
     }
 
-    /// Yes, in so many of a hundred cases.
+    /// Returns `true` with the given probability in percent.
     pub fn chance(&mut self, percent: u32) -> bool {
         self.bits() % 100 < u64::from(percent)
     }
 
-    /// One of these; none of none.
+    /// Returns one of the elements, or `None` if there are none.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let index = self.below(all.len());
         all.get(index)
     }
 
-    /// Those that a coin falls for, in order.
+    /// Returns a random subset of the elements, in order.
     pub fn some<T: Clone>(&mut self, all: &[T], percent: u32) -> Vec<T> {
         all.iter().filter(|_| self.chance(percent)).cloned().collect()
     }
 
-    /// Choices of their own, which do not move with how many are drawn here later.
+    /// Returns an independent generator; later draws from this one do not affect it.
     #[must_use]
     pub fn split(&mut self) -> Self {
         Self(self.bits())
     }
 }
 
-/// How [`World::drive`] left its future.
+/// The result of [`World::drive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driven<T> {
-    /// It ended.
+    /// The future completed.
     Ended(T),
-    /// It was dropped after the polls it was given.
+    /// The future was dropped after its maximum number of polls.
     Cut,
-    /// It waits for something that cannot happen in this world.
+    /// The future waits for something outside this world.
     Stuck,
 }
 
-/// A virtual clock and what waits in it. Clones share one world.
+/// A virtual clock and the futures that wait for it. Clones share one world.
 #[derive(Debug, Clone)]
 pub struct World(Arc<Mutex<State>>);
 
@@ -88,7 +88,7 @@ pub struct World(Arc<Mutex<State>>);
 struct State {
     draw: Draw,
     elapsed: Duration,
-    /// What waits, by age.
+    /// Waits in the order in which they were created.
     waits: BTreeMap<u64, Wait>,
     next: u64,
     unique: u128,
@@ -97,15 +97,14 @@ struct State {
 
 #[derive(Debug)]
 struct Wait {
-    /// When it is over; none: at any time.
+    /// The deadline; `None` for a pause, which may end at any time.
     until: Option<Duration>,
     over: bool,
     waker: Option<Waker>,
 }
 
 impl World {
-    /// A world at the start of its time, which is that of every
-    /// [`ManualClock`](crate::ManualClock).
+    /// Creates a world at the start time of every [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -118,25 +117,25 @@ impl World {
         })))
     }
 
-    /// Waits until the world lets it go on.
+    /// Waits until the world ends the pause.
     #[must_use]
     pub fn pause(&self) -> BoxFuture<'static, ()> {
         self.wait(None)
     }
 
-    /// Another seed's choices from here on.
+    /// Replaces the generator with one of another seed.
     pub fn reseed(&self, seed: u64) {
         self.lock().draw = Draw::new(seed);
     }
 
-    /// How often futures were polled so far.
+    /// The number of polls so far.
     #[must_use]
     pub fn polls(&self) -> u64 {
         self.lock().polls
     }
 
-    /// Polls a future to its end, or until it was polled `polls` times and is dropped. `idle` is
-    /// called whenever it waits.
+    /// Polls a future until it completes, or drops it after `polls` polls. `idle` is called
+    /// whenever the future is pending.
     pub fn drive<T>(
         &self,
         future: impl Future<Output = T>,
@@ -167,7 +166,7 @@ impl World {
         }
     }
 
-    /// Lets something happen, and perhaps more at the same time; false if nothing can.
+    /// Ends a wait, and possibly further ones at the same time. Returns `false` if none can end.
     fn go_on(&self) -> bool {
         let mut state = self.lock();
         let mut woken: Vec<_> = state.end_one(Duration::MAX).into_iter().collect();
@@ -194,15 +193,16 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between any two statements, so a panic elsewhere leaves it usable.
+        // The state is consistent between any two statements, so it is usable after a panic
+        // elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Ends one of the waits that may end next, if that is not after `latest`.
+    /// Ends one of the waits that may end next, unless that is after `latest`.
     fn end_one(&mut self, latest: Duration) -> Option<Waker> {
-        // What nobody polled yet waits for nothing.
+        // A future that was not polled yet does not wait.
         let open = self.waits.iter().filter(|(_, wait)| !wait.over && wait.waker.is_some());
         let open: Vec<_> = open.map(|(key, wait)| (*key, wait.until)).collect();
         let first = open.iter().filter_map(|(_, until)| *until).min();
@@ -226,7 +226,7 @@ impl Wake for Woken {
     }
 }
 
-/// One wait's place in its world; it is given up when the wait is dropped.
+/// A registered wait, which is removed when dropped.
 struct Waiting {
     world: World,
     key: u64,
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The order in which three sleeps and a pause end.
+    /// Returns the order in which three sleeps and a pause end.
     async fn order(world: World) -> Vec<&'static str> {
         let told = Mutex::new(Vec::new());
         let tell = |name, wait: BoxFuture<'static, ()>| {

@@ -1,17 +1,16 @@
-//! Checking values against schemas that were compiled once.
+//! Validates values against precompiled schemas.
 
 use crate::ToolBoxError;
 use crate::error::cut;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-/// How many problems of a value are listed.
+/// Maximum number of reported problems of a value.
 const PROBLEMS_MAX: usize = 5;
-/// The longest single problem, in characters: it may quote the value.
+/// Maximum length of a reported problem in characters; a problem may quote the value.
 const PROBLEM_CHARS_MAX: usize = 240;
 
-/// A compiled schema. It never reaches for a document outside itself, and its patterns take linear
-/// time.
+/// A compiled schema. It never loads external documents, and its patterns match in linear time.
 #[derive(Debug)]
 pub(crate) struct Checker(Validator);
 
@@ -45,10 +44,10 @@ impl Checker {
             })
     }
 
-    /// Checks a value.
+    /// Validates a value.
     ///
     /// # Errors
-    /// The first problems, each with the JSON pointer of its place.
+    /// The first problems, each with the JSON pointer of its location.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
         let mut problems: Vec<String> = errors
@@ -71,10 +70,10 @@ impl Checker {
     }
 }
 
-/// The length of a value's JSON text, when it is over a limit. Makes no copy of the value.
+/// Returns the length of a value's JSON text if it is over a limit, without copying the value.
 pub(crate) fn bytes_over(value: &Value, bytes_max: usize) -> Option<usize> {
     let mut counter = Counter(0);
-    // Counting cannot fail, and a `Value` always serialises; either way the count stands.
+    // Counting cannot fail and a `Value` always serialises, so the count is correct.
     let counted = serde_json::to_writer(&mut counter, value);
     (counted.is_err() || counter.0 > bytes_max).then_some(counter.0)
 }

@@ -1,4 +1,4 @@
-//! What a tool is given beside its arguments.
+//! The context of a tool call.
 
 use crate::ToolError;
 use std::any::{Any, TypeId, type_name};
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use weftwork_types::port::CallContext;
 use weftwork_types::{Timestamp, ToolCallId};
 
-/// What a tool is given beside its arguments. Cheap to clone.
+/// The context of a tool call, passed beside its arguments. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     /// The run the call belongs to: principal, caller, thread, budget, clock.
     pub call: CallContext,
-    /// The call's id.
+    /// The id of the call.
     pub tool_call_id: ToolCallId,
-    /// The same for every repetition of this call, and for no other call: send it along to
-    /// services that recognise a repeated request.
+    /// Equal for all repetitions of this call, and different for every other call. Send it to
+    /// services that detect repeated requests.
     pub idempotency_key: String,
-    /// When the tool is cut off.
+    /// The time at which the tool is stopped.
     pub deadline: Timestamp,
     pub(crate) provided: Provided,
 }
 
 impl ToolContext {
-    /// Something the program provided for its tools.
+    /// Returns a value that the program provided for its tools.
     ///
     /// # Errors
-    /// [`ToolError`] (unavailable) when nothing of this type was provided.
+    /// [`ToolError`] (unavailable) if no value of this type was provided.
     pub fn deps<T: Send + Sync + 'static>(&self) -> Result<Deps<T>, ToolError> {
         self.provided.get().map(Deps).ok_or_else(|| {
             ToolError::unavailable(format_args!(
@@ -38,8 +38,8 @@ impl ToolContext {
     }
 }
 
-/// Something the program provided with [`ToolBox::provide`](crate::ToolBox::provide), as a
-/// parameter of a `#[tool]` function. It derefs to the value.
+/// A value from [`ToolBox::provide`](crate::ToolBox::provide), as a parameter of a `#[tool]`
+/// function. It dereferences to the value.
 #[derive(Debug)]
 pub struct Deps<T>(pub Arc<T>);
 
@@ -56,35 +56,35 @@ impl<T> Deref for Deps<T> {
     }
 }
 
-/// A type that a tool takes from the program.
+/// A type that a tool requires the program to provide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     pub(crate) id: TypeId,
-    /// The Rust type's name, for messages.
+    /// The name of the Rust type, for messages.
     pub type_name: &'static str,
 }
 
 impl Need {
-    /// The need for a `T`.
+    /// The requirement for a `T`.
     #[must_use]
     pub fn of<T: 'static>() -> Self {
         Self { id: TypeId::of::<T>(), type_name: type_name::<T>() }
     }
 }
 
-/// A parameter of a `#[tool]` function that comes from the context and not from the model.
+/// A parameter of a `#[tool]` function that comes from the context instead of the model.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from the context of a tool",
     note = "a tool takes its arguments, `Deps<T>` and `ToolContext`"
 )]
 pub trait FromContext: Sized {
-    /// What must be provided for it, checked before the first call.
+    /// The value that the program must provide for the parameter, checked before the first call.
     fn need() -> Option<Need>;
 
-    /// Takes it.
+    /// Extracts the parameter from the context.
     ///
     /// # Errors
-    /// [`ToolError`] when it was not provided.
+    /// [`ToolError`] if the value was not provided.
     fn from_context(context: &ToolContext) -> Result<Self, ToolError>;
 }
 
@@ -108,7 +108,7 @@ impl<T: Send + Sync + 'static> FromContext for Deps<T> {
     }
 }
 
-/// One value per type.
+/// At most one value per type.
 #[derive(Clone, Default)]
 pub(crate) struct Provided(Arc<BTreeMap<TypeId, Provision>>);
 

@@ -1,58 +1,58 @@
-//! What a tool may fail with, and what can be wrong with tools, policies and the record of calls.
+//! Errors of tools, of tool and policy declarations, and of running calls.
 
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{BudgetExceeded, JournalError};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
-/// Codes of failures that the model and the person read as the result of a call.
+/// Codes of failures that the model and the person see as the result of a call.
 pub mod code {
     use weftwork_types::ErrorCode;
 
-    /// No tool has the name.
+    /// Unknown tool name.
     pub const UNKNOWN_TOOL: ErrorCode = ErrorCode("W0401");
-    /// The arguments break the tool's schema.
+    /// The arguments violate the tool's schema.
     pub const INVALID_ARGS: ErrorCode = ErrorCode("W0402");
-    /// Policy does not allow the call.
+    /// The policy does not allow the call.
     pub const POLICY_DENIED: ErrorCode = ErrorCode("W0403");
-    /// A person said no.
+    /// A person refused the call.
     pub const APPROVAL_DENIED: ErrorCode = ErrorCode("W0404");
-    /// The approval was given for something else.
+    /// The approval was given for a different call.
     pub const APPROVAL_MISMATCH: ErrorCode = ErrorCode("W0405");
     /// The tool reported a failure.
     pub const TOOL_FAILED: ErrorCode = ErrorCode("W0406");
     /// The tool panicked.
     pub const TOOL_PANICKED: ErrorCode = ErrorCode("W0407");
-    /// The tool took too long.
+    /// The tool exceeded its time limit.
     pub const TOOL_TIMED_OUT: ErrorCode = ErrorCode("W0408");
-    /// The result breaks the tool's declared schema.
+    /// The result violates the tool's declared schema.
     pub const INVALID_RESULT: ErrorCode = ErrorCode("W0409");
     /// The result is too large.
     pub const RESULT_TOO_LARGE: ErrorCode = ErrorCode("W0410");
-    /// Nobody declared which members of the result may be shown.
+    /// The tool does not declare which members of its result may be shown.
     pub const NOTHING_SHOWN: ErrorCode = ErrorCode("W0411");
-    /// The call was cut short.
+    /// The call was interrupted.
     pub const CANCELLED: ErrorCode = ErrorCode("W0412");
-    /// Nobody knows whether the call took effect, and it is not made again.
+    /// The outcome of the call is unknown, and the call is not repeated.
     pub const OUTCOME_UNKNOWN: ErrorCode = ErrorCode("W0413");
     /// The tool cannot be reached.
     pub const TOOL_UNAVAILABLE: ErrorCode = ErrorCode("W0414");
-    /// The record of a call cannot be read.
+    /// The journal record of a call cannot be read.
     pub const RECORD_UNREADABLE: ErrorCode = ErrorCode("W0415");
     /// A call cannot be recorded.
     pub const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
 }
 
-/// The longest message taken from a tool's error, in characters.
+/// Maximum length in characters of a message from a tool's error.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
-/// A failure that a tool reports itself.
+/// A failure reported by a tool.
 ///
-/// Its message is read by the model, by the person and by whoever reads the log: it says what went
-/// wrong and what to try, and never holds a secret. Any [`std::error::Error`] becomes one through
-/// `?`, with its own message and none of its causes.
+/// The message is shown to the model, to the person and in the log. It describes the failure and a
+/// way to proceed, and must not contain secrets. `?` converts any [`std::error::Error`], using its
+/// own message without its sources.
 ///
-/// It is no [`std::error::Error`] itself, so that `?` can turn every error into it.
+/// This type does not implement [`std::error::Error`], so that `?` can convert every error into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: Kind,
@@ -73,13 +73,13 @@ impl ToolError {
         Self::new(Kind::Failed, &safe_message)
     }
 
-    /// What the tool needs cannot be reached.
+    /// A resource that the tool requires is unavailable.
     #[must_use]
     pub fn unavailable(safe_message: impl std::fmt::Display) -> Self {
         Self::new(Kind::Unavailable, &safe_message)
     }
 
-    /// The arguments satisfy the schema and are wrong all the same.
+    /// The arguments match the schema but are not valid.
     #[must_use]
     pub fn invalid_args(safe_message: impl std::fmt::Display) -> Self {
         Self::new(Kind::InvalidArgs, &safe_message)
@@ -111,14 +111,14 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// What a tool may return as its error: a [`ToolError`], or anything that can be displayed.
+/// The error type of a tool: a [`ToolError`], or any type that implements `Display`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a tool",
     label = "neither `ToolError` nor `Display`",
     note = "return `Result<T, ToolError>`, or implement `Display` for the error: the model reads it"
 )]
 pub trait IntoToolError {
-    /// Turns it into a tool's failure.
+    /// Converts the error into a tool failure.
     fn into_tool_error(self) -> ToolError;
 }
 
@@ -134,11 +134,11 @@ impl<E: std::fmt::Display> IntoToolError for E {
     }
 }
 
-/// A tool or a policy that cannot be used as it was declared.
+/// An invalid declaration of a tool or a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolBoxError {
-    /// The name is not usable.
+    /// The name is invalid.
     #[error(
         "tool name `{name}` is not valid: expected `tool` or `server/tool`, each part lower snake case beginning with a letter, without `__`, at most 64 characters together"
     )]
@@ -146,74 +146,74 @@ pub enum ToolBoxError {
         /// The name, cut to 80 characters.
         name: String,
     },
-    /// Two tools have one name.
+    /// Two tools have the same name.
     #[error("tool `{name}` is declared twice (on the wire both are `{wire_name}`); rename one")]
     Collision {
-        /// The canonical name of the second.
+        /// The canonical name of the second tool.
         name: String,
-        /// The wire name they share.
+        /// The wire name of both tools.
         wire_name: String,
     },
-    /// A schema cannot be used.
+    /// A schema is invalid.
     #[error("the {which} schema of tool `{name}` cannot be used: {detail}")]
     Schema {
         /// The tool.
         name: String,
         /// `parameters` or `output`.
         which: &'static str,
-        /// Why, and what was expected.
+        /// The problem, and the expected form.
         detail: String,
     },
-    /// The tool says its outcome is looked up, and has no look-up.
+    /// The tool declares that a lookup determines unknown outcomes, but has no lookup.
     #[error(
-        "tool `{name}` declares `on_unknown = reconcile` but has no look-up; give it `reconcile = function`, or choose `ask`"
+        "tool `{name}` declares `on_unknown = reconcile` but has no lookup; add `reconcile = function`, or choose `ask`"
     )]
     NoReconcile {
         /// The tool.
         name: String,
     },
-    /// The tool takes something from the program that the program did not provide.
+    /// The tool requires a value that the program does not provide.
     #[error("tool `{name}` needs a `{type_name}`; add it with `ToolBox::provide`")]
     MissingDependency {
         /// The tool.
         name: String,
-        /// The Rust type that is missing.
+        /// The missing Rust type.
         type_name: &'static str,
     },
-    /// An example breaks the tool's own schema.
+    /// An example violates the tool's own schema.
     #[error("example {index} of tool `{name}` breaks the tool's own schema: {detail}")]
     Example {
         /// The tool.
         name: String,
-        /// Which example, from 1.
+        /// Number of the example, from 1.
         index: usize,
-        /// How.
+        /// The violations.
         detail: String,
     },
-    /// A member is to be shown that the result does not have.
+    /// The tool lists a shown member that its result does not declare.
     #[error(
         "tool `{name}` shows `{member}`, which its result does not declare; declared are: {declared}"
     )]
     Shown {
         /// The tool.
         name: String,
-        /// The member.
+        /// The undeclared member.
         member: String,
-        /// The members that are declared.
+        /// The declared members.
         declared: String,
     },
-    /// A policy rule cannot be used.
+    /// A policy rule is invalid.
     #[error("policy rule for `{tool}` cannot be used: {detail}")]
     Rule {
-        /// What the rule names.
+        /// The tool pattern of the rule.
         tool: String,
-        /// Why, and what was expected.
+        /// The problem, and the expected form.
         detail: String,
     },
 }
 
 impl ToolBoxError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
@@ -229,23 +229,23 @@ impl ToolBoxError {
     }
 }
 
-/// Everything that is wrong with the tools of a program, in the order in which they were added.
+/// All problems of a program's tools, in the order in which the tools were added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolBoxErrors(Vec<ToolBoxError>);
 
 impl ToolBoxErrors {
-    /// `Ok` when nothing is wrong.
+    /// Returns `Ok` if there is no problem.
     pub(crate) fn unless_empty(problems: Vec<ToolBoxError>) -> Result<(), Self> {
         if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
     }
 
-    /// The problems; at least one.
+    /// The problems, at least one.
     #[must_use]
     pub fn problems(&self) -> &[ToolBoxError] {
         &self.0
     }
 
-    /// The code of the first problem.
+    /// Returns the code of the first problem.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.0.first().map_or(ErrorCode("W0420"), ToolBoxError::code)
@@ -266,14 +266,15 @@ impl std::fmt::Display for ToolBoxErrors {
 
 impl std::error::Error for ToolBoxErrors {}
 
-/// A call could not be taken to an outcome: the node that makes it fails, and the model is not told.
+/// A call could not be brought to an outcome. The node that makes it fails, and the model gets no
+/// result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunToolError {
-    /// The journal refused. When it refused the announcement the tool was not called.
+    /// The journal refused a record. If it refused the intent, the tool was not called.
     #[error(transparent)]
     NotRecorded(#[from] JournalError),
-    /// The journal holds a result of this call that cannot be read. It is not made again.
+    /// The journal record of this call cannot be read. The call is not repeated.
     #[error(
         "the recorded result of tool `{tool}`, call `{tool_call_id}`, cannot be read ({detail}); it was written by another version or is damaged"
     )]
@@ -282,16 +283,16 @@ pub enum RunToolError {
         tool: String,
         /// The call.
         tool_call_id: String,
-        /// What the decoder found.
+        /// The decoder's message.
         detail: String,
     },
-    /// No more tool calls may be made. The tool was not called.
+    /// The budget allows no further tool calls. The tool was not called.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
 }
 
 impl RunToolError {
-    /// The stable code.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -301,7 +302,7 @@ impl RunToolError {
         }
     }
 
-    /// The error as it is stored and shown.
+    /// The error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let retriable = matches!(self, Self::NotRecorded(error) if error.source.retriable);
@@ -309,7 +310,7 @@ impl RunToolError {
     }
 }
 
-/// Cuts a text to a number of characters and says that it did.
+/// Cuts a text to a number of characters and marks the cut.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! A tool made of a function.
+//! Tools built from functions.
 
 use crate::tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 use crate::{IntoToolError, Need, ToolContext, ToolError, schema};
@@ -17,8 +17,8 @@ type Lookup = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Option<Val
     + Send
     + Sync;
 
-/// A tool made of a function or closure: for tools that are made at run time or carry their own
-/// state. Its schemas come from the types.
+/// A tool built from a function or closure, for tools that are created at run time or have their
+/// own state. The schemas are derived from the types.
 ///
 /// ```
 /// use weftwork_tools::{FnTool, ToolContext};
@@ -51,7 +51,7 @@ impl std::fmt::Debug for FnTool {
 }
 
 impl FnTool {
-    /// A tool that only reads; says what it may show by the members its result's type declares.
+    /// Creates a read-only tool. The members that its result type declares may be shown.
     #[must_use]
     pub fn new<A, O, E, F, R>(
         name: impl Into<String>,
@@ -88,8 +88,8 @@ impl FnTool {
         }
     }
 
-    /// Says what the tool changes. A crash inside a tool that changes anything is put to a person,
-    /// unless [`FnTool::on_unknown`] or [`FnTool::reconcile`] say otherwise afterwards.
+    /// Sets the effect of the tool. After a crash inside a tool with an effect a person is asked,
+    /// unless a later [`FnTool::on_unknown`] or [`FnTool::reconcile`] changes that.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
@@ -100,15 +100,15 @@ impl FnTool {
         self
     }
 
-    /// Says what to do when nobody knows whether a call took effect.
+    /// Sets the behaviour for calls of unknown outcome.
     #[must_use]
     pub fn on_unknown(mut self, on_unknown: UnknownOutcome) -> Self {
         self.spec.on_unknown = on_unknown;
         self
     }
 
-    /// Gives the tool a look-up of past calls by [`ToolContext::idempotency_key`], and declares
-    /// that it is to be used.
+    /// Sets a lookup of past calls by [`ToolContext::idempotency_key`], and declares that it
+    /// determines unknown outcomes.
     #[must_use]
     pub fn reconcile<A, O, E, F, R>(mut self, function: F) -> Self
     where
@@ -129,29 +129,29 @@ impl FnTool {
         self.on_unknown(UnknownOutcome::Reconcile)
     }
 
-    /// Says which members of the result may be shown in streams and user interfaces; `.` alone
-    /// stands for the whole result.
+    /// Sets the members of the result that may be shown in streams and user interfaces. A single
+    /// `.` stands for the whole result.
     #[must_use]
     pub fn shown<S: Into<String>>(mut self, members: impl IntoIterator<Item = S>) -> Self {
         self.spec.shown = Some(members.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Adds an example: what a person might say, and the arguments that follow from it.
+    /// Adds an example: a person's request and the resulting arguments.
     #[must_use]
     pub fn example(mut self, request: impl Into<String>, args: Value) -> Self {
         self.spec.examples.push(ToolExample { request: request.into(), args });
         self
     }
 
-    /// Says how long it may take; 60 seconds unless given.
+    /// Sets the time limit; the default is 60 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Says what the program must provide for it, so that a missing piece is found before the
+    /// Declares a value that the program must provide, so that a missing one is reported before the
     /// first call.
     #[must_use]
     pub fn needs(mut self, needs: impl IntoIterator<Item = Need>) -> Self {

@@ -1,9 +1,10 @@
-//! Tools and the one place where they run.
+//! Tools, and the runner that executes their calls.
 //!
-//! A tool is a function under [`#[tool]`](macro@tool), an [`FnTool`], or anything that implements
-//! [`Tool`]. Tools are put into a [`ToolBox`], and a [`ToolRunner`] takes each call of a model
-//! through the same steps: check the arguments, ask the [`Policy`], ask a person where policy says
-//! so, run, check the result, keep what may be shown, tell, and return.
+//! A tool is a function with [`#[tool]`](macro@tool), an [`FnTool`], or any implementation of
+//! [`Tool`]. A [`ToolBox`] collects the tools. A [`ToolRunner`] takes each call of a model through
+//! the same steps: validate the arguments, check the [`Policy`], ask a person if the policy
+//! requires it, run, validate the result, reduce it to the members that may be shown, emit the
+//! events, and return.
 //!
 //! ```
 //! use weftwork_tools::{Policy, ToolBox, ToolRunner, tool};
@@ -46,7 +47,7 @@ pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 pub use toolbox::ToolBox;
 pub use weftwork_macros::tool;
 
-/// What [`#[tool]`](macro@tool) expands to. Not for use by hand.
+/// Support code for the expansion of [`#[tool]`](macro@tool). Not a public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::macro_support::{Plain, ToolReturn};

@@ -1,20 +1,20 @@
-//! The pieces that `#[tool]` expands to.
+//! Support code for the expansion of `#[tool]`.
 
 use crate::{IntoToolError, ToolError};
 
-/// What a `#[tool]` function returns.
+/// The return type of a `#[tool]` function.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned by a tool",
     note = "return a value, or `Result` of a value and an error that can be displayed"
 )]
 pub trait ToolReturn {
-    /// The value.
+    /// The type of the value.
     type Output;
 
-    /// The value, or the tool's failure.
+    /// Returns the value or the tool's failure.
     ///
     /// # Errors
-    /// The failure.
+    /// The tool's failure.
     fn into_result(self) -> Result<Self::Output, ToolError>;
 }
 
@@ -26,7 +26,7 @@ impl<T, E: IntoToolError> ToolReturn for Result<T, E> {
     }
 }
 
-/// A value that is returned without `Result`.
+/// Wrapper for a value that is returned without `Result`.
 #[derive(Debug)]
 pub struct Plain<T>(pub T);
 

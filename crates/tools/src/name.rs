@@ -1,20 +1,20 @@
 //! Names of tools: `tool` or `server/tool`, each part lower snake case.
 //!
-//! A part begins with a letter, ends with a letter or digit, and has no two underscores in a row.
-//! So the `__` that stands for `/` on the wire can be read back in one way only.
+//! A part begins with a letter, ends with a letter or digit, and has no consecutive underscores.
+//! Therefore `__`, which stands for `/` on the wire, is unambiguous.
 
 use crate::ToolBoxError;
 
-/// The longest name on the wire, in characters: what every provider accepts.
+/// Maximum length of a wire name in characters, as accepted by all providers.
 pub const WIRE_NAME_CHARS_MAX: usize = 64;
 
-/// The name that asks the person; no other tool may have it.
+/// Name of the tool that asks the person. No other tool may have it.
 pub const ASK_HUMAN: &str = "ask_human";
 
-/// Checks a canonical name and gives its wire name.
+/// Validates a canonical name and returns its wire name.
 ///
 /// # Errors
-/// [`ToolBoxError::Name`] when a part is not lower snake case, or the wire name is too long.
+/// [`ToolBoxError::Name`] if a part is not lower snake case, or the wire name is too long.
 pub fn wire_name(canonical: &str) -> Result<String, ToolBoxError> {
     let wire = canonical.replacen('/', "__", 1);
     let parts_ok = match canonical.split_once('/') {
@@ -27,7 +27,7 @@ pub fn wire_name(canonical: &str) -> Result<String, ToolBoxError> {
     Err(ToolBoxError::Name { name: canonical.chars().take(80).collect() })
 }
 
-/// Reads a wire name back into the canonical name.
+/// Converts a wire name to the canonical name.
 #[must_use]
 pub fn canonical_name(wire: &str) -> String {
     wire.replacen("__", "/", 1)
@@ -45,12 +45,13 @@ pub(crate) fn is_part(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// The candidate nearest to what was written, when one is near enough to be meant.
+/// Returns the candidate that is most similar to a name, if one is similar enough.
 pub(crate) fn nearest<'a>(
     found: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Longer texts are no slip of a finger, and the distance costs their product.
+    // Longer texts are no typing errors, and the cost of the distance is the product of the
+    // lengths.
     if found.len() > 2 * WIRE_NAME_CHARS_MAX {
         return None;
     }

@@ -1,13 +1,13 @@
-//! Which tools may run: data, and deny by default.
+//! The tool policy: data that decides which tools may run, and denies by default.
 
 use crate::{ToolBoxError, name};
 use serde::{Deserialize, Serialize};
 use weftwork_types::tool::{Effect, ToolSpec};
 
-/// Rules for tool calls, read from top to bottom: the first that fits decides.
+/// Rules for tool calls. The first rule that matches decides.
 ///
-/// Where none fits, a tool of the program itself that only reads is allowed, and everything else
-/// is denied. In a file:
+/// If no rule matches, the program's own read-only tools are allowed and everything else is denied.
+/// In a file:
 ///
 /// ```
 /// # let text = r#"
@@ -32,51 +32,51 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// One rule.
+/// A policy rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RuleFile", into = "RuleFile")]
 pub struct Rule {
-    /// The tools it is about.
+    /// The tools that the rule applies to.
     pub tool: ToolPattern,
-    /// Only tools with this effect, when given.
+    /// If set, the rule applies only to tools with this effect.
     pub effect: Option<Effect>,
-    /// What it decides.
+    /// The decision for matching calls.
     pub decision: Decision,
 }
 
-/// What a rule decides about a call.
+/// The decision of a rule about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// A person is asked each time, and the answer holds for these arguments only.
+    /// A person is asked each time, and the approval is valid only for these arguments.
     AskHuman {
-        /// Why: the person reads it.
+        /// The reason, shown to the person.
         reason: String,
     },
-    /// It may not run.
+    /// The call must not run.
     Deny {
-        /// Why: the model and the person read it.
+        /// The reason, shown to the model and the person.
         reason: String,
     },
 }
 
-/// The tools a rule is about: one canonical name, all tools of a server (`server/*`), or all (`*`).
+/// The tools of a rule: one canonical name, all tools of a server (`server/*`), or all tools (`*`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolPattern {
     /// All tools.
     All,
-    /// All tools of one server.
+    /// All tools of a server.
     Server(String),
-    /// One tool, by canonical name.
+    /// The tool with this canonical name.
     One(String),
 }
 
 impl ToolPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// [`ToolBoxError::Rule`] when it is neither a canonical name nor `server/*` nor `*`.
+    /// [`ToolBoxError::Rule`] if the text is not a canonical name, `server/*` or `*`.
     pub fn new(text: &str) -> Result<Self, ToolBoxError> {
         if text == "*" {
             return Ok(Self::All);
@@ -111,32 +111,32 @@ impl std::fmt::Display for ToolPattern {
 }
 
 impl Policy {
-    /// A policy without rules: the program's own reading tools are allowed, nothing else.
+    /// Creates a policy without rules: only the program's own read-only tools are allowed.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a rule after the others: these tools may run.
+    /// Appends a rule that allows these tools.
     ///
     /// # Errors
-    /// As [`ToolPattern::new`].
+    /// See [`ToolPattern::new`].
     pub fn allow(self, tool: &str) -> Result<Self, ToolBoxError> {
         self.with(tool, Decision::Allow)
     }
 
-    /// Adds a rule after the others: a person is asked before each call.
+    /// Appends a rule that requires a person's approval for each call of these tools.
     ///
     /// # Errors
-    /// As [`ToolPattern::new`].
+    /// See [`ToolPattern::new`].
     pub fn ask_human(self, tool: &str, reason: impl Into<String>) -> Result<Self, ToolBoxError> {
         self.with(tool, Decision::AskHuman { reason: reason.into() })
     }
 
-    /// Adds a rule after the others: these tools may not run.
+    /// Appends a rule that denies these tools.
     ///
     /// # Errors
-    /// As [`ToolPattern::new`].
+    /// See [`ToolPattern::new`].
     pub fn deny(self, tool: &str, reason: impl Into<String>) -> Result<Self, ToolBoxError> {
         self.with(tool, Decision::Deny { reason: reason.into() })
     }
@@ -146,7 +146,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// What the policy decides about calls of a tool.
+    /// Returns the decision for calls of a tool.
     #[must_use]
     pub fn decide(&self, spec: &ToolSpec) -> Decision {
         let fits = |rule: &&Rule| {
@@ -175,7 +175,7 @@ fn effect_name(effect: Effect) -> &'static str {
     }
 }
 
-/// A rule as it is written in files.
+/// The form of a rule in files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleFile {

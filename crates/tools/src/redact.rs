@@ -1,12 +1,12 @@
-//! What of a result may be shown: an allowlist of members, never a list of secrets.
+//! Redaction of results: an allowlist of members, never a list of secrets.
 
 use crate::schema::WHOLE;
 use serde_json::Value;
 
-/// Keeps the members of a result that may be shown.
+/// Returns the members of a result that may be shown.
 ///
-/// Of an object the listed members stay; of a list each item is treated so. What has no members is
-/// shown as `null`, unless the list holds [`WHOLE`], which shows everything.
+/// An object is reduced to the listed members, and so is each item of a list. Other values become
+/// `null`. If the list contains [`WHOLE`], everything is shown.
 pub(crate) fn redact(value: &Value, shown: &[String]) -> Value {
     if shown.iter().any(|name| name == WHOLE) {
         return value.clone();

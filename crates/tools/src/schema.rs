@@ -1,19 +1,19 @@
-//! JSON Schemas of Rust types, in the form models and policies need.
+//! JSON Schemas of Rust types, in the form that models and policies require.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The entry of a list of shown members that stands for the whole result, whatever its shape.
+/// The entry in a list of shown members that stands for the whole result, whatever its type.
 pub const WHOLE: &str = ".";
 
-/// How deep local references are followed; a schema may refer to itself.
+/// Maximum depth of followed local references, as a schema may refer to itself.
 const REFS_MAX: usize = 32;
 
 const COMBINATORS: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref"];
 
-/// The schema of a tool's arguments: unknown members are refused at every level where the type
-/// declares its members, and references are inlined as far as they can be.
+/// Returns the schema of a tool's arguments. Unknown members are refused wherever the type declares
+/// its members, and references are inlined up to a maximum depth.
 #[must_use]
 pub fn args_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
@@ -22,7 +22,7 @@ pub fn args_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of a tool's result.
+/// Returns the schema of a tool's result.
 #[must_use]
 pub fn output_schema<T: JsonSchema>() -> Value {
     generate::<T>(SchemaSettings::draft2020_12().for_serialize())
@@ -35,13 +35,13 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Value::Object(root) = &mut schema {
-        // The title is the Rust type's name: it tells the model nothing and costs it tokens.
+        // The title is the Rust type's name, which costs tokens and does not help the model.
         root.remove("title");
     }
     schema
 }
 
-/// Refuses undeclared members wherever members are declared and nothing is said about others.
+/// Refuses undeclared members wherever members are declared and no rule for others is given.
 fn seal(schema: &mut Value) {
     let Value::Object(object) = schema else { return };
     let members = object.contains_key("properties");
@@ -51,7 +51,7 @@ fn seal(schema: &mut Value) {
             .iter()
             .any(|word| object.contains_key(*word))
     {
-        // Beside a combinator the other members may be declared there.
+        // Next to a combinator, other members may be declared in its branches.
         let word = if mixed { "unevaluatedProperties" } else { "additionalProperties" };
         object.insert(word.to_owned(), Value::Bool(false));
     }
@@ -60,8 +60,8 @@ fn seal(schema: &mut Value) {
             ("properties" | "$defs", Value::Object(map)) => map.values_mut().for_each(seal),
             ("items" | "additionalProperties", part) => seal(part),
             ("prefixItems", Value::Array(parts)) => parts.iter_mut().for_each(seal),
-            // Beside own members a branch would refuse those; inside `allOf` it would refuse its
-            // neighbour's.
+            // Next to own members, closing a branch would refuse those members; inside `allOf` it
+            // would refuse the members of the other branches.
             ("anyOf" | "oneOf", Value::Array(parts)) if !members => {
                 parts.iter_mut().for_each(seal);
             }
@@ -70,8 +70,8 @@ fn seal(schema: &mut Value) {
     }
 }
 
-/// The members a result may show when its tool does not say: all that its type declares, or the
-/// whole result when it is no object. `None` when the type leaves its members open.
+/// The members that may be shown by default: all members that the result type declares, or the
+/// whole result if it is not an object. `None` if the type allows undeclared members.
 pub(crate) fn shown_by_default(output: &Value) -> Option<Vec<String>> {
     match shape(output, output, REFS_MAX) {
         Shape::Whole => Some(vec![WHOLE.to_owned()]),
@@ -80,7 +80,7 @@ pub(crate) fn shown_by_default(output: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The members that a result's schema declares; `None` when it leaves them open.
+/// The members that a result's schema declares; `None` if it allows others.
 pub(crate) fn declared_members(output: &Value) -> Option<Vec<String>> {
     match shape(output, output, REFS_MAX) {
         Shape::Whole => Some(Vec::new()),
@@ -90,11 +90,11 @@ pub(crate) fn declared_members(output: &Value) -> Option<Vec<String>> {
 }
 
 enum Shape {
-    /// No object at all.
+    /// Not an object.
     Whole,
     /// An object, or a list of objects, with these members.
     Members(Vec<String>),
-    /// It may have members nobody declared.
+    /// An object that may have undeclared members.
     Open,
 }
 
@@ -170,8 +170,8 @@ fn list_shape(object: &Map<String, Value>, root: &Value, refs_left: usize) -> Sh
         .unwrap_or(Shape::Open)
 }
 
-/// Drops the members of a result that its schema does not declare, where it declares any and says
-/// nothing about others. Where a combinator could declare more, nothing is dropped.
+/// Removes the members of a result that its schema does not declare, if it declares any and has no
+/// rule for others. If a combinator could declare more members, nothing is removed.
 pub(crate) fn drop_undeclared(value: &mut Value, schema: &Value) {
     let Value::Object(rules) = schema else { return };
     if COMBINATORS.iter().any(|word| rules.contains_key(*word)) {

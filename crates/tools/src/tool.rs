@@ -1,4 +1,4 @@
-//! What a tool is.
+//! The tool trait.
 
 use crate::{Need, ToolContext, ToolError};
 use serde_json::Value;
@@ -6,51 +6,51 @@ use std::time::Duration;
 use weftwork_types::BoxFuture;
 use weftwork_types::tool::ToolSpec;
 
-/// How long a tool may take unless it says otherwise.
+/// Default time limit of a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Something a model may call. Nothing but [`ToolRunner`](crate::ToolRunner) calls it.
+/// A function that a model may call. Only [`ToolRunner`](crate::ToolRunner) calls it.
 ///
-/// Most tools are functions under [`#[tool]`](macro@crate::tool) or an [`FnTool`](crate::FnTool).
+/// Most tools are functions with [`#[tool]`](macro@crate::tool) or an [`FnTool`](crate::FnTool).
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// The tool as models and policies see it. The same at every call.
+    /// The tool's description for models and policies. Every call returns the same value.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs the tool. The arguments satisfy [`ToolSpec::parameters`].
     ///
     /// # Cancel safety
-    /// The future is dropped at the deadline or when the run is cancelled. It must give control
-    /// back at await points: one that computes without end cannot be cut off.
+    /// The future is dropped at the deadline or when the run is cancelled. It must yield at await
+    /// points; a computation that never yields cannot be stopped.
     fn call(
         &self,
         args: Value,
         context: ToolContext,
     ) -> BoxFuture<'static, Result<Value, ToolError>>;
 
-    /// How long it may take.
+    /// The time limit of a call.
     fn timeout(&self) -> Duration {
         DEFAULT_TIMEOUT
     }
 
-    /// What the program must provide for it.
+    /// The values that the program must provide for the tool.
     fn needs(&self) -> Vec<Need> {
         Vec::new()
     }
 
-    /// Its look-up of past calls; a tool whose spec says
-    /// [`Reconcile`](weftwork_types::tool::UnknownOutcome::Reconcile) has one.
+    /// The lookup of past calls. Required if the spec says
+    /// [`Reconcile`](weftwork_types::tool::UnknownOutcome::Reconcile).
     fn reconcile(&self) -> Option<&dyn Reconcile> {
         None
     }
 }
 
-/// Finds out whether a call took effect, after the process died inside it.
+/// Determines whether a call took effect after the process died inside it.
 pub trait Reconcile: Send + Sync {
-    /// The result of the call that was made with `context.idempotency_key`, or `None` when the
-    /// call certainly did not take effect and never will: it is made again then.
+    /// Returns the result of the call made with `context.idempotency_key`, or `None` if the call
+    /// certainly did not take effect and never will. In that case the call is made again.
     ///
     /// # Cancel safety
-    /// As [`Tool::call`].
+    /// See [`Tool::call`].
     fn lookup(
         &self,
         args: Value,

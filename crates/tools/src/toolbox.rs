@@ -1,4 +1,4 @@
-//! The tools of a program, and what it provides for them.
+//! The collection of a program's tools and the values provided for them.
 
 use crate::check::Checker;
 use crate::context::Provided;
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 
-/// The tools of a program, and what it provides for them. Checked as a whole when a
-/// [`ToolRunner`](crate::ToolRunner) is made of it.
+/// The tools of a program, and the values that it provides for them. A
+/// [`ToolRunner`](crate::ToolRunner) checks all of them when it is created.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct ToolBox {
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 impl ToolBox {
-    /// No tools.
+    /// Creates an empty tool box.
     pub fn new() -> Self {
         Self::default()
     }
@@ -38,7 +38,7 @@ impl ToolBox {
         self.with_shared(Arc::new(tool))
     }
 
-    /// Adds a tool that is used elsewhere too.
+    /// Adds a tool that the caller shares.
     pub fn with_shared(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(Kind::Run(tool));
         self
@@ -50,13 +50,13 @@ impl ToolBox {
         self
     }
 
-    /// Provides a value that tools take as [`Deps<T>`](crate::Deps); a second one of the same type
-    /// replaces the first.
+    /// Provides a value that tools receive as [`Deps<T>`](crate::Deps), replacing an earlier one of
+    /// the same type.
     pub fn provide<T: Send + Sync + 'static>(self, value: T) -> Self {
         self.provide_shared(Arc::new(value))
     }
 
-    /// Provides a value that is used elsewhere too.
+    /// Provides a value that the caller shares.
     pub fn provide_shared<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         self.provided.insert(value);
         self
@@ -103,13 +103,13 @@ impl Catalogue {
         name::nearest(found, self.entries.keys().map(String::as_str))
     }
 
-    /// In the order in which they were added.
+    /// The tools in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.order.iter().filter_map(|wire_name| self.entries.get(wire_name))
     }
 }
 
-/// One checked tool.
+/// A checked tool.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) spec: ToolSpec,
@@ -181,7 +181,7 @@ fn check_shown(spec: &ToolSpec, note: &mut impl FnMut(ToolBoxError)) {
                 name: spec.name.clone(),
                 member: cut(member, 80),
                 declared: if declared.is_empty() {
-                    "none, it is no object; use `.` for the whole".to_owned()
+                    "none, because it is not an object; use `.` for the whole result".to_owned()
                 } else {
                     declared.join(", ")
                 },

@@ -1,8 +1,8 @@
-//! What a stage's log says: the closing lines of test runners, and the skips of tests.
+//! Parses the log of a stage: the summary lines of test runners, and skipped tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tests by result.
+/// Numbers of tests by result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) passed: usize,
@@ -10,31 +10,31 @@ pub(super) struct Count {
     pub(super) skipped: usize,
 }
 
-/// The reason that a test runner's own skips are filed under.
+/// The reason recorded for tests that a test runner itself skipped.
 pub(super) const LEFT_OUT: &str = "left out by the runner";
 
-/// One test that did not do its work, and why.
+/// A test that was skipped, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Skip {
     pub(super) reason: String,
     pub(super) name: String,
 }
 
-/// The readings of one log.
+/// A parsed log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     text: String,
-    /// Lines in which a test runner says how many tests ran.
+    /// Summary lines of test runners.
     pub(super) closing: Vec<String>,
-    /// A skipping test counts as skipped, although its runner saw it pass.
+    /// A test that reports a skip counts as skipped, although its runner reports it as passed.
     pub(super) count: Count,
     pub(super) skips: BTreeSet<Skip>,
-    /// Tests that failed, and what they said of it.
+    /// Failed tests with their panic messages.
     pub(super) failures: BTreeSet<String>,
 }
 
 impl Log {
-    /// Reads a log. Where nextest closes, the lines of the single tests it ran do not count.
+    /// Parses a log. If nextest wrote a summary, the result lines of single tests are ignored.
     pub(super) fn read(text: &str) -> Self {
         let summaries: Vec<&str> = text.lines().filter(|line| is_nextest(line)).collect();
         let results = text.lines().filter(|line| line.starts_with("test result: "));
@@ -65,7 +65,7 @@ impl Log {
         }
     }
 
-    /// The last lines of the log.
+    /// Returns the last lines of the log.
     pub(super) fn tail(&self, lines: usize) -> &str {
         let starts = self.text.trim_end().rmatch_indices('\n').map(|(index, _)| index + 1);
         let start = starts.take(lines).nth(lines.saturating_sub(1)).unwrap_or_default();
@@ -78,7 +78,7 @@ fn is_nextest(line: &str) -> bool {
     line.starts_with("Summary [") && line.contains(" run: ")
 }
 
-/// Reads `… 3 passed (1 slow), 1 failed, 0 skipped` and `… 3 passed; 0 failed; 0 ignored; …`.
+/// Parses `… 3 passed (1 slow), 1 failed, 0 skipped` and `… 3 passed; 0 failed; 0 ignored; …`.
 fn count(line: &str) -> Count {
     let mut count = Count::default();
     for part in line.split([',', ';', ':', '.']) {
@@ -96,7 +96,7 @@ fn count(line: &str) -> Count {
     count
 }
 
-/// The tests that nextest says failed, each with where it panicked and why.
+/// The tests that nextest reports as failed, each with the location and message of its panic.
 fn failures(text: &str) -> BTreeSet<String> {
     const BAD: [&str; 5] = ["FAIL [", "TIMEOUT [", "ABORT [", "SIGSEGV [", "SIGABRT ["];
     let mut all = BTreeMap::new();
@@ -122,7 +122,7 @@ fn failures(text: &str) -> BTreeSet<String> {
     all.into_iter().map(|(name, said)| format!("{name}{said}")).collect()
 }
 
-/// Reads `SKIPPED(reason): name`.
+/// Parses `SKIPPED(reason): name`.
 fn skip(line: &str) -> Option<Skip> {
     let (reason, name) = line.trim().strip_prefix("SKIPPED(")?.split_once("): ")?;
     Some(Skip { reason: reason.to_owned(), name: name.to_owned() })

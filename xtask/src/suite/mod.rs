@@ -1,5 +1,5 @@
-//! The driver behind `make test`: runs the stages of `xtask/suite.toml`, reads what their test
-//! runners and tests report, and fails on skips that `xtask/skips.toml` does not allow.
+//! The driver of `make test`: runs the stages of `xtask/suite.toml`, parses the reports of test
+//! runners, and fails on skips that `xtask/skips.toml` does not allow.
 
 mod log;
 mod plan;
@@ -19,10 +19,10 @@ use report::{Outcome, Verdict};
 
 const PLAN: &str = "xtask/suite.toml";
 const SKIPS: &str = "xtask/skips.toml";
-/// Lines of a failed stage's log that are printed.
+/// Number of lines that are printed of a failed stage's log.
 const TAIL_LINES: usize = 80;
 
-/// Runs the selected stages; true if all are well.
+/// Runs the selected stages; returns `true` if all succeed.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let request = Request::parse(args)?;
     let plan: Plan = read(root, PLAN)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
 fn read<T: serde::de::DeserializeOwned>(root: &Path, path: &str) -> Result<T> {
     let text = std::fs::read_to_string(root.join(path))
         .with_context(|| format!("{path} could not be read"))?;
-    toml::from_str(&text).with_context(|| format!("{path} could not be understood"))
+    toml::from_str(&text).with_context(|| format!("{path} could not be parsed"))
 }
 
 fn perform(root: &Path, logs: &Path, stage: &Stage, tier: Tier) -> Result<Outcome> {
@@ -83,7 +83,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Where cargo and the suite put their files.
+/// The output folder of cargo and of the suite.
 pub(crate) fn target_dir(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root.join(dir),
@@ -91,8 +91,8 @@ pub(crate) fn target_dir(root: &Path) -> PathBuf {
     }
 }
 
-/// Takes away what `cargo run` set for the workshop itself, so that a build inside sees the same
-/// environment as one from a shell and nothing is built twice.
+/// Removes the variables that `cargo run` set for this program, so that a nested build has the same
+/// environment as one from a shell and rebuilds nothing.
 pub(crate) fn scrub_cargo(command: &mut Command) {
     const OURS: [&str; 4] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
     for (key, _) in std::env::vars_os() {
@@ -103,7 +103,7 @@ pub(crate) fn scrub_cargo(command: &mut Command) {
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug)]
 struct Request {
     selection: Selection,

@@ -1,18 +1,18 @@
-//! The stages and the allowed skips, as the tables in `xtask/` state them.
+//! The stages and the allowed skips, as configured in `xtask/`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
-/// How much is tested.
+/// The extent of the tests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Tier {
-    /// What every change must pass.
+    /// The checks that every change must pass.
     #[default]
     Fast,
-    /// The long figures too.
+    /// The fast tier and long-running checks.
     Full,
 }
 
@@ -33,17 +33,17 @@ impl Tier {
     }
 }
 
-/// One named command.
+/// A named command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stage {
     pub(super) name: String,
-    /// The smallest tier that runs the stage.
+    /// The smallest tier that includes the stage.
     pub(super) tier: Tier,
-    /// A line for bash.
+    /// A command line for bash.
     pub(super) run: String,
     pub(super) timeout_s: u64,
-    /// Whether the stage fails if no test ran.
+    /// `true` if the stage fails when no test ran.
     #[serde(default)]
     pub(super) tests: bool,
 }
@@ -55,16 +55,16 @@ pub(super) struct Plan {
     stage: Vec<Stage>,
 }
 
-/// Which stages to run.
+/// The selection of stages.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     pub(super) tier: Tier,
-    /// Names of stages; then the tier of a stage does not matter.
+    /// Names of stages, which are selected regardless of their tier.
     pub(super) only: Option<Vec<String>>,
 }
 
 impl Plan {
-    /// The selected stages in the order of the plan.
+    /// Returns the selected stages in the order of the plan.
     pub(super) fn select(&self, selection: &Selection) -> Result<Vec<&Stage>> {
         for (index, stage) in self.stage.iter().enumerate() {
             let twice = self.stage[..index].iter().any(|other| other.name == stage.name);
@@ -83,12 +83,12 @@ impl Plan {
     }
 }
 
-/// Why a reason to skip is allowed, and where.
+/// A reason for skipping tests that is allowed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Allowed {
     pub(super) why: String,
-    /// The tiers that may skip for this reason; all if it is left out.
+    /// The tiers in which tests may be skipped for this reason; all tiers if omitted.
     tiers: Option<Vec<Tier>>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Skips {
 }
 
 impl Skips {
-    /// The entry that allows this reason in this tier.
+    /// Returns the entry that allows this reason in this tier.
     pub(super) fn allows(&self, reason: &str, tier: Tier) -> Option<&Allowed> {
         let entry = self.skips.get(reason)?;
         entry.tiers.as_ref().is_none_or(|tiers| tiers.contains(&tier)).then_some(entry)

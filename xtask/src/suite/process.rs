@@ -1,4 +1,4 @@
-//! One child process: its output in a file, its time bounded, its children ended with it.
+//! Runs a child process with its output in a file and a time limit, including its descendants.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// How a process came to its end.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Success,
@@ -16,7 +16,7 @@ pub(super) enum Ended {
     TimedOut,
 }
 
-/// Runs the command without standard input; its output goes to `log`.
+/// Runs the command without standard input, with its output in `log`.
 pub(super) fn run(command: &mut Command, log: &Path, timeout: Duration) -> Result<Ended> {
     let file = File::create(log).with_context(|| format!("{} not writable", log.display()))?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -30,32 +30,35 @@ pub(super) fn run(command: &mut Command, log: &Path, timeout: Duration) -> Resul
             false => Ended::Failure(status),
         }),
         Err(RecvTimeoutError::Timeout) => end(id).map(|()| Ended::TimedOut),
-        Err(RecvTimeoutError::Disconnected) => Err(std::io::Error::other("the waiter is gone")),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(std::io::Error::other("the waiting thread ended"))
+        }
     };
-    // The process has ended or been killed, so the waiter is done as well.
+    // The process ended or was killed, so the waiting thread ends too.
     waiter.join().map_err(|_| anyhow::anyhow!("the thread that waits for the process panicked"))?;
     ended.context("the process could not be waited for")
 }
 
 fn wait(mut child: Child, sender: &mpsc::Sender<std::io::Result<ExitStatus>>) {
-    // After a timeout nobody listens; the wait itself still has to happen.
+    // After a timeout the receiver is closed; the process must still be waited for.
     drop(sender.send(child.wait()));
 }
 
-/// Kills the process and all that descends from it. Its process group would not do: test runners
-/// give each test a group of its own, and a group of ours would not hear Ctrl-C.
+/// Kills the process and its descendants. Killing the process group is not enough: test runners
+/// give each test its own group, and a group of its own would keep Ctrl-C from reaching the
+/// process.
 fn end(id: u32) -> std::io::Result<()> {
     let family = family(id, &parents()).into_iter().map(|id| id.to_string());
     Command::new("kill").args(["-KILL", "--"]).args(family).status().map(drop)
 }
 
-/// The parent of each process, as `/proc` tells it; nothing where there is no `/proc`.
+/// The parent of each process according to `/proc`; empty on systems without `/proc`.
 fn parents() -> Vec<(u32, u32)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     ids.filter_map(|id| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name in parentheses may hold anything; state and parent follow it.
+        // The name in parentheses may contain anything; state and parent follow it.
         let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
         Some((id, parent))
     })
@@ -109,7 +112,7 @@ mod tests {
         let fifo = dir.path().join("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let script = format!("exec 3> {}; setsid tail -f /dev/null & wait", fifo.display());
-        // Reading ends when the last process that holds the pipe is gone.
+        // Reading ends when the last process that has the pipe open is dead.
         let reader = std::thread::spawn(move || std::fs::read(fifo));
 
         let ended = run(&mut bash(&script), &dir.path().join("log"), Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What the suite prints: a line per stage, and a summary with seconds and skips.
+//! The report of the suite: a line per stage, and a summary with seconds and skips.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::log::{Count, Log};
 use super::plan::{Skips, Tier};
 use crate::figures::columns;
 
-/// How a stage went.
+/// The result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Ok,
@@ -27,7 +27,7 @@ impl Verdict {
     }
 }
 
-/// A stage that has run.
+/// A finished stage.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     pub(super) log_path: PathBuf,
 }
 
-/// The stage in one line, its runner's closing lines, and the end of its log if it failed.
+/// The report line of a stage, with its runner's summary lines, and the end of its log on failure.
 pub(super) fn line(outcome: &Outcome) -> String {
     let (name, seconds) = (&outcome.name, seconds(outcome.elapsed));
     let mut text = String::new();
@@ -63,7 +63,7 @@ pub(super) fn line(outcome: &Outcome) -> String {
     text
 }
 
-/// The table of stages, every skip, and the count of all tests; true if nothing is wrong.
+/// Returns the table of stages, all skips and the total of all tests, and `true` if all is well.
 pub(super) fn summary(outcomes: &[Outcome], skips: &Skips, tier: Tier) -> (String, bool) {
     let mut rows = vec![["stage", "result", "seconds"].map(str::to_owned).to_vec()];
     let mut count = Count::default();
@@ -92,7 +92,7 @@ pub(super) fn summary(outcomes: &[Outcome], skips: &Skips, tier: Tier) -> (Strin
     (text, stages_good && skips_good)
 }
 
-/// Writes the skips by reason; false if one is not allowed.
+/// Writes the skips by reason; returns `false` if one is not allowed.
 fn skipped(outcomes: &[Outcome], skips: &Skips, tier: Tier, text: &mut String) -> bool {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for skip in outcomes.iter().flat_map(|outcome| &outcome.log.skips) {

@@ -1,4 +1,4 @@
-//! Which crate may use which: the one table in `ARCHITECTURE.md` against the manifests.
+//! Dependencies between crates: compares the table in `ARCHITECTURE.md` with the manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use crate::markdown;
 use crate::workspace::{Crate, Kind};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
-/// The crate that tests of any crate may use, although it uses them all.
+/// The crate that tests of any crate may use, although it uses all crates.
 const TEST_SUPPORT: &str = "testkit";
 
-/// What a row allows.
+/// The dependencies that a row allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Allowed {
     All,
@@ -47,7 +47,7 @@ fn forbidden(one: &Crate, allowed: &Allowed) -> Vec<Offence> {
     offences.collect()
 }
 
-/// Cargo allows circles through dev-dependencies, but they build a crate twice.
+/// Cargo allows cycles through dev-dependencies, but they build a crate twice.
 fn cycles(one: &Crate, arrows: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Offence> {
     let dev = one.ours(Kind::Dev).into_iter().filter(|dev| dev != TEST_SUPPORT);
     let circular = dev.filter(|dev| *dev != one.name && reaches(dev, &one.name, arrows));
@@ -75,7 +75,7 @@ fn reaches(from: &str, to: &str, arrows: &BTreeMap<&str, BTreeSet<String>>) -> b
     false
 }
 
-/// Reads the table; problems of the table itself go to `offences`.
+/// Parses the table; problems of the table itself are added to `offences`.
 fn table(text: &str, offences: &mut Vec<Offence>) -> Option<BTreeMap<String, Allowed>> {
     let tables = markdown::tables(text).into_iter().filter(is_crate_table);
     let tables: Vec<_> = tables.collect();
@@ -111,8 +111,8 @@ fn is_crate_table(table: &markdown::Table<'_>) -> bool {
         if first.starts_with("crate") && second.starts_with("may use"))
 }
 
-/// The groups of a row: `a, b · c | x · y` is a and b use x, c uses y; with one group on the
-/// right, it is everyone's.
+/// The groups of a row: `a, b · c | x · y` means that a and b use x, and c uses y. A single group
+/// on the right applies to all groups on the left.
 fn pairs(left: &str, right: &str) -> Vec<(BTreeSet<String>, Allowed)> {
     let (left, right) = (without_remarks(left), without_remarks(right));
     let left: Vec<&str> = left.split('·').collect();
@@ -135,7 +135,7 @@ fn names(cell: &str) -> BTreeSet<String> {
     parts.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The cell without what stands in parentheses.
+/// The cell without text in parentheses.
 fn without_remarks(cell: &str) -> String {
     let mut depth = 0_usize;
     let mut kept = String::new();

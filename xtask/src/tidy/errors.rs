@@ -1,4 +1,4 @@
-//! Error codes: each code in the sources has its page, and each page its code and its test.
+//! Error codes: each code in the sources has a page and a test, and each page has a code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn page(code: &str) -> String {
     format!("{PAGES}{code}.md")
 }
 
-/// The first place of each code outside tests, under `crates/*/src`.
+/// The first location of each code outside tests, under `crates/*/src`.
 fn codes_in_sources<'a>(house: &House<'a>) -> BTreeMap<&'a str, (&'a str, usize)> {
     let mut found = BTreeMap::new();
     for (path, source) in &house.sources {
@@ -60,7 +60,7 @@ fn codes_in_sources<'a>(house: &House<'a>) -> BTreeMap<&'a str, (&'a str, usize)
     found
 }
 
-/// Every code in test files, snapshots and inline tests.
+/// All codes in test files, snapshots and inline tests.
 fn codes_in_tests<'a>(house: &House<'a>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     for (path, text) in house.tree.files() {
@@ -93,7 +93,7 @@ fn form(path: &str, code: &str, text: &str) -> Vec<Offence> {
     offences
 }
 
-/// The codes in a text: `W0` and three digits that are a word of their own.
+/// The error codes in a text: separate words of `W0` and three digits.
 fn codes(text: &str) -> impl Iterator<Item = &str> {
     let is_word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
     let bytes = text.as_bytes();

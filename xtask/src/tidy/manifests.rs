@@ -8,17 +8,17 @@ use crate::workspace::{Crate, Kind};
 const ROOT: &str = "Cargo.toml";
 const LOCK: &str = "Cargo.lock";
 const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// Direct external dependencies that a crate may have at most.
+/// Maximum number of direct external dependencies of a crate.
 const DEPENDENCIES_MAX: usize = 25;
-/// The same for the engine, which does no I/O.
+/// Maximum for the engine, which does no I/O.
 const ENGINE_DEPENDENCIES_MAX: usize = 8;
-/// Packages that must not get into the lock file, and why.
+/// Packages that must not be in the lock file, with the reasons.
 const BANNED: [(&str, &str); 2] = [
     ("aws-lc-sys", "it needs cmake; use the ring provider of rustls"),
     ("openssl-sys", "it needs the system's OpenSSL; use rustls"),
 ];
-/// Dependencies that only these crates of ours may name: all HTTP goes through the guarded client,
-/// and nothing but that and the database is spoken to with TLS.
+/// Dependencies that only the named crates may use: HTTP goes through the guarded client, and only
+/// that client and the database connection use TLS.
 const HOMES: [(&str, &[&str]); 6] = [
     ("hyper", &["egress"]),
     ("hyper-util", &["egress"]),
@@ -27,7 +27,7 @@ const HOMES: [(&str, &[&str]); 6] = [
     ("tokio-rustls", &["postgres"]),
     ("ureq", &["egress"]),
 ];
-/// What each crate takes over from the workspace.
+/// Keys that each crate inherits from the workspace.
 const INHERITED: [&str; 6] =
     ["version", "edition", "rust-version", "license", "repository", "publish"];
 

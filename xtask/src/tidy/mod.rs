@@ -1,5 +1,5 @@
-//! The house rules that no compiler checks. Each rule is one function from the house to its
-//! offences, and has a fixture in `xtask/fixtures/<rule>.txt` that breaks it.
+//! The project's rules that the compiler does not check. Each rule is a function that returns its
+//! offences, and has a fixture in `xtask/fixtures/<rule>.txt` that violates it.
 
 mod arrows;
 mod errors;
@@ -21,7 +21,7 @@ use crate::source::Source;
 use crate::tree::Tree;
 use crate::workspace::Crates;
 
-/// One place that breaks a rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Offence {
     path: String,
@@ -30,12 +30,12 @@ pub(crate) struct Offence {
 }
 
 impl Offence {
-    /// An offence at a line, counted from 1.
+    /// Creates an offence at a line, counted from 1.
     fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
     }
 
-    /// An offence of a whole file.
+    /// Creates an offence of a whole file.
     fn of(path: &str, message: impl Into<String>) -> Self {
         Self::at(path, 0, message)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Offence {
     }
 }
 
-/// All that the rules look at, read and parsed once.
+/// The input of the rules, read and parsed once.
 #[derive(Debug)]
 pub(crate) struct House<'a> {
     tree: &'a Tree,
@@ -79,7 +79,7 @@ impl<'a> House<'a> {
     }
 }
 
-/// Cases for the compiler's error texts are broken on purpose.
+/// Returns `true` for test cases of compile errors, which may not parse.
 fn is_compile_fail_case(path: &str) -> bool {
     path.contains("/tests/ui/") || path.contains("/tests/compile_fail/")
 }
@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
     Rule { name: "todos", check: sources::todos },
 ];
 
-/// Checks the repository and prints each offence; true if there is none.
+/// Checks the repository and prints each offence; returns `true` if there is none.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let house = House::of(&tree);
@@ -122,7 +122,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(found.is_empty())
 }
 
-/// Lowers the entries of the ratchet to today's sizes and drops those within the limits.
+/// Lowers the entries of the ratchet to the measured figures and drops those within the limits.
 pub(crate) fn tighten(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let tightened = ratchet::tightened(&House::of(&tree))?;
@@ -139,7 +139,7 @@ fn offences(house: &House<'_>) -> Vec<(&'static str, Offence)> {
     found.collect()
 }
 
-/// What the rule on manifests says, for the tests of what makes manifests.
+/// The offences of the rule on manifests, for tests of code that creates manifests.
 #[cfg(test)]
 pub(crate) fn manifest_offences(house: &House<'_>) -> Vec<Offence> {
     manifests::manifests(house)

@@ -1,12 +1,12 @@
-//! Doc comments whose summary line opens with a word that hides its subject. Each crate has a
-//! limit in the ratchet, which only shrinks.
+//! Doc comments whose summary line opens with a word that hides its subject. The ratchet has a
+//! limit for each crate, which only shrinks.
 
 use super::ratchet::{Figures, Ratchet, slack};
 use super::{House, Offence};
 use crate::tree::RATCHET;
 use crate::workspace::package_of;
 
-/// Doc comments of a crate over its limit that are reported one by one.
+/// Maximum number of reported doc comments of a crate over its limit.
 const REPORTED_MAX: usize = 5;
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
@@ -23,7 +23,7 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
         }
     }
     let history = house.tree.ratchet_history().iter();
-    // A past version that no longer parses cannot be compared with.
+    // Past versions that no longer parse are skipped.
     for past in history.filter_map(|text| Ratchet::parse(text).ok()?.doc_openers) {
         // The sum, since code moves between crates.
         let (now, then) = (list.values().sum::<usize>(), past.values().sum::<usize>());

@@ -1,13 +1,12 @@
-//! What must stand outside the house, and see no more of it than a user does.
+//! Restricts the crate that uses the engine only as a user does.
 
 use super::{House, Offence};
 use crate::workspace::Kind;
 
-/// The crate that plays graphs through the public builder, and the crates it may use for that:
-/// the builder, the runtime, the ports of its stores, and the records. The table of arrows cannot
-/// widen this.
+/// The crate that runs graphs through the public builder, and the crates that it may use: the
+/// builder, the runtime, the store ports, and the records. The table of dependencies cannot extend this.
 const PLAYER: (&str, [&str; 4]) = ("conformance", ["graph", "runtime", "store", "types"]);
-/// Names that are public for the compiler only.
+/// Names that are public only for technical reasons.
 const HIDDEN: [&str; 2] = ["__private", "weftwork_engine"];
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
@@ -26,7 +25,7 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
         for (index, line) in text.lines().enumerate() {
             let hidden = HIDDEN.iter().filter(|hidden| line.contains(**hidden));
             offences.extend(hidden.map(|hidden| {
-                let message = format!("`{hidden}` is no public item; go through `weftwork_graph`");
+                let message = format!("`{hidden}` is not public API; use `weftwork_graph`");
                 Offence::at(path, index + 1, message)
             }));
         }

@@ -1,5 +1,5 @@
-//! Figures over the limits of the house that are still tolerated, as `xtask/ratchet.toml` lists
-//! them. Entries may only shrink.
+//! Figures that exceed the project's limits and are tolerated, as listed in `xtask/ratchet.toml`.
+//! Entries may only shrink.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,8 +56,8 @@ pub(super) fn grown(now: &Figures, past: &Figures) -> Vec<Offence> {
     offences.collect()
 }
 
-/// The text of the ratchet with every entry lowered to the measured figure. Entries within the
-/// limits are dropped.
+/// Returns the text of the ratchet with every entry lowered to the measured figure, and without the
+/// entries within the limits.
 pub(super) fn tightened(house: &House<'_>) -> Result<String> {
     let old = house.tree.text(RATCHET).unwrap_or_default();
     let list = Ratchet::parse(old)?;

@@ -1,13 +1,13 @@
-//! File and function sizes. Today's offenders are listed in the ratchet; the list only shrinks.
+//! File and function sizes. Existing offenders are listed in the ratchet, which only shrinks.
 
 use super::ratchet::{Figures, Ratchet, grown, slack};
 use super::{House, Offence};
 use crate::source::{Role, role};
 use crate::tree::RATCHET;
 
-/// Code lines that a file may have at most, inline tests not counted.
+/// Maximum number of code lines in a file, without inline tests.
 pub(super) const FILE_LINES_MAX: usize = 800;
-/// Lines that a function may have at most, blank and comment lines not counted.
+/// Maximum number of lines in a function, without blank and comment lines.
 pub(super) const FUNCTION_LINES_MAX: usize = 100;
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
@@ -17,7 +17,7 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
     };
     let mut offences = compare(&files(house), &list.file_lines, FILE_LINES_MAX);
     offences.extend(compare(&functions(house), &list.function_lines, FUNCTION_LINES_MAX));
-    // A past version that no longer parses cannot be compared with; today's can.
+    // Past versions that no longer parse are skipped.
     for past in house.tree.ratchet_history().iter().filter_map(|text| Ratchet::parse(text).ok()) {
         offences.extend(grown(&list.file_lines, &past.file_lines));
         offences.extend(grown(&list.function_lines, &past.function_lines));
@@ -36,7 +36,7 @@ pub(super) fn files(house: &House<'_>) -> Figures {
     sizes.collect()
 }
 
-/// Lines per function; of functions with the same name in a file, the longest counts.
+/// Lines per function. Of functions with the same name in a file, the longest counts.
 pub(super) fn functions(house: &House<'_>) -> Figures {
     let mut sizes = Figures::new();
     for (path, source) in &house.sources {

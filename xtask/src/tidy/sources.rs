@@ -2,15 +2,15 @@
 
 use super::{House, Offence};
 
-/// Attributes that the house does without, and what it does instead.
+/// Attributes that the project does not use, and their replacements.
 const FORBIDDEN: [(&str, &str); 3] = [
     ("allow", "write `#[expect(.., reason = \"..\")]`"),
     ("ignore", "run the test, or print `SKIPPED(reason): name` from it"),
     ("should_panic", "assert on the result"),
 ];
-/// Words that promise later work.
+/// Words that announce later work.
 const PROMISES: [&str; 2] = ["TODO", "FIXME"];
-/// Module names that say nothing about what is in them.
+/// Module names without a meaning.
 const EMPTY_NAMES: [&str; 2] = ["util", "utils"];
 
 pub(super) fn readable(house: &House<'_>) -> Vec<Offence> {
@@ -43,7 +43,8 @@ pub(super) fn test_names(house: &House<'_>) -> Vec<Offence> {
             let is_test = attribute.path.rsplit("::").next() == Some("test");
             let name = attribute.on_function.as_deref().filter(|_| is_test).unwrap_or_default();
             if name.starts_with("test_") {
-                let message = format!("test `{name}` says what holds, without `test_`");
+                let message =
+                    format!("test `{name}` describes the tested behaviour, without `test_`");
                 offences.push(Offence::at(path, attribute.line, message));
             }
         }
@@ -80,7 +81,7 @@ pub(super) fn todos(house: &House<'_>) -> Vec<Offence> {
     offences
 }
 
-/// The column, in characters, of a promise that names no issue.
+/// The column, in characters, of a word of [`PROMISES`] without an issue number.
 fn promise<'a>(line: &str, word: &'a str) -> Option<(&'a str, usize)> {
     let start = line.find(word)?;
     let (before, rest) = (&line[..start], &line[start + word.len()..]);

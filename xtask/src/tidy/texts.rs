@@ -1,13 +1,13 @@
-//! Rules on documents and on every tracked text.
+//! Rules on documents and on all tracked texts.
 
 use super::{House, Offence};
 use crate::markdown::{self, Fence};
 
-/// Lines that the map of the house may have at most.
+/// Maximum number of lines of `ARCHITECTURE.md`.
 const ARCHITECTURE_LINES_MAX: usize = 300;
-/// Folders of one machine; split so that this file passes its own rule.
+/// Folders of a particular machine; split so that this file passes its own rule.
 const MACHINE: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
-/// Settings that name a registry, which belong to a machine.
+/// Settings that name a package registry, which belong to the machine's configuration.
 const REGISTRY: [&str; 3] =
     [concat!("index", "-url"), concat!("replace", "-with"), concat!("PIP_INDEX", "_URL")];
 const NPM: &str = "https://registry.npmjs.org/";
@@ -40,7 +40,7 @@ fn is_ignored(fence: &Fence<'_>) -> bool {
     words.map(str::trim).any(|word| word == "ignore" || word.starts_with("ignore-"))
 }
 
-/// The fences in the doc comments of a Rust file.
+/// The fenced blocks in the doc comments of a Rust file.
 fn doc_fences(text: &str) -> Vec<Fence<'_>> {
     let numbered = text.lines().enumerate();
     let docs = numbered.filter_map(|(index, line)| {
@@ -67,7 +67,7 @@ pub(super) fn machine(house: &House<'_>) -> Vec<Offence> {
     offences
 }
 
-/// Whether the line holds the folder as the start of a path.
+/// Returns `true` if the line contains the folder at the start of a path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -82,7 +82,7 @@ fn names_registry(path: &str, line: &str) -> Option<String> {
         return elsewhere.then(|| format!("a package is not from {NPM}"));
     }
     let setting = REGISTRY.iter().find(|setting| line.contains(**setting))?;
-    Some(format!("`{setting}` names a registry; that is the machine's to choose"))
+    Some(format!("`{setting}` names a registry, which belongs to the machine's configuration"))
 }
 
 #[cfg(test)]

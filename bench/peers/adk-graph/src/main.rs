@@ -1,8 +1,9 @@
-//! The cases on adk-graph: a state of JSON values.
+//! The benchmark cases on adk-graph: a state of JSON values.
 //!
-//! It has no sends, so the branches of the fan-out are a hundred nodes with edges of their own.
-//! Edges that meet are conditional ones, with one target: a node with several plain edges into it
-//! waits for all of them, and is handed a copy of the state from each, which cost a multiple.
+//! The library has no sends, so the branches of the fan-out are a hundred nodes with their own
+//! edges. Edges that meet are conditional ones with a single target: a node with several plain
+//! incoming edges waits for all of them and receives a copy of the state from each, which costs
+//! several times as much.
 
 use adk_graph::{
     Checkpointer, CompiledGraph, END, ExecutionConfig, MemoryCheckpointer, NodeContext, NodeOutput,
@@ -54,7 +55,7 @@ fn fan() -> StateGraph {
 fn react() -> StateGraph {
     let mut graph = StateGraph::new(StateSchema::builder().list_channel("messages").build());
     for name in ["agent", "tool"] {
-        // The agent or the tool: both say what comes next.
+        // The agent or the tool, both of which append the next message.
         graph = graph.add_node_fn(name, |ctx| async move {
             let message = message_json(count(&ctx, "messages"));
             Ok(NodeOutput::new().with_update("messages", message))
@@ -110,7 +111,7 @@ impl Engine for Adk {
     }
 
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
-        // The limit of the graph does not count, that of the run does.
+        // The limit of the run counts, not the limit of the graph.
         let config = ExecutionConfig::new(&format!("t{run}")).with_recursion_limit(1_000);
         Ok((self.input.clone(), config))
     }

@@ -1,8 +1,9 @@
-//! The cases on graph-flow: tasks over one shared map.
+//! The benchmark cases on graph-flow: tasks over a shared map.
 //!
-//! It has no supersteps and no reducers: a task changes the map at once, the last write wins. So
-//! its branches answer with texts that the join gathers, its messages are in its own chat history,
-//! and its memory storage keeps the session itself, not a state for each step. Near, not equal.
+//! The library has no supersteps and no reducers: a task changes the map immediately, and the last
+//! write wins. Therefore its branches return texts that the join collects, its messages are in its
+//! own chat history, and its memory storage stores the session, not a state for each step. The work
+//! is similar, not equal.
 
 use async_trait::async_trait;
 use graph_flow::{
@@ -93,7 +94,7 @@ fn fan(go_on: &NextAction) -> Result<Graph, Failure> {
     Ok(builder.build()?)
 }
 
-/// The agent or the tool: both say what comes next.
+/// The agent or the tool, both of which append the next message.
 struct Speak {
     id: &'static str,
     next: NextAction,
@@ -144,7 +145,7 @@ impl Engine for GraphFlow {
             Saver::Memory => Some(Arc::new(InMemorySessionStorage::new())),
             Saver::Sqlite => return Err(cell.no_such_saver()),
         };
-        // With a storage, control comes back after each task, and the session is saved.
+        // With a storage, the call returns after each task, and the session is saved.
         let go_on =
             if storage.is_some() { NextAction::Continue } else { NextAction::ContinueAndExecute };
         let (graph, first) = match cell.case {

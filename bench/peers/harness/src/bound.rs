@@ -1,10 +1,10 @@
-//! The lower bound as an engine: the loop by hand.
+//! The lower bound in the form of an engine: the handwritten loop.
 
 use crate::inline::{Inline, State, Work};
 use crate::{Case, Cell, Engine, Failure, Found, Saver};
 use std::fmt;
 
-/// The work written by hand, without any engine and without any saver.
+/// The work written by hand, without an engine and without a checkpointer.
 pub struct Bound(Inline);
 
 impl fmt::Debug for Bound {

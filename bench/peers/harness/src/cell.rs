@@ -1,4 +1,4 @@
-//! One cell of the table: a case, a saver, and how to run it.
+//! A cell of the table: a case, a checkpointer, and the settings of a run.
 
 use crate::Failure;
 use crate::inline::Work;
@@ -14,22 +14,22 @@ use tokio::runtime::{Builder, Runtime};
 pub enum Case {
     /// Ten nodes in a chain, each reads `n` and writes `n + 1`.
     Seq10,
-    /// A start, a hundred branches that append one item each, a join that counts them.
+    /// A start, a hundred branches that append one item each, and a join that counts them.
     Fan100,
-    /// An agent that calls a tool fifty times and then answers: a message at each step.
+    /// An agent that calls a tool fifty times and then answers, with a message at each step.
     React50,
-    /// `Seq10` with a hundred further keys of a hundred bytes.
+    /// `Seq10` with a hundred additional keys of a hundred bytes.
     Wide100,
 }
 
 impl Case {
-    /// How many nodes are run.
+    /// Number of executed nodes.
     #[must_use]
     pub fn tasks(self) -> u32 {
         Work::from(self).tasks()
     }
 
-    /// What is in the state at the end.
+    /// The expected content of the state at the end.
     #[must_use]
     pub fn expected(self) -> Found {
         match self {
@@ -52,32 +52,32 @@ impl fmt::Display for Case {
     }
 }
 
-/// Where the state goes at each superstep.
+/// The checkpointer that stores the state of each superstep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saver {
-    /// Nowhere.
+    /// Without a checkpointer.
     None,
-    /// Into this process.
+    /// Memory of this process.
     Memory,
-    /// Into an SQLite file.
+    /// An SQLite file.
     Sqlite,
 }
 
-/// When a saver in a file waits for the disk.
+/// The point at which a checkpointer on disk syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// Seldom: a loss of power may take the last commits.
+    /// Rarely: a power failure may lose the last commits.
     Seldom,
     /// At each commit.
     Always,
 }
 
-/// Which tokio runtime the engine gets; the driver finds out which one suits it better.
+/// The tokio runtime of the engine; the driver determines which one is faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
-    /// One thread.
+    /// A single thread.
     Current,
-    /// A pool of two.
+    /// A pool of two threads.
     Pool,
 }
 
@@ -90,28 +90,28 @@ impl Threads {
     }
 }
 
-/// What to measure.
+/// The measurement to make.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// The work.
+    /// The case.
     pub case: Case,
-    /// The durability.
+    /// The checkpointer.
     pub saver: Saver,
-    /// When that waits for the disk.
+    /// The syncs of the checkpointer.
     pub waits: Waits,
     /// The runtime.
     pub runtime: Threads,
-    /// How long to measure, in seconds.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// The file of the SQLite saver, which is there and uses a write-ahead log.
+    /// The file of the SQLite checkpointer, which exists and uses a write-ahead log.
     pub file: PathBuf,
 }
 
 impl Cell {
-    /// The cell that the program's arguments name.
+    /// Parses the program's arguments.
     ///
     /// # Errors
-    /// When one is missing, or is not a word that is known.
+    /// If an argument is missing or unknown.
     pub fn from_args() -> Result<Self, Failure> {
         let mut args = std::env::args().skip(1);
         let mut next = || args.next().unwrap_or_default();
@@ -130,14 +130,14 @@ impl Cell {
         })
     }
 
-    /// The error for a saver that the engine does not have.
+    /// Returns the error for a checkpointer that the engine does not have.
     #[must_use]
     pub fn no_such_saver(&self) -> Failure {
-        UnknownWord { what: "saver of this engine", word: format!("{:?}", self.saver) }.into()
+        UnknownWord { what: "checkpointer of this engine", word: format!("{:?}", self.saver) }.into()
     }
 }
 
-/// An argument that means nothing here.
+/// The error for an unknown argument.
 #[derive(Debug)]
 pub struct UnknownWord {
     what: &'static str,

@@ -1,8 +1,8 @@
-//! Time spent: by the processor on all threads of this process, and by the wall.
+//! Elapsed time: CPU time of all threads of this process, and wall time.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Both clocks at one moment.
+/// Both clocks at one point in time.
 #[derive(Debug)]
 pub(crate) struct Watch {
     cpu: Timespec,
@@ -15,7 +15,7 @@ impl Watch {
         Self { cpu: clock_gettime(ClockId::ProcessCPUTime), wall }
     }
 
-    /// Seconds of the processor and of the wall since the start.
+    /// CPU and wall time in seconds since the start.
     pub(crate) fn stop(&self) -> (f64, f64) {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let wall = clock_gettime(ClockId::Monotonic);
@@ -27,7 +27,7 @@ fn seconds(at: Timespec) -> f64 {
     at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
 }
 
-/// What a number of runs took.
+/// Time used by a number of runs.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Spent {
     pub(crate) runs: u64,

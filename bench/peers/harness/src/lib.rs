@@ -1,9 +1,8 @@
-//! What every engine's program shares: the cases, the clocks, the checks, the loop.
+//! The common parts of the engines' programs: cases, clocks, checks, and the measuring loop.
 //!
-//! A program implements [`Engine`] and calls [`main`] with what opens it. It is started as
-//! `program CASE SAVER RUNTIME SECONDS FILE`, warms up, measures for that long and prints one
-//! line of JSON. Inputs are made and results are checked while the clocks stand; that
-//! results are freed is part of what they cost.
+//! A program implements [`Engine`] and calls [`main`]. It is started as `program CASE SAVER RUNTIME
+//! SECONDS FILE`, warms up, measures for the given time and prints one line of JSON. Creating
+//! inputs and checking results is not measured; freeing results is.
 
 mod bound;
 mod cell;
@@ -21,44 +20,44 @@ use serde_json::json;
 use std::error::Error;
 use std::fmt;
 
-/// Whatever a peer's library reports.
+/// Any error of a peer's library.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Runs in one batch, at most: few enough that inputs and results stay in the caches.
+/// Maximum number of runs in a batch, so that inputs and results fit into the caches.
 const BATCH_MAX: u64 = 64;
-/// What a batch should take, in seconds.
+/// Target duration of a batch in seconds.
 const BATCH_SECONDS: f64 = 0.05;
 
-/// An engine with the graph of one case and the saver of one cell.
+/// An engine with the graph of one case and the checkpointer of one cell.
 pub trait Engine: Sized + Send + Sync {
-    /// What a run starts from.
+    /// The input of a run.
     type Input: Send;
-    /// What a run leaves.
+    /// The result of a run.
     type Output: Send;
 
-    /// Builds the graph and a new saver. The memory saver is opened once for each batch, so that
-    /// it does not grow without bound; the others once for each program.
+    /// Builds the graph and a new checkpointer. The memory checkpointer is opened for each batch,
+    /// so that its size is bounded; the others are opened once per program.
     fn open(cell: &Cell) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// The input of a run; each run has a thread of its own.
+    /// Returns the input of a run. Each run has its own thread.
     ///
     /// # Errors
-    /// What the library says of it.
+    /// The library's error.
     fn input(&self, run: u64) -> Result<Self::Input, Failure>;
 
-    /// One run from its start to its end.
+    /// Runs the graph once from start to end.
     fn run(&self, input: Self::Input)
     -> impl Future<Output = Result<Self::Output, Failure>> + Send;
 
-    /// What is in a result.
+    /// Returns the content of a result.
     fn found(output: &Self::Output) -> Found;
 
-    /// How many states of a run's thread the memory saver has taken; `None` where the library does
-    /// not tell. Files are counted by the driver.
+    /// Number of states that the memory checkpointer stored for a run's thread; `None` if the
+    /// library does not report it. The driver counts those in files.
     fn stored(&self, run: u64) -> impl Future<Output = Result<Option<u64>, Failure>> + Send;
 }
 
-/// A result that is not what the case asks for.
+/// A result that differs from the expected one.
 #[derive(Debug)]
 struct WrongResult {
     case: Case,
@@ -74,15 +73,14 @@ impl fmt::Display for WrongResult {
 
 impl Error for WrongResult {}
 
-/// Measures the cell that the program's arguments name and prints what it took.
+/// Measures the cell given by the program's arguments and prints the result.
 ///
 /// # Errors
-/// When the arguments are not those of the crate's documentation, when the engine fails, and when
-/// a result is wrong.
+/// If the arguments are invalid, the engine fails, or a result is wrong.
 pub fn main<E: Engine + 'static>(cell: Cell) -> Result<(), Failure> {
     let runtime = cell.runtime.build()?;
-    // On a task of the pool, as a server's runs are: what the engine spawns is then woken on the
-    // same thread, not across threads.
+    // On a task of the pool, like the runs of a server, so that tasks that the engine spawns are
+    // woken on the same thread.
     let line = runtime.block_on(async move { tokio::spawn(measure::<E>(cell)).await })??;
     #[expect(clippy::print_stdout, reason = "its output is its purpose")]
     {
@@ -124,7 +122,7 @@ struct Bench<E> {
 }
 
 impl<E: Engine> Bench<E> {
-    /// Some runs one after the other, with the clocks running only while they do.
+    /// Executes runs one after the other, and measures only their execution.
     async fn batch(&mut self, runs: u64) -> Result<Spent, Failure> {
         if self.cell.saver == Saver::Memory && self.runs > 0 {
             self.engine = E::open(&self.cell).await?;

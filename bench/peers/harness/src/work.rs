@@ -1,27 +1,27 @@
-//! What the cases put into a state, and what they should find there.
+//! The values that the cases write, and the expected results.
 
 use crate::inline;
 use serde_json::{Value, json};
 
-/// The agent's last word.
+/// The agent's final message.
 pub const DONE: &str = inline::DONE;
 
-/// What is in a state; what a case does not use is zero.
+/// The content of a state; figures that a case does not use are zero.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// The number `n`.
     pub n: u64,
-    /// How many items there are.
+    /// Number of items.
     pub items: usize,
-    /// How many messages there are.
+    /// Number of messages.
     pub messages: usize,
-    /// How many further keys there are.
+    /// Number of additional keys.
     pub keys: usize,
 }
 
 impl Found {
-    /// What is in a state of JSON values: `n`, `items`, `messages`, and texts under keys that start
-    /// with `k`.
+    /// Reads the content of a state of JSON values: `n`, `items`, `messages`, and the texts under
+    /// keys that start with `k`.
     pub fn in_json<'a>(entries: impl Iterator<Item = (&'a str, &'a Value)>) -> Self {
         let mut found = Self::default();
         for (key, value) in entries {
@@ -37,25 +37,25 @@ impl Found {
     }
 }
 
-/// The further keys of the wide state and their values: a hundred texts of a hundred bytes.
+/// The additional keys of the wide state and their values: a hundred texts of a hundred bytes.
 pub fn wide() -> impl Iterator<Item = (String, Value)> {
     inline::wide()
 }
 
-/// Who speaks after `len` messages, and what it says.
+/// Role and text of the message after `len` messages.
 #[must_use]
 pub fn message(len: usize) -> (&'static str, String) {
     inline::message(len)
 }
 
-/// The same as an object.
+/// The same message as an object.
 #[must_use]
 pub fn message_json(len: usize) -> Value {
     let (role, content) = message(len);
     json!({ "role": role, "content": content })
 }
 
-/// Whether this object is the agent's last word.
+/// Returns `true` if this object is the agent's final message.
 #[must_use]
 pub fn is_done(message: &Value) -> bool {
     message.get("content").and_then(Value::as_str) == Some(DONE)

@@ -1,9 +1,10 @@
-//! The cases on juncture: typed states, one for each case, as its derive macro makes them.
+//! The benchmark cases on juncture: a typed state for each case, built with its derive macro.
 //!
-//! `invoke` of 0.4.0 never hands the saver to its loop: it stores nothing but, at the end, a return
-//! value on a checkpoint that is not there. So the cells with a saver drive the loop by hand, as its
-//! documentation shows; that is cheaper than `execute_with_emitter`, which stores each superstep
-//! too. With the further argument `invoke` they run through `invoke` all the same.
+//! `invoke` of 0.4.0 never passes the checkpointer to its loop: it stores only a return value at
+//! the end, on a checkpoint that does not exist. Therefore the cells with a checkpointer drive the
+//! loop by hand, as the documentation shows. That is cheaper than `execute_with_emitter`, which
+//! stores each superstep too. With the additional argument `invoke`, the cells run through `invoke`
+//! anyway.
 
 mod state;
 
@@ -21,10 +22,10 @@ use state::{Chain, ChainUpdate, Fan, FanUpdate, Message, React, ReactUpdate, Wid
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What `invoke` and its like say to their loop.
+/// The value that `invoke` and similar functions pass to their loop.
 const FIELDS_MAX: usize = 64;
 
-/// What a case's state brings along.
+/// The state of a case.
 trait Work: State + Default + Serialize + DeserializeOwned {
     fn graph() -> Result<StateGraph<Self, Self, Self>, Failure>;
     fn input() -> Self {
@@ -76,7 +77,7 @@ impl Work for Wide {
     }
 }
 
-/// Connects `n0` to `n9`.
+/// Connects `n0` to `n9` in a chain.
 fn in_a_row<S: State>(graph: &mut StateGraph<S, S, S>) {
     graph.set_entry_point("n0");
     for i in 1..10 {
@@ -109,7 +110,7 @@ impl Work for Fan {
         });
         graph.add_node_simple("join", join)?;
         graph.set_entry_point("start");
-        // The sends take the place of this edge, which only says that `work` can be reached.
+        // The sends replace this edge, which only declares that `work` is reachable.
         graph.add_edge("start", "work");
         graph.add_edge("work", "join");
         graph.set_finish_point("join");
@@ -125,7 +126,7 @@ impl Work for React {
     fn graph() -> Result<StateGraph<Self, Self, Self>, Failure> {
         let mut graph = StateGraph::new();
         for name in ["agent", "tool"] {
-            // The agent or the tool: both say what comes next.
+            // The agent or the tool, both of which append the next message.
             let node = NodeFnUpdate(|state: &Self| {
                 let (role, content) = message(state.messages.len());
                 let role = role.to_owned();
@@ -178,7 +179,7 @@ where
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
         let config = RunnableConfig {
             thread_id: Some(format!("t{run}")),
-            // The first step's writes are refused without a checkpoint to belong to.
+            // Without a checkpoint to refer to, the writes of the first step are rejected.
             checkpoint_id: self.saver.is_some().then(|| "start".to_owned()),
             recursion_limit: 1_000,
             durability: Some(Durability::Sync),

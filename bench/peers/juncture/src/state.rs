@@ -29,7 +29,7 @@ pub struct React {
     pub messages: Vec<Message>,
 }
 
-/// A state has at most 64 fields, so the further keys are in one.
+/// A state has at most 64 fields, so the additional keys are in one field.
 #[derive(State, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Wide {
     pub n: u64,

@@ -1,7 +1,7 @@
-//! The cases on the crate langgraph: channels of JSON values.
+//! The benchmark cases on the crate langgraph: channels of JSON values.
 //!
-//! Its routers name one node each, so the branches of the fan-out are a hundred nodes with edges of
-//! their own. Its savers block, so with one it needs the pool of threads.
+//! Its routers return a single node, so the branches of the fan-out are a hundred nodes with their
+//! own edges. Its checkpointers block, so they need the thread pool.
 
 use langgraph::channels::base::Channel;
 use langgraph::channels::binop::{BinaryOperatorAggregate, append_reducer};
@@ -79,7 +79,7 @@ fn fan() -> Result<StateGraph, GraphError> {
 fn react() -> Result<StateGraph, GraphError> {
     let mut graph = StateGraph::new(channels([], &["messages"]));
     for name in ["agent", "tool"] {
-        // The agent or the tool: both say what comes next.
+        // The agent or the tool, both of which append the next message.
         let node = SyncNodeFn(|input: &JsonValue, _: &RunnableConfig| {
             Ok(json!({ "messages": [message_json(count(input, "messages"))] }))
         });
@@ -87,7 +87,7 @@ fn react() -> Result<StateGraph, GraphError> {
     }
     graph.add_edge(START, "agent")?;
     graph.add_edge("tool", "agent")?;
-    // A router gets what the node wrote, not the state.
+    // A router receives the node's writes, not the state.
     let router = RoutingFn(|written: &JsonValue| {
         (if is_done(&written["messages"][0]) { END } else { "tool" }).to_owned()
     });

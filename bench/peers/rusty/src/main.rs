@@ -1,6 +1,6 @@
-//! The cases on rusty-agent-runtime: channels of JSON values.
+//! The benchmark cases on rusty-agent-runtime: channels of JSON values.
 //!
-//! It has no SQLite saver: memory, JSON files and Postgres.
+//! The library has no SQLite checkpointer, only memory, JSON files and Postgres.
 
 use peers_harness::{Case, Cell, Engine, Failure, Found, Saver, is_done, message_json, wide};
 use rusty_agent_runtime::checkpoint::{Checkpointer, InMemoryCheckpointer};
@@ -53,7 +53,7 @@ fn fan() -> Result<Graph, Failure> {
 fn react() -> Result<Graph, Failure> {
     let mut builder = GraphBuilder::new();
     for name in ["agent", "tool"] {
-        // The agent or the tool: both say what comes next.
+        // The agent or the tool, both of which append the next message.
         builder.add_node(name, |ctx: NodeContext| async move {
             Ok(NodeOutput::update("messages", message_json(count(ctx.state(), "messages"))))
         });

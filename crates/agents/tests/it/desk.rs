@@ -1,4 +1,4 @@
-//! A small order desk: one tool that reads, one that changes something and counts.
+//! An order desk with a read-only tool and a tool with an effect that counts its calls.
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -19,11 +19,11 @@ use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
-/// How often orders were refunded.
+/// The number of refunded orders.
 #[derive(Debug, Default)]
 pub(crate) struct Refunds(AtomicU32);
 
-/// Looks an order up.
+/// Looks up an order.
 #[tool]
 fn lookup_order(order_id: String) -> String {
     format!("order {order_id} is on its way")
@@ -36,7 +36,7 @@ fn refund_order(order_id: String, amount: u32, refunds: Deps<Refunds>) -> String
     format!("refunded {amount} for {order_id}")
 }
 
-/// An agent, its thread, and what it is played with.
+/// An agent with its thread and its scripted model.
 pub(crate) struct Desk {
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) refunds: Arc<Refunds>,
@@ -49,7 +49,7 @@ impl Desk {
         Self::on(Arc::new(MemoryStore::new()), Arc::new(Refunds::default()), steps).await
     }
 
-    /// The same thread in a process of its own.
+    /// Opens the same thread as in a new process.
     pub(crate) async fn reopened(self, steps: Vec<Step>) -> Self {
         Self::on(self.store, self.refunds, steps).await
     }
@@ -90,7 +90,7 @@ impl Desk {
         self.run(RunInput::Start { input: json!({"messages": [message]}) }).await
     }
 
-    /// The code with which an answer is refused.
+    /// Returns the code of the error for a rejected answer.
     pub(crate) async fn refused(&self, id: InterruptId, value: Value) -> String {
         let answers = BTreeMap::from([(id, value)]);
         let run = self.runtime.execute(request(RunInput::answers(answers))).await;

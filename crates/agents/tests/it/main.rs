@@ -1,5 +1,5 @@
-//! The ReAct agent on scripted answers.
-#![expect(clippy::expect_used, reason = "a test says what it relies on")]
+//! Tests of the ReAct agent with scripted answers.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod desk;
 mod react;

@@ -1,4 +1,4 @@
-//! Heads that do not come, bodies that break off.
+//! Tests of missing heads and truncated bodies.
 
 use crate::{LONG, SHORT, client, get};
 use futures_util::StreamExt as _;

@@ -1,4 +1,4 @@
-//! Where the client does not go.
+//! Tests of refused addresses and names.
 
 use crate::{LONG, client, client_allowing, config, get};
 use std::io;
@@ -10,7 +10,7 @@ use weftwork_testkit::{LoopbackServer, Reply};
 use weftwork_types::BoxFuture;
 use weftwork_types::port::{Egress, EgressError};
 
-/// Answers each look-up with the next list; the last one stays.
+/// A resolver that returns the next list for each request, and repeats the last one.
 #[derive(Debug)]
 struct Answers {
     lists: Vec<Vec<&'static str>>,
@@ -105,13 +105,13 @@ async fn an_allowed_name_still_never_leads_to_metadata() {
     }
 }
 
-/// Rebinding: the first answer is public, the next one is this machine. What a guard that looks
-/// names up before the connection would have let pass is refused at the connection.
+/// DNS rebinding: the first answer is public, the second is this machine. A check before the
+/// connection would have passed; the check at the connection refuses it.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_refused_at_the_connection() {
     let server = server().await;
     let port = server.address().port();
-    // The first look-up is the check's; a connection to its answer would leave the machine.
+    // The first answer belongs to the check below; a connection to it would leave the machine.
     let answers = Answers::of(&[&["8.8.8.8"], &["127.0.0.1"]]);
     let lookup: Arc<dyn Lookup> = Arc::clone(&answers) as _;
     let first = lookup.lookup("rebind.example").await.expect("an answer");
@@ -124,7 +124,7 @@ async fn a_name_that_changes_its_mind_is_refused_at_the_connection() {
     assert!(server.received().is_empty());
 }
 
-/// A connection made for an allowed name must not serve a request for one that is not.
+/// A connection to an allowed host must not serve a request to another host.
 #[tokio::test]
 async fn an_allowed_connection_is_not_lent_to_another_name() {
     let server = server().await;
@@ -142,7 +142,7 @@ async fn nothing_listening_is_a_failure_to_connect() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
-    let error = client().send(get(format!("http://{address}/"))).await.expect_err("nobody there");
+    let error = client().send(get(format!("http://{address}/"))).await.expect_err("no server");
     assert!(matches!(&error, EgressError::Connect { host, .. } if *host == address.to_string()));
     assert_eq!((error.code().0, error.is_retriable()), ("W0803", true));
 }

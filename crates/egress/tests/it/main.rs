@@ -1,4 +1,4 @@
-//! The guarded client against real connections on this machine.
+//! Tests of the guarded client with real connections on this machine.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use weftwork_egress::{EgressConfig, GuardedClient};
 use weftwork_types::port::{EgressRequest, Method};
 
-/// A client that may reach 127.0.0.1, as a configuration for local servers would say.
+/// A client that may reach 127.0.0.1, as configured for local servers.
 pub(crate) fn client() -> GuardedClient {
     client_allowing(&["127.0.0.1"])
 }
@@ -28,7 +28,7 @@ pub(crate) fn get(url: impl Into<String>) -> EgressRequest {
     EgressRequest::new(Method::Get, url)
 }
 
-/// Long enough never to end a test that works.
+/// A timeout that no passing test reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// Short enough to wait for.
+/// A timeout that tests wait for.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Redirects are checked like first requests.
+//! Tests that redirects are checked like first requests.
 
 use crate::{client, config, get};
 use bytes::Bytes;

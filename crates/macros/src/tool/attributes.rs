@@ -1,11 +1,11 @@
-//! Reading what stands in `#[tool(...)]` and `#[arg(...)]`.
+//! Parses `#[tool(...)]` and `#[arg(...)]`.
 
 use proc_macro2::{Delimiter, Group, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Error, Ident, LitInt, LitStr, Path, Result, Token, parenthesized};
 
-/// What stands in `#[tool(...)]`.
+/// The arguments of `#[tool(...)]`.
 #[derive(Default)]
 pub(super) struct Attributes {
     pub(super) name: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Example {
     pub(super) args: Group,
 }
 
-/// A word that stands for a variant.
+/// Generates an enum with a keyword for each variant.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($word:literal => $variant:ident,)* }) => {
         $(#[$doc])*
@@ -55,7 +55,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What the tool changes.
+    /// The effect of the tool.
     Changes {
         "read_only" => ReadOnly,
         "state_change" => StateChange,
@@ -64,7 +64,7 @@ words! {
 }
 
 words! {
-    /// What to do when a crash leaves the outcome unknown.
+    /// The behaviour when a crash leaves the outcome unknown.
     OnUnknown {
         "idempotent" => Idempotent,
         "reconcile" => Reconcile,
@@ -128,12 +128,12 @@ impl Attributes {
         match (self.on_unknown, &self.reconcile) {
             (Some(OnUnknown::Reconcile), None) => Err(Error::new(
                 proc_macro2::Span::call_site(),
-                "`on_unknown = reconcile` needs a look-up: add `reconcile = function`",
+                "`on_unknown = reconcile` needs a lookup: add `reconcile = function`",
             )),
             (Some(other), Some(function)) if other != OnUnknown::Reconcile => {
                 Err(Error::new_spanned(
                     function,
-                    "a look-up is used only with `on_unknown = reconcile`; leave one of the two out",
+                    "a lookup is used only with `on_unknown = reconcile`; leave one of the two out",
                 ))
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! `#[tool]`: a function becomes a value that implements `Tool`.
+//! `#[tool]`: turns a function into a value that implements `Tool`.
 
 mod attributes;
 mod signature;
@@ -10,7 +10,7 @@ use signature::{Parameter, Signature};
 use syn::spanned::Spanned;
 use syn::{ItemFn, Path, Result, parse2};
 
-/// Expands the attribute; mistakes become compile errors at their place.
+/// Expands the attribute. Mistakes become compile errors at their location.
 pub(crate) fn expand(attributes: TokenStream, item: TokenStream, root: Path) -> TokenStream {
     try_expand(attributes, item, root).unwrap_or_else(|error| error.to_compile_error())
 }
@@ -73,7 +73,7 @@ fn try_expand(attributes: TokenStream, item: TokenStream, root: Path) -> Result<
     })
 }
 
-/// The value that stands for the tool.
+/// The struct whose value is the tool.
 fn struct_item(signature: &Signature) -> TokenStream {
     let Signature { docs, vis, name, .. } = signature;
     quote! {
@@ -84,7 +84,7 @@ fn struct_item(signature: &Signature) -> TokenStream {
     }
 }
 
-/// The arguments as a type, from which schema and decoder come.
+/// The struct of the arguments, from which schema and decoder are derived.
 fn args_struct(signature: &Signature, private: &TokenStream) -> TokenStream {
     let serde = quote!(#private::serde).to_string().replace(' ', "");
     let schemars = quote!(#private::schemars).to_string().replace(' ', "");
@@ -100,7 +100,7 @@ fn args_struct(signature: &Signature, private: &TokenStream) -> TokenStream {
     }
 }
 
-/// The expression that makes the tool.
+/// The expression that creates the tool.
 fn build(
     signature: &Signature,
     attributes: &Attributes,
@@ -122,7 +122,7 @@ fn build(
     });
     let value = if signature.is_async { quote!(returned.await) } else { quote!(returned) };
     let value = if signature.returns_result() { value } else { quote!(#private::Plain(#value)) };
-    // A result that is no JSON, or an error that cannot be shown, is marked at the return type.
+    // Errors about a result or error type that cannot be used point at the return type.
     let at = signature.output.as_ref().map_or_else(|| name.span(), Spanned::span);
     let into_result = spanned(quote!(#private::ToolReturn::into_result), at);
     let new = spanned(quote!(#root::FnTool::new), at);
@@ -132,7 +132,7 @@ fn build(
             #wire,
             #description,
             |args: __ToolArgs, context: #root::ToolContext| async move {
-                // Without arguments or context one of the two is not used.
+                // A function without arguments or context leaves one of the two unused.
                 let (args, context) = (args, context);
                 let _ = (&args, &context);
                 let returned = #name::run(#(#values),*);
@@ -173,7 +173,7 @@ fn settings(attributes: &Attributes, private: &TokenStream) -> TokenStream {
     quote!(#effect #reconcile #on_unknown #shown #(#examples)* #timeout)
 }
 
-/// The same path, with its errors shown elsewhere.
+/// The same path, with its compile errors reported at another location.
 fn spanned(path: TokenStream, at: Span) -> TokenStream {
     path.into_iter()
         .map(|mut token| {

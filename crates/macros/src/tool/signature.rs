@@ -1,4 +1,4 @@
-//! Reading the function under `#[tool]`.
+//! Parses the function under `#[tool]`.
 
 use super::attributes::{Attributes, arg_description};
 use quote::format_ident;
@@ -8,7 +8,7 @@ use syn::{
     PatType, PathArguments, Result, ReturnType, Safety, Type, Visibility, parse_quote,
 };
 
-/// What `#[tool]` needs to know of a function.
+/// The parts of a function that `#[tool]` uses.
 pub(super) struct Signature {
     pub(super) vis: Visibility,
     pub(super) name: Ident,
@@ -22,11 +22,11 @@ pub(super) struct Signature {
     pub(super) run: ItemFn,
 }
 
-/// One parameter.
+/// A parameter of the function.
 pub(super) enum Parameter {
-    /// The model gives it.
+    /// An argument from the model.
     Argument { name: Ident, ty: Type, attributes: Vec<Attribute> },
-    /// The program gives it.
+    /// A value from the program.
     Context { ty: Type },
 }
 
@@ -86,7 +86,7 @@ impl Signature {
         })
     }
 
-    /// Whether it returns a `Result`, going by the name: an alias is not seen through.
+    /// Returns `true` if the return type is named `Result`; aliases are not resolved.
     pub(super) fn returns_result(&self) -> bool {
         self.output.as_ref().is_some_and(|ty| last_segment(ty).is_some_and(|s| s == "Result"))
     }
@@ -163,7 +163,7 @@ fn check_type(ty: &Type) -> Result<()> {
             "an argument needs a concrete type: its schema is made of it",
         )),
         Type::Path(path) => {
-            // `Option<&str>` and the like.
+            // References inside generics, such as `Option<&str>`.
             let segments = path.path.segments.iter();
             for arguments in segments.map(|segment| &segment.arguments) {
                 let PathArguments::AngleBracketed(arguments) = arguments else { continue };
@@ -196,7 +196,7 @@ fn is_doc(attribute: &Attribute) -> bool {
     attribute.path().is_ident("doc")
 }
 
-/// A doc comment as one text: lines are joined, paragraphs stay apart.
+/// The text of a doc comment: lines are joined, paragraphs stay separate.
 fn doc_text(docs: &[Attribute]) -> String {
     let mut text = String::new();
     let mut paragraph = false;
@@ -225,7 +225,7 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// All mistakes of a function, so that they are shown at once.
+/// All mistakes of a function, reported together.
 #[derive(Default)]
 struct Problems(Vec<Error>);
 

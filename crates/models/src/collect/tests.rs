@@ -75,7 +75,7 @@ fn missing_unusable_and_repeated_ids_are_replaced_by_ones_made_from_the_key() {
     let ids: Vec<&str> = found.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids, [made(0).as_str(), made(1).as_str(), "c", made(3).as_str()]);
 
-    // An id that an earlier answer used already would pair its result with the wrong call.
+    // An id that an earlier answer used would assign its result to the wrong call.
     let earlier = Message {
         id: message_id(key()),
         role: Role::Assistant,

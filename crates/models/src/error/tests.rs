@@ -8,7 +8,7 @@ fn fault() -> Fault {
     Fault::new(ErrorCode("W0501"), "the weights are missing")
 }
 
-/// An error, its code, whether trying again can help, and what a person reads.
+/// An error, its code, whether it is retriable, and its message.
 type Row = (ModelError, &'static str, bool, &'static str);
 
 fn check(rows: Vec<Row>) {
@@ -53,7 +53,7 @@ fn what_providers_say_has_a_code_and_tells_what_to_do() {
             },
             "W0304",
             true,
-            "provider `p` throttles: words",
+            "provider `p` limits requests: words",
         ),
         (
             ModelError::Provider {
@@ -98,11 +98,11 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
         (
             ModelError::Transport {
                 provider: provider.clone(),
-                source: EgressError::Connect { host: text("h:1"), reason: text("nobody there") },
+                source: EgressError::Connect { host: text("h:1"), reason: text("refused") },
             },
             "W0309",
             true,
-            "provider `p` is out of reach: cannot connect to `h:1`: nobody there",
+            "provider `p` is out of reach: cannot connect to `h:1`: refused",
         ),
         (
             ModelError::Unsupported { model: text("p:m"), what: text("sound") },
@@ -138,7 +138,7 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             ModelError::CutByLimit { provider: provider.clone(), tool: text("refund") },
             "W0315",
             false,
-            "the answer of `p` reached its limit of tokens inside the arguments of `refund`; raise `max_tokens`",
+            "the answer of `p` reached the token limit inside the arguments of `refund`; raise `max_tokens`",
         ),
         (
             ModelError::BadProvider { provider, reason: text("it has no `url`") },

@@ -176,7 +176,7 @@ fn a_choice_becomes_a_call_and_an_answer_becomes_words() {
         let expected = Ok(ChatEvent::TextDelta("hello you".to_owned()));
         assert_eq!(words, [expected, end(FinishReason::Stop)]);
     }
-    // After a result nothing is read into the words.
+    // After a result, text is not parsed as a choice.
     let told = read(&after_result(), r#"{"answer": "x"}"#, FinishReason::Stop);
     assert_eq!(told.len(), 3);
 }

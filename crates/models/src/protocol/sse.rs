@@ -1,31 +1,31 @@
-//! Server-sent events, read from bytes as they come.
+//! A parser for server-sent events.
 //!
 //! Source: the HTML standard, section "Interpreting an event stream".
 
-/// The longest event, in bytes.
+/// Maximum size of an event, in bytes.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// An event was longer than [`EVENT_BYTES_MAX`].
+/// The error for an event longer than [`EVENT_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Turns bytes into the data of events. Names, ids and retry times are not used by any protocol
-/// here and are dropped.
+/// Parses bytes into the data of events. Event names, ids and retry times are dropped, because no
+/// protocol here uses them.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
-    /// The line being read, without its end. It is decoded when it is whole, so a character may
-    /// be split between pieces.
+    /// The current line without its end. It is decoded when complete, because a chunk may end
+    /// inside a character.
     line: Vec<u8>,
-    /// The data lines of the event being read, each followed by a newline.
+    /// The data lines of the current event, each followed by a newline.
     data: String,
-    /// The last line ended with a carriage return: a newline that follows belongs to it.
+    /// `true` if the last line ended with a carriage return; a newline that follows is part of it.
     after_return: bool,
-    /// Whether the first line was read: a byte order mark may stand before it.
+    /// `true` once the first line was read, which may start with a byte order mark.
     started: bool,
 }
 
 impl SseParser {
-    /// Reads a piece and hands the data of every event that ended in it to `out`.
+    /// Parses a chunk and appends the data of every event that ended in it to `out`.
     pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<String>) -> Result<(), TooLong> {
         for &byte in piece {
             let after_return = std::mem::take(&mut self.after_return);

@@ -1,4 +1,4 @@
-//! Names such as `openai:gpt-4o-mini`, turned into models.
+//! Resolves names such as `openai:gpt-4o-mini` to models.
 
 mod table;
 
@@ -14,23 +14,23 @@ use weftwork_types::port::Egress;
 
 /// Opens the models of one provider.
 pub trait ModelProvider: Send + Sync + Debug {
-    /// Its name, the part of a model's id before the colon.
+    /// The provider's name: the part of a model id before the colon.
     fn name(&self) -> &str;
 
     /// Opens a model by the part of its id after the colon.
     ///
     /// # Errors
-    /// [`ModelError`] when there is no such model or it cannot be opened as things are.
+    /// [`ModelError`] if there is no such model, or it cannot be opened at the moment.
     fn open(&self, model: &str) -> Result<Arc<dyn ChatModel>, ModelError>;
 
-    /// The models it knows without asking anybody, the usual one first. Empty for providers on
-    /// the network.
+    /// The models that are known without a network request, the default first. Empty for network
+    /// providers.
     fn list(&self) -> Vec<ModelInfo>;
 
-    /// Whether a model could be opened now.
+    /// Checks that a model could be opened now.
     ///
     /// # Errors
-    /// [`ModelError`] saying what is missing.
+    /// [`ModelError`] with the missing prerequisite.
     fn ready(&self) -> Result<(), ModelError>;
 }
 
@@ -41,7 +41,7 @@ pub struct ModelRegistry {
 }
 
 impl ModelRegistry {
-    /// A registry with the providers of a table, reached through one client.
+    /// Creates a registry with the providers of a table, all reached through one client.
     #[must_use]
     pub fn new(table: &ProviderTable, egress: &Arc<dyn Egress>) -> Self {
         let mut registry = Self::default();
@@ -52,21 +52,21 @@ impl ModelRegistry {
         registry
     }
 
-    /// Adds a provider; one of the same name is replaced.
+    /// Adds a provider, replacing one with the same name.
     pub fn register(&mut self, provider: Arc<dyn ModelProvider>) {
         self.providers.insert(provider.name().to_owned(), provider);
     }
 
-    /// Every provider, by name.
+    /// All providers, ordered by name.
     pub fn providers(&self) -> impl Iterator<Item = &Arc<dyn ModelProvider>> {
         self.providers.values()
     }
 
-    /// The model of an id, `provider:model`; a provider's name alone means its usual model.
+    /// Resolves an id `provider:model`. A provider's name alone means its default model.
     ///
     /// # Errors
-    /// [`ModelError::Unknown`] with the known names, the likeliest first, and whatever the
-    /// provider says when it cannot open the model.
+    /// [`ModelError::Unknown`] with the known names, the closest first, or the provider's error
+    /// when it cannot open the model.
     pub fn resolve(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let (name, model) = id.trim().split_once(':').unwrap_or((id.trim(), ""));
         let Some(provider) = self.providers.get(name) else { return Err(self.unknown(id, name)) };
@@ -95,7 +95,7 @@ impl ModelRegistry {
     }
 }
 
-/// How many letters have to be put in, taken out or changed to make one name of the other.
+/// The edit distance between two names, in insertions, deletions and substitutions.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! The table of providers: built in, changed by configuration and environment.
+//! The provider table: built-in rows, changed by configuration and environment.
 
 use crate::protocol::openai::{Quirks, base_url};
 use crate::{ModelError, Secret};
@@ -6,32 +6,32 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The rows that are built in.
+/// The built-in rows.
 const BUILT_IN: &str = include_str!("../../providers.toml");
 
-/// How long a provider may take for the head of an answer, and between two pieces of it, unless
-/// its row says otherwise: a model on a busy machine may think for long before its first word.
+/// Default timeout for the response head and between two chunks of a response. It is long because a
+/// model on a busy machine can take long to produce its first token.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a configuration may change of a provider, and what a new one consists of.
+/// Settings of a provider in a configuration: changes of a built-in provider, or a new one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderOverride {
-    /// The base URL. A provider that is not built in must have one.
+    /// The base URL. Required for a provider that is not built in.
     pub url: Option<String>,
     /// An environment variable that replaces the base URL.
     pub url_env: Option<String>,
     /// The environment variable that holds the key.
     pub key_env: Option<String>,
-    /// Whether the server also answers without a key.
+    /// `true` if the server also answers without a key.
     pub key_optional: Option<bool>,
-    /// The protocol it speaks.
+    /// The provider's wire protocol.
     pub protocol: Option<Protocol>,
-    /// How it differs from the protocol.
+    /// Deviations of the server from the protocol.
     pub quirks: Option<Quirks>,
-    /// How long to wait for the head of an answer, in milliseconds.
+    /// Timeout for the response head, in milliseconds.
     pub head_timeout_ms: Option<u64>,
-    /// How long to wait between two pieces of an answer, in milliseconds.
+    /// Timeout between two chunks of a response, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
 }
 
@@ -40,39 +40,39 @@ pub struct ProviderOverride {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Chat completions as OpenAI has them.
+    /// OpenAI's chat completions.
     #[default]
     Openai,
 }
 
-/// One provider, ready to be asked.
+/// A provider with resolved settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderRow {
-    /// Its name, the part of a model's id before the colon.
+    /// The provider's name: the part of a model id before the colon.
     pub name: String,
     /// The base URL.
     pub url: String,
-    /// The key that the environment holds.
+    /// The key from the environment.
     pub key: Option<Secret>,
     /// The environment variable that holds the key.
     pub key_env: String,
-    /// Whether it also answers without a key.
+    /// `true` if the server also answers without a key.
     pub key_optional: bool,
-    /// The protocol it speaks.
+    /// The provider's wire protocol.
     pub protocol: Protocol,
-    /// How it differs from the protocol.
+    /// Deviations of the server from the protocol.
     pub quirks: Quirks,
-    /// How long to wait for the head of an answer.
+    /// Timeout for the response head.
     pub head_timeout: Duration,
-    /// How long to wait between two pieces of an answer.
+    /// Timeout between two chunks of a response.
     pub idle_timeout: Duration,
 }
 
 impl ProviderRow {
-    /// Whether its key is there, or not needed.
+    /// Checks that the key is present or optional.
     ///
     /// # Errors
-    /// [`ModelError::KeyMissing`] when it is not.
+    /// [`ModelError::KeyMissing`] if a required key is missing.
     pub fn ready(&self) -> Result<(), ModelError> {
         if self.key.is_some() || self.key_optional {
             return Ok(());
@@ -81,7 +81,7 @@ impl ProviderRow {
         Err(ModelError::KeyMissing { provider, variable })
     }
 
-    /// Host and port of its URL, such as `localhost:11434`, as an allow list takes them.
+    /// The host and port of the URL, such as `localhost:11434`, in the form of an allow list entry.
     #[must_use]
     pub fn host(&self) -> &str {
         let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
@@ -89,7 +89,8 @@ impl ProviderRow {
         authority.rsplit('@').next().unwrap_or_default()
     }
 
-    /// Whether it runs on this machine, so that the guarded client must be allowed to reach it.
+    /// Returns `true` if the server runs on this machine, so that the guarded client needs
+    /// permission to reach it.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let host = self.host();
@@ -104,17 +105,17 @@ impl ProviderRow {
     }
 }
 
-/// All providers that speak HTTP, by name.
+/// All HTTP providers, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderTable {
     rows: BTreeMap<String, ProviderRow>,
 }
 
 impl ProviderTable {
-    /// The built-in rows, changed by the configuration, then by the environment.
+    /// Loads the built-in rows and applies the configuration, then the environment.
     ///
     /// # Errors
-    /// [`ModelError::BadProvider`] when a row has no usable URL or an impossible name.
+    /// [`ModelError::BadProvider`] if a row has no usable URL or an invalid name.
     pub fn load(
         env: &dyn Fn(&str) -> Option<String>,
         overrides: &BTreeMap<String, ProviderOverride>,
@@ -136,13 +137,13 @@ impl ProviderTable {
         Ok(Self { rows: rows.collect::<Result<_, ModelError>>()? })
     }
 
-    /// The row of that name.
+    /// The row with the given name.
     #[must_use]
     pub fn row(&self, name: &str) -> Option<&ProviderRow> {
         self.rows.get(name)
     }
 
-    /// Every row, by name.
+    /// All rows, ordered by name.
     pub fn rows(&self) -> impl Iterator<Item = &ProviderRow> {
         self.rows.values()
     }
@@ -151,7 +152,7 @@ impl ProviderTable {
 fn changed(draft: &ProviderOverride, change: &ProviderOverride) -> ProviderOverride {
     let (draft, change) = (draft.clone(), change.clone());
     ProviderOverride {
-        // A URL from the configuration is meant; the variable of the built-in row is not asked.
+        // A URL from the configuration takes precedence over the variable of the built-in row.
         url_env: change.url_env.or(if change.url.is_some() { None } else { draft.url_env }),
         url: change.url.or(draft.url),
         key_env: change.key_env.or(draft.key_env),
@@ -182,7 +183,7 @@ fn row(
         name: name.to_owned(),
         url,
         key: key.as_deref().and_then(Secret::new),
-        // A server of one's own for which no variable is named has no key.
+        // A custom server without a key variable has no key.
         key_optional: draft.key_optional.unwrap_or(key_env.is_empty()),
         key_env,
         protocol: draft.protocol.unwrap_or_default(),

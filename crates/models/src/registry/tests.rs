@@ -5,7 +5,7 @@ use crate::scripted::ScriptedProvider;
 use weftwork_types::BoxFuture;
 use weftwork_types::port::{EgressError, EgressRequest, EgressResponse};
 
-/// A network that is never reached.
+/// A network client that must not be used.
 #[derive(Debug)]
 struct Offline;
 

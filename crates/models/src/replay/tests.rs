@@ -30,7 +30,7 @@ fn whole_answers_are_recorded_and_given_again() {
         model.info().label.as_deref(),
         Some("replay of talk.json, recorded from scripted:steps")
     );
-    // In another order, with other ids.
+    // In a different order, with different ids.
     let fresh = ScriptedModel::from_steps(vec![Step::call("f", Value::Null), Step::text("one")]);
     assert_eq!(ask(&model, "third"), ask(&fresh, ""));
     assert_eq!(ask(&model, "first"), ask(&fresh, ""));
@@ -63,7 +63,7 @@ fn a_cassette_that_cannot_be_read_says_why() {
     }
 }
 
-/// The format of version 1, as files in repositories hold it.
+/// A cassette in format version 1, as found in existing repositories.
 #[test]
 fn a_cassette_of_version_1_stays_readable() {
     let json = include_bytes!("golden.json");

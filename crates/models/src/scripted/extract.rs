@@ -1,20 +1,20 @@
-//! Arguments, taken from a person's words by the tool's schema.
+//! Extracts arguments from a user's text, guided by the tool's schema.
 
 use crate::words::{is_value, split, stem};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use weftwork_types::tool::ToolSpec;
 
-/// What could be found of a tool's arguments.
+/// The result of extracting a tool's arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
     pub(super) args: Map<String, Value>,
-    /// Required arguments that are not there.
+    /// Required arguments that were not found.
     pub(super) missing: Vec<String>,
 }
 
-/// Looks for a tool's arguments in words. `known` holds values that came up before, by the
-/// argument's name, for words such as "it".
+/// Extracts a tool's arguments from a text. `known` has the values of earlier calls by argument
+/// name; they resolve words such as "it".
 pub(super) fn arguments(tool: &ToolSpec, text: &str, known: &BTreeMap<String, Value>) -> Found {
     let empty = Map::new();
     let properties = tool.parameters.get("properties").and_then(Value::as_object);
@@ -40,8 +40,9 @@ pub(super) fn arguments(tool: &ToolSpec, text: &str, known: &BTreeMap<String, Va
     found
 }
 
-/// The arguments, required ones first as the schema lists them. The order of an object's members
-/// depends on how `serde_json` was built and must not decide which word goes where.
+/// The arguments: required ones first, in the order of the schema, then the others by name. The
+/// member order of JSON objects depends on build features of `serde_json` and must not affect the
+/// result.
 fn in_order<'a>(properties: &'a Map<String, Value>, required: &'a [Value]) -> Vec<(&'a str, bool)> {
     let mut names: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
     let count = names.len();
@@ -52,22 +53,22 @@ fn in_order<'a>(properties: &'a Map<String, Value>, required: &'a [Value]) -> Ve
     names.into_iter().enumerate().map(|(at, name)| (name, at < count)).collect()
 }
 
-/// A request's words, of which each is used for one argument only.
+/// The words of a request; each is used for at most one argument.
 struct Search<'a> {
     text: &'a str,
     words: Vec<&'a str>,
     used: Vec<usize>,
 }
 
-/// What kind of text an argument is, as its example shows.
+/// The kind of text that an argument expects, derived from its example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A word with digits in it: an order number.
+    /// A word with digits, such as an order number.
     Code,
     Email,
-    /// A name: a city, a person.
+    /// A name, such as a city or a person.
     Name,
-    /// Anything longer.
+    /// Any longer text.
     Phrase,
 }
 
@@ -100,7 +101,7 @@ impl Search<'_> {
         }
     }
 
-    /// A number: the one that stands beside the argument's name, else the first that is free.
+    /// Finds a number: the one next to the argument's name, otherwise the first unused one.
     fn number(&mut self, name: &str, read: impl Fn(&str) -> Option<Value>) -> Option<Value> {
         let numbers: Vec<(usize, Value)> = self
             .words
@@ -125,8 +126,8 @@ impl Search<'_> {
         Some(Value::from(self.words[at]))
     }
 
-    /// Capitalised words that stand together and do not begin a sentence; else the word after
-    /// "in" or "for", for people who write everything small.
+    /// Finds adjacent capitalised words that do not start a sentence; otherwise the word after
+    /// "in", "for" or "near", for text in lower case.
     fn name(&mut self) -> Option<Value> {
         let is_name = |at: usize| {
             self.words[at].starts_with(char::is_uppercase)
@@ -156,7 +157,7 @@ impl Search<'_> {
         before.ends_with(['.', '?', '!', ':'])
     }
 
-    /// The words in quotes, else all of them.
+    /// The quoted text, or the whole text if nothing is quoted.
     fn phrase(&self) -> Option<Value> {
         let quoted = self.text.split('"').nth(1).map(str::trim).filter(|text| !text.is_empty());
         let all = self.text.trim();
@@ -164,7 +165,7 @@ impl Search<'_> {
     }
 }
 
-/// The type a schema asks for; of several, the first that is not null.
+/// The type in a schema; of several, the first that is not null.
 fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(kind)) => kind,
@@ -193,14 +194,14 @@ fn shape(name: &str, example: Option<&Value>) -> Shape {
     }
 }
 
-/// An order number, say: one word with letters and digits.
+/// Returns `true` for one word with letters and digits, such as an order number.
 fn is_code(word: &str) -> bool {
     is_value(word)
         && !word.contains(char::is_whitespace)
         && word.contains(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A number as programs write it: `1,000` and `25€` as people do.
+/// Removes thousands separators and currency signs from a number, as in `1,000` and `25€`.
 fn plain_number(word: &str) -> String {
     let word = word.trim_end_matches(['€', '$', '%']);
     let groups: Vec<&str> = word.split(',').collect();

@@ -1,7 +1,6 @@
-//! A model without a model: rules that always do the same, for demos, tests and documentation.
+//! A deterministic, rule-based stand-in for a model, for demos, tests and documentation.
 //!
-//! It never passes for more than it is: [`ModelInfo::label`] says so wherever its answers are
-//! shown.
+//! [`ModelInfo::label`] marks all its answers as scripted wherever they are shown.
 
 mod extract;
 mod plan;
@@ -20,10 +19,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use weftwork_types::port::Clock;
 
-/// What people are told about it.
+/// The label shown with all answers.
 pub const LABEL: &str = "scripted model: deterministic rules, not a language model";
 
-/// A model that follows rules, or a fixed list of steps.
+/// A model that follows rules or a fixed list of steps.
 #[derive(Debug)]
 pub struct ScriptedModel {
     info: ModelInfo,
@@ -40,14 +39,14 @@ enum Script {
 }
 
 impl ScriptedModel {
-    /// A model that finds the tools a person's words ask for, and fills in their arguments, by
-    /// comparing the words with each tool's name, description and examples.
+    /// Creates a model that compares the words of a request with each tool's name, description and
+    /// examples, and extracts the arguments of matching tools.
     #[must_use]
     pub fn rules() -> Self {
         Self::with(Script::Rules, "rules")
     }
 
-    /// A model that takes one step for each attempt, whatever it is asked, and fails with
+    /// Creates a model that plays one step per attempt, regardless of the request, and fails with
     /// [`ModelError::NotRecorded`] after the last.
     #[must_use]
     pub fn from_steps(steps: Vec<Step>) -> Self {
@@ -68,7 +67,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Makes it take its time: a pause before each event. Steps that wait need this clock too.
+    /// Adds a pause before each event. Steps with a wait need this clock too.
     #[must_use]
     pub fn paced(mut self, clock: Arc<dyn Clock>, pause: Duration) -> Self {
         self.clock = Some(clock);
@@ -76,7 +75,7 @@ impl ScriptedModel {
         self
     }
 
-    /// How many attempts were made so far.
+    /// The number of attempts so far.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
@@ -119,12 +118,12 @@ impl ChatModel for ScriptedModel {
     }
 }
 
-/// The events of a text, word by word.
+/// The events of a text, one per word.
 fn text_events(text: &str) -> impl Iterator<Item = ChatEvent> {
     text.split_inclusive(' ').map(|word| ChatEvent::TextDelta(word.to_owned()))
 }
 
-/// Offers `scripted:rules`.
+/// A provider with the model `scripted:rules`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScriptedProvider;
 

@@ -1,4 +1,4 @@
-//! Which tools a person's words ask for.
+//! Selects the tools that a user's text asks for.
 
 use super::extract::{Found, arguments};
 use crate::words::{is_value, split, stem, stems};
@@ -6,10 +6,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::tool::ToolSpec;
 
-/// How much a tool's words must weigh in a request before it is meant.
+/// The minimum score of a tool whose call a text requests.
 const MEANT: f64 = 1.5;
 
-/// A wish for one tool.
+/// A requested call of one tool.
 #[derive(Debug, Clone)]
 pub(super) struct Wish<'a> {
     pub(super) tool: &'a ToolSpec,
@@ -17,8 +17,8 @@ pub(super) struct Wish<'a> {
     text: String,
 }
 
-/// The wishes in a text, in order. `answers` are things a person said later, when asked: they
-/// complete whatever is incomplete.
+/// Returns the calls that a text requests, in order. `answers` are later replies to questions; they
+/// complete calls with missing arguments.
 pub(super) fn wishes<'a>(
     tools: &'a [ToolSpec],
     text: &str,
@@ -33,7 +33,7 @@ pub(super) fn wishes<'a>(
         let open = current.as_ref().is_some_and(|wish| !wish.found.missing.is_empty());
         match (best, current) {
             (Some((tool, score)), current) => {
-                // A fragment that may as well belong to an unfinished wish completes it.
+                // A fragment that fits a call with missing arguments at least as well completes it.
                 let fits = current.as_ref().is_some_and(|wish| {
                     weights.score(wish.tool, fragment) >= score || same(wish.tool, tool)
                 });
@@ -55,7 +55,7 @@ pub(super) fn wishes<'a>(
     wishes
 }
 
-/// The tool that fits best, even when nothing says so.
+/// The tool with the highest score, however low.
 pub(super) fn forced<'a>(
     tools: &'a [ToolSpec],
     text: &str,
@@ -84,13 +84,13 @@ fn same(a: &ToolSpec, b: &ToolSpec) -> bool {
     a.name == b.name
 }
 
-/// Pieces of a text that may be wishes of their own.
+/// Splits a text into fragments that may each request a call.
 fn fragments(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut start = 0;
     for (at, mark) in text.char_indices().filter(|(_, c)| ".?!;,\n".contains(*c)) {
         let end = at + mark.len_utf8();
-        // Not inside `25.50` or `1,000`.
+        // Does not split inside `25.50` or `1,000`.
         if text[end..].starts_with(char::is_whitespace) || end == text.len() || mark == '\n' {
             pieces.push(&text[start..end]);
             start = end;
@@ -102,7 +102,7 @@ fn fragments(text: &str) -> Vec<&str> {
     words.map(str::trim).filter(|piece| !split(piece).is_empty()).collect()
 }
 
-/// What each word says about each tool.
+/// The weight of each word for each tool.
 struct Weights<'a> {
     tools: Vec<(&'a ToolSpec, BTreeMap<String, f64>)>,
 }
@@ -114,7 +114,7 @@ impl<'a> Weights<'a> {
         for stem in tools.iter().flat_map(|(_, words)| words.keys()) {
             *owners.entry(stem.clone()).or_default() += 1.0;
         }
-        // A word that several tools share says less about each.
+        // A word's weight is divided by the number of tools that share it.
         for (stem, weight) in tools.iter_mut().flat_map(|(_, words)| words.iter_mut()) {
             *weight /= owners.get(stem).copied().unwrap_or(1.0);
         }
@@ -127,7 +127,7 @@ impl<'a> Weights<'a> {
         stems(text).iter().filter_map(|stem| words.get(stem)).sum()
     }
 
-    /// The tool that is meant, if any; of equals the first.
+    /// The tool with the highest sufficient score; the first of equals.
     fn best(&self, text: &str) -> Option<(&'a ToolSpec, f64)> {
         let scored = self.tools.iter().map(|(tool, _)| (*tool, self.score(tool, text)));
         let meant = scored.filter(|(_, score)| *score >= MEANT);
@@ -135,7 +135,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The words of a tool: of its name, its examples, its description.
+/// The words of a tool's name, examples and description, with their weights.
 fn own_words(tool: &ToolSpec) -> BTreeMap<String, f64> {
     let mut words = BTreeMap::new();
     let name = tool.name.replace(['_', '/', '-', '.'], " ");
@@ -153,11 +153,11 @@ fn own_words(tool: &ToolSpec) -> BTreeMap<String, f64> {
     words
 }
 
-/// The stems of the values in an example's arguments: "Berlin" is not what makes a request one
-/// for the weather.
+/// The stems of the values in an example's arguments, which say nothing about the tool: "Berlin"
+/// does not make a request a weather request.
 fn values(args: &Value) -> BTreeSet<String> {
     let texts = args.as_object().into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
-    // A whole sentence as a value is the request itself; its words stay.
+    // A value that is a whole sentence is the request itself; its words count.
     let short = texts.filter(|text| split(text).len() <= 3);
     short.flat_map(split).filter(|word| !is_value(word)).map(stem).collect()
 }

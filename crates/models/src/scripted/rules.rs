@@ -1,4 +1,4 @@
-//! What to do next, by rules alone.
+//! The rules that choose the next step.
 
 use super::steps::Step;
 use super::{plan, tell};
@@ -9,12 +9,12 @@ use weftwork_types::message::{Message, Role, ToolResult};
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 
-/// The tool that asks the person, by its name.
+/// Name of the tool that asks the user.
 const ASK: &str = "ask_human";
-/// How often it asks about one request before it gives up.
+/// Maximum number of questions about one request.
 const ASKS_MAX: usize = 3;
 
-/// The answer to a request.
+/// Returns the step that answers a request.
 pub(super) fn answer(request: &ChatRequest) -> Step {
     let turn = Turn::of(request);
     let calls = match request.tool_choice {
@@ -35,13 +35,13 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
     step.using(tokens)
 }
 
-/// What was said and done since the person last spoke.
+/// The conversation since the user's last message.
 struct Turn<'a> {
-    /// The person's words.
+    /// The text of the user's message.
     request: String,
     results: Vec<&'a ToolResult>,
     made: Vec<(&'a str, &'a Value)>,
-    /// Arguments of earlier calls, the latest of each name.
+    /// Arguments of earlier calls, the latest for each name.
     known: BTreeMap<String, Value>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The calls to make now: those that the words ask for and that were not made yet.
+    /// The requested calls that were not made yet.
     fn calls(&self, request: &ChatRequest) -> Vec<(String, Value)> {
         let ask = request.tools.iter().find(|tool| tool.name == ASK);
         let tools: Vec<ToolSpec> = match &request.tool_choice {
@@ -111,7 +111,7 @@ impl<'a> Turn<'a> {
         self.results.iter().filter(move |result| result.name == name && !result.is_error)
     }
 
-    /// An answer in words.
+    /// The text of the answer.
     fn text(&self, tools: &[ToolSpec]) -> String {
         let told: Vec<&&ToolResult> =
             self.results.iter().filter(|result| result.name != ASK).collect();
@@ -135,7 +135,7 @@ fn question(tool: &str, missing: &str) -> String {
     format!("Which {} should I use for {}?", tell::plain(missing), tell::plain(tool))
 }
 
-/// A person's answer as words: tools give it as a text or as an object that holds one.
+/// The text of a user's answer, which tools return as a string or as an object with one string.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

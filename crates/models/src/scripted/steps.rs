@@ -1,4 +1,4 @@
-//! Answers written down beforehand.
+//! Predefined answers.
 
 use super::text_events;
 use crate::ModelError;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::time::Duration;
 use weftwork_types::usage::Tokens;
 
-/// What a scripted model does in one attempt.
+/// The behaviour of a scripted model in one attempt.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub(super) wait: Duration,
@@ -16,13 +16,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// Exactly these events.
+    /// A step with exactly these events.
     #[must_use]
     pub fn events(events: Vec<Result<ChatEvent, ModelError>>) -> Self {
         Self { wait: Duration::ZERO, events, hangs: false }
     }
 
-    /// A whole answer in words.
+    /// A complete text answer.
     #[must_use]
     pub fn text(text: &str) -> Self {
         let mut step = Self::cut(text);
@@ -30,13 +30,13 @@ impl Step {
         step
     }
 
-    /// A whole answer of one tool call.
+    /// A complete answer with one tool call.
     #[must_use]
     pub fn call(name: &str, args: Value) -> Self {
         Self::calls(vec![(name.to_owned(), args)])
     }
 
-    /// A whole answer of tool calls, whose arguments come in fragments.
+    /// A complete answer with tool calls, whose arguments arrive in fragments.
     #[must_use]
     pub fn calls(calls: Vec<(String, Value)>) -> Self {
         let mut step = Self::events(Vec::new());
@@ -53,19 +53,19 @@ impl Step {
         step
     }
 
-    /// An attempt that fails at once.
+    /// An attempt that fails immediately.
     #[must_use]
     pub fn fails(error: ModelError) -> Self {
         Self::events(vec![Err(error)])
     }
 
-    /// An answer that breaks off after these words.
+    /// An answer that is cut off after this text.
     #[must_use]
     pub fn cut(text: &str) -> Self {
         Self::events(text_events(text).map(Ok).collect())
     }
 
-    /// The same step, but it never ends: after its events nothing comes any more.
+    /// The same step, but the stream never ends after its events.
     #[must_use]
     pub fn hanging(mut self) -> Self {
         self.events.retain(|event| !matches!(event, Ok(ChatEvent::Finish { .. })));
@@ -81,7 +81,7 @@ impl Step {
         self
     }
 
-    /// The same step with a count of tokens before its end.
+    /// The same step with a token count before its end.
     #[must_use]
     pub fn using(mut self, tokens: Tokens) -> Self {
         let end = self.events.len().saturating_sub(1);

@@ -1,10 +1,10 @@
-//! Sentences from results.
+//! Sentences that report tool results.
 
 use serde_json::Value;
 use weftwork_types::message::ToolResult;
 use weftwork_types::tool::ToolSpec;
 
-/// One sentence about a result.
+/// A sentence about one result.
 pub(super) fn sentence(result: &ToolResult) -> String {
     let name = capitalised(&plain(&result.name));
     if result.is_error {
@@ -17,7 +17,7 @@ pub(super) fn sentence(result: &ToolResult) -> String {
     format!("{name}: {}.", shown(&result.value).trim_end_matches('.'))
 }
 
-/// What it can do, for a person whose words it did not understand.
+/// The reply to a request that no rule matches, with example requests.
 pub(super) fn help(tools: &[ToolSpec]) -> String {
     let examples = tools.iter().filter_map(|tool| tool.examples.first());
     let examples: Vec<String> =
@@ -28,7 +28,7 @@ pub(super) fn help(tools: &[ToolSpec]) -> String {
     format!("I follow fixed rules and have no rule for this. Try: {}.", examples.join(", "))
 }
 
-/// A name in words: `refund_order` is "refund order".
+/// A name as words: `refund_order` becomes "refund order".
 pub(super) fn plain(name: &str) -> String {
     name.replace(['_', '/'], " ")
 }

@@ -56,7 +56,7 @@ fn order_desk() -> Vec<ToolSpec> {
     ]
 }
 
-/// A conversation with the rules, as an agent would hold it.
+/// A conversation with the rules, as an agent would have it.
 struct Talk {
     request: ChatRequest,
     model: ScriptedModel,
@@ -77,7 +77,7 @@ impl Talk {
         self.next().0
     }
 
-    /// The model's next answer: its calls, and its words.
+    /// The model's next answer: its calls and its text.
     fn next(&mut self) -> (Vec<(String, Value)>, String) {
         let events = events(&self.model, &self.request);
         let (mut calls, mut text) = (Vec::<(String, String)>::new(), String::new());
@@ -102,7 +102,7 @@ impl Talk {
         (calls, text)
     }
 
-    /// Gives results to the calls of the last answer, in order.
+    /// Appends results for the calls of the last answer, in order.
     fn results(&mut self, values: &[(Value, bool)]) -> (Vec<(String, Value)>, String) {
         let last = self.request.messages.last().expect("an answer").clone();
         for (call, (value, is_error)) in last.tool_calls().zip(values) {

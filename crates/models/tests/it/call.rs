@@ -1,4 +1,4 @@
-//! The seam: what is recorded, in which order, and what is never done twice.
+//! Tests of `ModelCaller`: records, their order, and calls that must not be repeated.
 
 use crate::desk::{Desk, request};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn a_recorded_call_is_never_made_again() {
     let booked = desk.booked();
     assert_eq!(booked[0].invocation_id, booked[1].invocation_id, "the ledger knows it by its id");
 
-    // Another question is another call.
+    // A different request is a different call.
     let other = ModelCaller::default().call(&model, request("other"), &desk.context(&clock)).await;
     assert_eq!(other.expect_err("no second step").code().0, "W0311");
     assert_eq!(model.calls(), 2);
@@ -158,7 +158,7 @@ async fn no_attempt_begins_at_or_after_the_deadline() {
     assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0313");
     assert_eq!(model.calls(), 0);
 
-    // The wait before the second attempt would end after it: nobody waits for nothing.
+    // The delay before the second attempt would exceed the deadline, so the call fails at once.
     ctx.deadline = Some(ctx.clock.now().plus(Duration::from_millis(200)));
     let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("late")]);
     assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0313");

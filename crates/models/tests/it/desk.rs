@@ -1,4 +1,4 @@
-//! A run's side of a call: journal, budget, ledger and events that tests can look into.
+//! The context of a call in tests: a journal, budget, ledger and events that tests can inspect.
 
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,14 +17,14 @@ use weftwork_types::port::{
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
 
-/// Everything that a call leaves behind, in one list and in order.
+/// All records and events of a call, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) events: Mutex<Vec<AiEvent>>,
     pub(crate) booked: Mutex<Vec<UsageFact>>,
     pub(crate) settled: Mutex<HashMap<CallKey, Value>>,
-    /// How many calls the budget still allows; negative means no limit.
+    /// Number of calls that the budget still allows; negative means no limit.
     pub(crate) calls_left: Mutex<i64>,
     pub(crate) ledger_refuses: AtomicU64,
     pub(crate) settle_refuses: AtomicU64,
@@ -73,7 +73,7 @@ impl Desk {
         self.booked.lock().expect("a lock").clone()
     }
 
-    /// The words that a watcher saw.
+    /// The text that a watcher received.
     pub(crate) fn shown(&self) -> String {
         let events = self.events.lock().expect("a lock");
         let deltas = events.iter().filter_map(|event| match event {

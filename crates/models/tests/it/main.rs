@@ -1,4 +1,4 @@
-//! Models against real connections, and the call seam against everything that can go wrong.
+//! Tests of models against real connections, and of the caller against failures.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 

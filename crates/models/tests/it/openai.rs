@@ -1,4 +1,4 @@
-//! The client against a server that does everything servers do.
+//! Tests of the client against the responses of a misbehaving server.
 
 use crate::desk::{Desk, request};
 use crate::server::{fragment, model, said, server, stream, waiting, whole, words};
@@ -12,7 +12,7 @@ use weftwork_types::port::EgressError;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 use weftwork_types::usage::{Tokens, UsageStatus};
 
-/// How long a server that says nothing is waited for: no longer than a test may take.
+/// Timeout for a server that sends nothing, below the time limit of a test.
 const PATIENCE_MS: u64 = 2_000;
 
 async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, ModelError> {

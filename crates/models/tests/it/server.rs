@@ -1,4 +1,4 @@
-//! A server that speaks the protocol, on this machine.
+//! A local server for the protocol.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ pub(crate) async fn server(
     LoopbackServer::start(handler).await.expect("a server")
 }
 
-/// The model `lab:tiny` on that server, opened as a configuration would.
+/// The model `lab:tiny` on that server, opened from a configuration.
 pub(crate) fn model(server: &LoopbackServer, quirks: &str) -> Arc<dyn ChatModel> {
-    // Longer than any machine takes that is only busy.
+    // Longer than a busy machine takes.
     waiting(server, quirks, 60_000)
 }
 
-/// The same, which waits only so long.
+/// The same with the given timeout.
 pub(crate) fn waiting(server: &LoopbackServer, quirks: &str, ms: u64) -> Arc<dyn ChatModel> {
     let config = format!(
         "[lab]\nurl = \"{}\"\nkey_env = \"LAB_KEY\"\nquirks = [{quirks}]\nhead_timeout_ms = {ms}\nidle_timeout_ms = {ms}",
@@ -36,13 +36,13 @@ pub(crate) fn waiting(server: &LoopbackServer, quirks: &str, ms: u64) -> Arc<dyn
     ModelRegistry::new(&table, &egress).resolve("lab:tiny").expect("a model")
 }
 
-/// A stream of chunks, each in a piece of its own, without an end.
+/// A stream of chunks, each sent separately, without an end.
 pub(crate) fn stream(chunks: &[Value]) -> Reply {
     let head = Reply::pieces(200, &[("content-type", "text/event-stream")]);
     chunks.iter().fold(head, |reply, chunk| reply.piece(format!("data: {chunk}\n\n")))
 }
 
-/// A whole stream: chunks, why it ended, usage, `[DONE]`.
+/// A complete stream: chunks, finish reason, usage, `[DONE]`.
 pub(crate) fn whole(chunks: &[Value], reason: &str) -> Reply {
     let mut chunks = chunks.to_vec();
     chunks.push(json!({

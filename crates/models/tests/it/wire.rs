@@ -1,7 +1,7 @@
-//! Answers of real servers, byte for byte, as they came over the wire.
+//! Tests with recorded responses of real servers.
 //!
 //! `llamacpp-*`: llama.cpp's own server (2026-10) with SmolLM2-135M-Instruct, which ignores
-//! `tools`. The file's name is the only thing that was shortened.
+//! `tools`. Only the file name of the model was shortened.
 
 use crate::desk::{Desk, request};
 use crate::openai::weather;
@@ -14,7 +14,7 @@ use weftwork_types::usage::Tokens;
 
 async fn answer(wire: &'static [u8], request: ChatRequest, quirks: &str) -> ChatResponse {
     let server = server(move |_, _| {
-        // In pieces that respect no boundary.
+        // Chunks end at arbitrary bytes.
         let head = Reply::pieces(200, &[("content-type", "text/event-stream")]);
         wire.chunks(97).fold(head, Reply::piece).end()
     });

@@ -1,4 +1,4 @@
-//! One start and one result per call, whatever happens in between.
+//! Exactly one start event and one result event per call.
 
 use crate::error::code;
 use crate::redact::redact;
@@ -9,7 +9,8 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::Emit;
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 
-/// A call whose start was told. Its result is told by [`Announced::finish`], or by dropping it.
+/// A call whose start event was emitted. [`Announced::finish`] or dropping it emits the result
+/// event.
 #[derive(Debug)]
 pub(super) struct Announced {
     emit: Arc<dyn Emit>,
@@ -32,7 +33,7 @@ impl Announced {
         Self { emit: Arc::clone(emit), tool_call_id: tool_call_id.clone(), open: true }
     }
 
-    /// Tells the result: of a value only what may be shown.
+    /// Emits the result event, with only the members of a value that may be shown.
     pub(super) fn finish(mut self, outcome: &ToolOutcome, shown: &[String]) {
         let (result, is_error) = match outcome {
             ToolOutcome::Ok { value } => (redact(value, shown), false),
@@ -57,7 +58,7 @@ impl Drop for Announced {
             let failure = ToolFailure::new(
                 ToolErrorKind::Execution,
                 code::CANCELLED,
-                "the call was cut short before its result was on record",
+                "the call was interrupted before its result was recorded",
             );
             self.tell(json!(failure), true);
         }

@@ -1,4 +1,4 @@
-//! One attempt of a tool's future: it ends with a value, an error, a panic or the time limit.
+//! A single attempt of a tool's future, which ends with a value, an error, a panic or a timeout.
 
 use super::ToolRunner;
 use super::prepare::Head;
@@ -13,14 +13,14 @@ use weftwork_types::BoxFuture;
 use weftwork_types::port::{CallContext, CallKey, IdempotencyKey};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
-/// How an attempt ended without a word from the tool.
+/// The end of an attempt without a result from the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     Panicked,
     TimedOut { after: Duration },
 }
 
-/// How long the tool may take: its own limit, or what is left until the caller's deadline.
+/// The time left for the tool: its own limit, or the time until the caller's deadline.
 pub(super) fn time_left(tool: &dyn Tool, context: &CallContext) -> Duration {
     match context.deadline {
         Some(deadline) => tool.timeout().min(deadline.since(context.clock.now())),
@@ -40,19 +40,19 @@ impl ToolRunner {
     }
 }
 
-/// Runs a tool's future. Dropping this drops the tool's future.
+/// Runs a tool's future. Dropping this future drops the tool's future.
 pub(super) async fn attempt<T>(
     head: &Head,
     limit: Duration,
     start: impl FnOnce() -> BoxFuture<'static, Result<T, ToolError>>,
 ) -> Result<Result<T, ToolError>, Cut> {
-    // The function that makes the future may panic as well as the future.
+    // The function that creates the future may panic too.
     let work = AssertUnwindSafe(async move { start().await }).catch_unwind();
     let sleep = head.context.clock.sleep(limit);
     match select(Box::pin(work), sleep).await {
         Either::Left((Ok(result), _)) => Ok(result),
         Either::Left((Err(payload), _)) => {
-            // A panic's text may hold anything, so it goes to the operator's log and no further.
+            // The text of a panic may contain secrets, so it is only written to the operator's log.
             tracing::error!(
                 tool = %head.wire_name,
                 tool_call_id = %head.tool_call_id,
@@ -70,7 +70,7 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> &str {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is no text")
+        .unwrap_or("a value that is not text")
 }
 
 impl Cut {
@@ -81,7 +81,7 @@ impl Cut {
                 (code::TOOL_TIMED_OUT, format!("did not end within {} ms", after.as_millis()))
             }
         };
-        let acted = if may_have_acted { "; it may have taken effect all the same" } else { "" };
+        let acted = if may_have_acted { "; it may have taken effect" } else { "" };
         ToolFailure::new(ToolErrorKind::Execution, code, format!("tool `{tool}` {what}{acted}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The second step of a call: journal, budget, the tool itself, its result.
+//! The second step of a call: journal, budget, running the tool, recording the result.
 
 use super::ToolRunner;
 use super::announce::Announced;
@@ -20,17 +20,17 @@ use weftwork_types::port::{
 };
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
 
-/// What came of executing a call.
+/// The result of executing a call.
 #[derive(Debug)]
 pub enum Executed {
-    /// It has an outcome, which the model reads.
+    /// The call has an outcome for the model.
     Done(ToolOutcome),
-    /// Nobody knows whether an earlier attempt took effect, and the tool declares that a person
-    /// decides: put [`UnknownCall::ask`] to one, then [`ToolRunner::resolve`].
+    /// It is unknown whether an earlier attempt took effect, and the tool declares that a person
+    /// decides. Ask [`UnknownCall::ask`], then call [`ToolRunner::resolve`].
     OutcomeUnknown(UnknownCall),
 }
 
-/// A call of a tool that passed all checks.
+/// A call that passed all checks.
 #[derive(Debug)]
 pub(super) struct RunCall {
     pub(super) head: Head,
@@ -39,20 +39,20 @@ pub(super) struct RunCall {
 }
 
 impl ToolRunner {
-    /// Takes a call to its outcome, making it at most once.
+    /// Brings a call to its outcome, making it at most once.
     ///
-    /// A call that the journal knows as ended is not made again: its recorded outcome is returned
-    /// and `call_reused` emitted. A call that a process died in goes by what its tool declares.
-    /// Values, broken results and failures that the tool reports are recorded; panics, timeouts
-    /// and cancellation are not, because they say nothing about what the tool did.
+    /// If the journal has an outcome for the call, that is returned, and `call_reused` is emitted.
+    /// If the process died inside the call, the tool's declaration decides. Values, invalid results
+    /// and failures reported by the tool are recorded. Panics, timeouts and cancellation are not,
+    /// because they do not show what the tool did.
     ///
     /// # Errors
-    /// [`RunToolError`] when the journal refuses, its record cannot be read, or the budget is
-    /// used up.
+    /// [`RunToolError`] if the journal refuses a record, its record of the call cannot be read, or
+    /// the budget is used up.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the tool's future and emits a failed result. An effect that was
-    /// under way is then of unknown outcome at the next execution of the same call.
+    /// Dropping the future drops the tool's future and emits a failed result. An effect in progress
+    /// then has an unknown outcome when the same call is executed again.
     pub async fn execute(&self, call: ReadyCall) -> Result<Executed, RunToolError> {
         let ReadyCall { head, plan } = call;
         let (entry, tool) = match plan {
@@ -65,7 +65,7 @@ impl ToolRunner {
                     let tool = Arc::clone(tool);
                     (entry, tool)
                 }
-                // `prepare` plans no run for it: it has nothing that could run.
+                // `prepare` never plans a run of this kind, because it has no code to run.
                 Kind::AskHuman => return Ok(head.done(not_runnable(), &[])),
             },
         };
@@ -84,12 +84,12 @@ impl ToolRunner {
         }
     }
 
-    /// Asks the budget about a call that was announced just now.
+    /// Checks the budget for a call whose intent was just recorded.
     async fn admit_new(&self, call: &RunCall, key: CallKey) -> Result<(), RunToolError> {
         let Err(exceeded) = call.head.context.budget.admit_tool_call() else { return Ok(()) };
         if call.entry.spec.effect != Effect::ReadOnly {
-            // The announcement of an effect is on disk. Left open it would look as if the process
-            // had died in the call, and a person would be asked about what never happened.
+            // The intent of an effect is durable. An open intent would look as if the process had
+            // died in the call, and a person would be asked about a call that was never made.
             call.settle(key, &ToolOutcome::Failed(over_budget(call.name(), &exceeded))).await?;
         }
         Err(exceeded.into())
@@ -115,8 +115,8 @@ impl ToolRunner {
         }
     }
 
-    /// A tool that was cut short may have acted. A read is simply failed; for an effect the tool
-    /// says how to find out.
+    /// Handles an interrupted tool, which may have taken effect. A read fails; for an effect the
+    /// tool's declaration decides.
     async fn cut_short(
         &self,
         call: RunCall,
@@ -152,7 +152,7 @@ impl ToolRunner {
         }
     }
 
-    /// Records an outcome, then tells it.
+    /// Records an outcome, then emits its event.
     pub(super) async fn settled(
         &self,
         call: RunCall,
@@ -165,7 +165,7 @@ impl ToolRunner {
         Ok(Executed::Done(outcome))
     }
 
-    /// Checks what a tool gave back.
+    /// Validates the value that a tool returned.
     pub(super) fn check_result(&self, entry: &Entry, mut value: Value) -> ToolOutcome {
         let name = &entry.spec.name;
         if let Some(schema) = &entry.spec.output {
@@ -176,7 +176,7 @@ impl ToolRunner {
                 ToolErrorKind::Execution,
                 code::RESULT_TOO_LARGE,
                 format!(
-                    "tool `{name}` ran, but its result of {bytes} bytes is over the limit of {} bytes and was not kept; ask for less at a time",
+                    "tool `{name}` ran, but its result of {bytes} bytes is over the limit of {} bytes and was discarded; request less data at a time",
                     self.result_bytes_max
                 ),
             ));
@@ -200,7 +200,7 @@ impl Head {
     }
 
     fn announce(&self) -> Announced {
-        // A model may have made the name up, at any length.
+        // The model may have invented a name of any length.
         let name = cut(&self.wire_name, crate::name::WIRE_NAME_CHARS_MAX);
         Announced::start(&self.context.emit, &self.tool_call_id, &name, &self.args)
     }

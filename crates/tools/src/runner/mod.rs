@@ -1,4 +1,4 @@
-//! The one place where tools run.
+//! The runner, the only code that executes tools.
 
 mod announce;
 mod attempt;
@@ -19,21 +19,21 @@ use std::sync::Arc;
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::tool::{ToolOutcome, ToolSpec};
 
-/// The longest result a tool may give, in bytes of JSON, unless the runner is told otherwise.
+/// The default for the maximum size of a result, in bytes of JSON.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 
-/// The one place where tools run. Cheap to clone.
+/// Executes tool calls; no other code does. Cheap to clone.
 ///
-/// A call goes through it in two steps, so that a node can stop between them and ask a person:
-/// [`prepare`](Self::prepare) checks the call against tools, schema and policy and changes
-/// nothing; [`execute`](Self::execute) announces it, makes it at most once, and tells how it
-/// ended. A node that is executed again after an answer does both steps again and gets the same
-/// results: calls that ended are taken from the journal.
+/// A call has two steps, so that a node can stop between them and ask a person.
+/// [`prepare`](Self::prepare) checks the call against tools, schema and policy, and changes
+/// nothing. [`execute`](Self::execute) records its intent, makes it at most once, and reports its
+/// outcome. A node that is executed again after an answer repeats both steps with the same results:
+/// finished calls are read from the journal.
 ///
-/// **Events.** Each `execute` that gets as far as an outcome emits exactly one `tool_call_start`
-/// and one `tool_call_result`, whatever happens: refusal, failure, panic, timeout, reuse, or a
-/// dropped future. `prepare` emits nothing, so a call that waits for a person has its start in the
-/// run that makes it, not in the one that asked.
+/// **Events.** Each `execute` that reaches an outcome emits exactly one `tool_call_start` and one
+/// `tool_call_result`, also after a refusal, failure, panic, timeout, reuse, or a dropped future.
+/// `prepare` emits nothing, so the start of a call that waits for a person belongs to the run that
+/// makes the call.
 #[derive(Debug, Clone)]
 pub struct ToolRunner {
     catalogue: Arc<Catalogue>,
@@ -43,10 +43,10 @@ pub struct ToolRunner {
 }
 
 impl ToolRunner {
-    /// Checks the tools and compiles their schemas.
+    /// Validates the tools and compiles their schemas.
     ///
     /// # Errors
-    /// [`ToolBoxErrors`] with everything that is wrong, not just the first.
+    /// [`ToolBoxErrors`] with all problems, not just the first.
     pub fn new(tools: ToolBox, policy: Policy) -> Result<Self, ToolBoxErrors> {
         Ok(Self {
             catalogue: Arc::new(tools.compile()?),
@@ -56,7 +56,7 @@ impl ToolRunner {
         })
     }
 
-    /// Sets the longest result a tool may give, in bytes of JSON.
+    /// Sets the maximum size of a result, in bytes of JSON.
     #[must_use]
     pub fn result_bytes_max(mut self, bytes: usize) -> Self {
         self.result_bytes_max = bytes;
@@ -70,7 +70,7 @@ impl ToolRunner {
     }
 }
 
-/// The outcome of a call in the form the model reads.
+/// Returns the outcome of a call as a message for the model.
 #[must_use]
 pub fn tool_result(call: &ToolCall, outcome: &ToolOutcome) -> ToolResult {
     let (value, is_error) = match outcome {

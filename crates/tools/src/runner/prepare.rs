@@ -1,4 +1,4 @@
-//! The first step of a call: checks that change nothing and can be repeated.
+//! The first step of a call: checks without side effects, which can be repeated.
 
 use super::ToolRunner;
 use crate::error::{code, cut};
@@ -13,19 +13,19 @@ use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
-/// The longest quotation of what a model wrote, in characters.
+/// Maximum length in characters of a quotation of model output.
 const QUOTE_CHARS_MAX: usize = 200;
-/// How many tools are listed to a model that named one that does not exist.
+/// Maximum number of tools listed to a model that named an unknown one.
 const NAMES_MAX: usize = 20;
 
-/// A call after the checks.
+/// A checked call.
 #[derive(Debug)]
 #[must_use = "a call that is not executed has no result, and a model must not see it open"]
 pub enum Prepared {
-    /// It can be executed now. A call that was refused is ready too: executing it gives the
-    /// refusal to the model and touches nothing.
+    /// The call can be executed now. This includes refused calls: executing one returns the refusal
+    /// to the model and does nothing else.
     Ready(ReadyCall),
-    /// Policy wants a person to see it first.
+    /// The policy requires a person's approval.
     NeedsApproval(PendingCall),
     /// The model asks the person a question.
     AskHuman(HumanCall),
@@ -39,7 +39,7 @@ pub struct ReadyCall {
     pub(super) plan: Plan,
 }
 
-/// What every call has.
+/// The common data of all calls.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) tool_call_id: ToolCallId,
@@ -55,7 +55,7 @@ pub(super) enum Plan {
     Answer(Value),
 }
 
-/// A call that waits for a person's yes or no.
+/// A call that waits for a person's approval.
 #[derive(Debug)]
 #[must_use = "put `ask()` to a person, then `decide`"]
 pub struct PendingCall {
@@ -64,7 +64,7 @@ pub struct PendingCall {
     request: ApprovalRequest,
 }
 
-/// A question of the model that waits for a person's answer.
+/// A model's question that waits for a person's answer.
 #[derive(Debug)]
 #[must_use = "put `ask()` to a person, then `answer`"]
 pub struct HumanCall {
@@ -73,7 +73,7 @@ pub struct HumanCall {
 }
 
 impl ToolRunner {
-    /// Checks a call: the tool, its arguments, the policy. Emits nothing and writes nothing.
+    /// Checks the tool, its arguments and the policy. Emits no events and writes no records.
     pub fn prepare(&self, call: &ToolCall, context: &CallContext) -> Prepared {
         let head = Head {
             tool_call_id: call.id.clone(),
@@ -91,7 +91,7 @@ impl ToolRunner {
                 code::POLICY_DENIED,
                 format!("policy denies tool `{}`: {reason}", entry.spec.name),
             )),
-            // Asking a person whether a person may be asked helps nobody.
+            // An approval of a question to the same person is pointless.
             (_, Kind::AskHuman) => {
                 let question = head.args["question"].as_str().unwrap_or_default().to_owned();
                 Prepared::AskHuman(HumanCall { head, question })
@@ -105,12 +105,13 @@ impl ToolRunner {
         }
     }
 
-    /// The tool of a call, when it exists, takes these arguments, and may show something.
+    /// Returns the tool of a call if it exists, accepts the arguments, and declares what may be
+    /// shown.
     fn admissible(&self, head: &Head) -> Result<Arc<Entry>, ToolFailure> {
         let entry = self.catalogue.get(&head.wire_name).ok_or_else(|| self.no_such_tool(head))?;
         check_args(entry, &head.args)?;
         if entry.spec.shown.is_none() {
-            // Known before the call, so nothing is done that nobody could be told about.
+            // Checked before the call, so that no effect happens whose result could not be shown.
             return Err(ToolFailure::new(
                 ToolErrorKind::RedactionFailed,
                 code::NOTHING_SHOWN,
@@ -144,7 +145,7 @@ impl ToolRunner {
 fn check_args(entry: &Entry, args: &Value) -> Result<(), ToolFailure> {
     let detail = match args {
         Value::Object(_) => entry.args.check(args).err(),
-        // A model that wrote no valid JSON leaves a string here. It is never guessed at.
+        // Invalid JSON from a model arrives as a string. It is rejected, not repaired.
         Value::String(text) => Some(format!(
             "they are not valid JSON: `{}`; send one JSON object",
             cut(text, QUOTE_CHARS_MAX)
@@ -170,7 +171,7 @@ impl Head {
 }
 
 impl ReadyCall {
-    /// Why the call will not be made, when it was refused.
+    /// The reason for a refusal, if the call was refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&ToolFailure> {
         match &self.plan {
@@ -179,7 +180,7 @@ impl ReadyCall {
         }
     }
 
-    /// The call's id.
+    /// The id of the call.
     #[must_use]
     pub fn tool_call_id(&self) -> &ToolCallId {
         &self.head.tool_call_id
@@ -205,19 +206,19 @@ impl PendingCall {
         Self { head, entry, request }
     }
 
-    /// What the person must see.
+    /// The data to show to the person.
     #[must_use]
     pub fn request(&self) -> &ApprovalRequest {
         &self.request
     }
 
-    /// The question to interrupt with.
+    /// The question for the interrupt.
     #[must_use]
     pub fn ask(&self) -> Ask {
         Ask::Approval(self.request.clone())
     }
 
-    /// JSON Schema of an answer: an [`ApprovalDecision`].
+    /// JSON Schema of the answer, an [`ApprovalDecision`].
     #[must_use]
     pub fn answer_schema(&self) -> Value {
         json!({
@@ -232,15 +233,15 @@ impl PendingCall {
         })
     }
 
-    /// Takes the person's decision. A decision that was given for another call, thread, tool or
-    /// other arguments refuses the call.
+    /// Applies the person's decision. A decision about a different call, thread, tool or arguments
+    /// refuses the call.
     pub fn decide(self, decision: &ApprovalDecision) -> ReadyCall {
         let tool = &self.entry.spec.name;
         let refusal = if decision.binding != self.request.binding {
             Some((
                 code::APPROVAL_MISMATCH,
                 format!(
-                    "the approval for `{tool}` was given for another call or other arguments; it must be asked for again"
+                    "the approval for `{tool}` was given for another call or other arguments; request a new approval"
                 ),
             ))
         } else if !decision.approved {
@@ -269,7 +270,7 @@ impl HumanCall {
         &self.question
     }
 
-    /// The question to interrupt with.
+    /// The question for the interrupt.
     #[must_use]
     pub fn ask(&self) -> Ask {
         Ask::Question {
@@ -278,13 +279,13 @@ impl HumanCall {
         }
     }
 
-    /// JSON Schema of an answer: words.
+    /// JSON Schema of the answer, a text.
     #[must_use]
     pub fn answer_schema(&self) -> Value {
         json!({"type": "string"})
     }
 
-    /// Takes the person's answer: it becomes the result of the call.
+    /// Uses the person's answer as the result of the call.
     pub fn answer(self, answer: Value) -> ReadyCall {
         ReadyCall { head: self.head, plan: Plan::Answer(answer) }
     }

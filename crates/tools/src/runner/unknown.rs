@@ -1,4 +1,4 @@
-//! Calls of which nobody knows whether they took effect.
+//! Calls with unknown outcome.
 
 use super::ToolRunner;
 use super::attempt::{attempt, time_left};
@@ -12,7 +12,7 @@ use weftwork_types::port::{CallKey, IdempotencyKey};
 pub use weftwork_types::tool::UnknownAnswer;
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
 
-/// A call that was begun and left no result, whose tool declares that a person decides.
+/// A call that was begun and has no result, and whose tool declares that a person decides.
 #[derive(Debug)]
 #[must_use = "put `ask()` to a person, then `ToolRunner::resolve`"]
 pub struct UnknownCall {
@@ -25,30 +25,30 @@ pub struct UnknownCall {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) key: CallKey,
-    /// How often.
+    /// Number of times it was begun.
     pub(super) made: u32,
 }
 
-/// What a person is asked about a call of unknown outcome: the value of
+/// The question to a person about a call of unknown outcome, as the value of
 /// [`Ask::Value`](weftwork_types::interrupt::Ask::Value).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename = "tool_outcome_unknown")]
 pub struct UnknownQuestion {
-    /// The call.
+    /// The id of the call.
     pub tool_call_id: ToolCallId,
     /// The tool's canonical name.
     pub tool: String,
-    /// The arguments it was called with.
+    /// The arguments of the call.
     pub args: Value,
-    /// What the tool changes.
+    /// The effect of the tool.
     pub effect: Effect,
-    /// The key the call was made with: what to look for on the other side.
+    /// The key of the call, by which the other service can identify it.
     pub idempotency_key: String,
-    /// Why nobody knows.
+    /// The reason why the outcome is unknown.
     pub reason: String,
 }
 
-/// What a tool's look-up said.
+/// The result of a tool's lookup.
 #[derive(Debug)]
 pub(super) enum Looked {
     Found(Value),
@@ -57,7 +57,7 @@ pub(super) enum Looked {
 }
 
 impl UnknownCall {
-    /// The question, as a record.
+    /// The question as a record.
     #[must_use]
     pub fn question(&self) -> UnknownQuestion {
         UnknownQuestion {
@@ -71,20 +71,20 @@ impl UnknownCall {
         }
     }
 
-    /// How often it was begun. A person is asked once for each time: an answer speaks of what came
-    /// before it, and not of what was begun because of it.
+    /// Number of times the call was begun. A person is asked once for each time: an answer applies
+    /// to the attempts before it, and not to an attempt that it caused.
     #[must_use]
     pub fn made(&self) -> u32 {
         self.begun.made
     }
 
-    /// The question to interrupt with.
+    /// The question for the interrupt.
     #[must_use]
     pub fn ask(&self) -> Ask {
         Ask::Value { value: json!(self.question()) }
     }
 
-    /// JSON Schema of an answer: an [`UnknownAnswer`].
+    /// JSON Schema of the answer, an [`UnknownAnswer`].
     #[must_use]
     pub fn answer_schema(&self) -> Value {
         let value = self.call.entry.spec.output.clone().unwrap_or(json!(true));
@@ -93,13 +93,13 @@ impl UnknownCall {
 }
 
 impl ToolRunner {
-    /// Takes a call of unknown outcome to its outcome by what a person says.
+    /// Brings a call of unknown outcome to its outcome, using a person's answer.
     ///
     /// # Errors
-    /// As [`ToolRunner::execute`].
+    /// See [`ToolRunner::execute`].
     ///
     /// # Cancel safety
-    /// As [`ToolRunner::execute`].
+    /// See [`ToolRunner::execute`].
     pub async fn resolve(
         &self,
         unknown: UnknownCall,
@@ -119,7 +119,7 @@ impl ToolRunner {
                 ToolErrorKind::Execution,
                 code::OUTCOME_UNKNOWN,
                 format!(
-                    "{reason}; nobody knows whether it took effect, and it is not called again"
+                    "{reason}; it is unknown whether it took effect, and it is not called again"
                 ),
             )),
         };
@@ -127,7 +127,7 @@ impl ToolRunner {
         self.settled(*call, key, announced, outcome).await
     }
 
-    /// A process died inside the call: goes by what the tool declares.
+    /// Handles a call inside which a process died, according to the tool's declaration.
     pub(super) async fn unknown(
         &self,
         call: RunCall,
@@ -151,7 +151,7 @@ impl ToolRunner {
             }
             Looked::CannotTell => {
                 let reason = format!(
-                    "tool `{}` was called and left no result: the process ended inside the call",
+                    "tool `{}` was called and left no result: the process ended during the call",
                     call.name()
                 );
                 Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), begun, reason }))
@@ -159,7 +159,7 @@ impl ToolRunner {
         }
     }
 
-    /// Asks the tool's look-up. Whatever goes wrong there, the answer is that it cannot tell.
+    /// Runs the tool's lookup. A lookup that fails counts as inconclusive.
     pub(super) async fn look_up(&self, call: &RunCall, key: CallKey) -> Looked {
         let limit = time_left(call.tool.as_ref(), &call.head.context);
         let context = self.tool_context(&call.head, key, limit);
@@ -174,7 +174,7 @@ impl ToolRunner {
                     tool = call.name(),
                     tool_call_id = %call.head.tool_call_id,
                     error = cut(error.message(), 200),
-                    "a tool's look-up failed; a person is asked"
+                    "the lookup of a tool failed; a person is asked"
                 );
                 Looked::CannotTell
             }

@@ -1,4 +1,4 @@
-//! A person says yes or no to exact arguments, or answers a question.
+//! Tests of approvals for exact arguments, and of answers to questions.
 
 use crate::rig::{Count, Rig, call, done, failure, runner, value};
 use serde_json::{Value, json};
@@ -30,14 +30,14 @@ fn refund(amount: f64) -> ToolCall {
 fn pending(runner: &ToolRunner, rig: &Rig, made: &ToolCall) -> PendingCall {
     match runner.prepare(made, &rig.context()) {
         Prepared::NeedsApproval(pending) => pending,
-        other => panic!("nobody is asked: {other:?}"),
+        other => panic!("no person is asked: {other:?}"),
     }
 }
 
 fn question(runner: &ToolRunner, rig: &Rig, args: Value) -> HumanCall {
     match runner.prepare(&call("c-2", "ask_human", args), &rig.context()) {
         Prepared::AskHuman(human) => human,
-        other => panic!("nobody is asked: {other:?}"),
+        other => panic!("no person is asked: {other:?}"),
     }
 }
 
@@ -110,7 +110,7 @@ fn a_yes_to_one_call_is_no_yes_to_another() {
         assert_eq!((rig.pairs().len(), rig.journal.counts()), (1, (0, 0)));
     }
     assert_eq!(count.get(), 0);
-    // Key order is no change of arguments.
+    // The order of keys does not change the arguments.
     let text = r#"{"amount": 5.0, "order_id": "A-1"}"#;
     let same = call("c-1", "refund_order", serde_json::from_str(text).expect("json"));
     assert_eq!(pending(&runner, &asked, &same).decide(&yes).refusal(), None);
@@ -151,12 +151,12 @@ fn questions_can_be_denied_but_need_no_approval() {
     let asks = Policy::new().ask_human("*", "everything").expect("a pattern");
     let runner_asks = runner(ToolBox::new().with_ask_human(), asks);
     assert_eq!(question(&runner_asks, &rig, json!({"question": "q"})).question(), "q");
-    let denies = Policy::new().deny("ask_human", "nobody is there").expect("a name");
+    let denies = Policy::new().deny("ask_human", "no person is available").expect("a name");
     let runner_denies = runner(ToolBox::new().with_ask_human(), denies);
     let made = call("c-2", "ask_human", json!({"question": "q"}));
     let (_, code, message) = failure(rig.run(&runner_denies, &made));
     assert_eq!(code, "W0403");
-    assert!(message.ends_with("nobody is there"), "{message}");
+    assert!(message.ends_with("no person is available"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every way a call can go: one start and one result, the right outcome, the right records.
+//! Tests of all outcomes of a call: its events, its result and its records.
 
 use crate::rig::{Count, Rig, call, done, failure, runner};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ async fn lookup_order(order_id: String, count: Deps<Count>) -> Result<Order, Str
     }
 }
 
-/// Fails as its argument says.
+/// Fails in the way its argument names.
 #[tool(timeout_ms = 5000)]
 async fn misbehave(how: String, count: Deps<Count>) -> Result<String, ToolError> {
     count.up();
@@ -47,14 +47,14 @@ async fn misbehave(how: String, count: Deps<Count>) -> Result<String, ToolError>
     }
 }
 
-/// Panics before there is a future.
+/// Panics before it returns a future.
 #[tool]
 fn panics_at_once(count: Deps<Count>) -> String {
     count.up();
     panic!("now");
 }
 
-/// Changes something and returns a broken result.
+/// A tool with an effect that returns an invalid result.
 #[derive(Debug)]
 struct Raw {
     spec: ToolSpec,
@@ -117,13 +117,13 @@ fn desk(count: &Count) -> ToolRunner {
     runner(tools, Policy::new())
 }
 
-/// A call, and everything that must come of it.
+/// A call and its expected outcome, events and counts.
 struct Row {
     name: &'static str,
     args: Value,
-    /// The value the model reads, or kind, code and a piece of the message.
+    /// The value for the model, or the kind, the code and a part of the message.
     outcome: Result<Value, (ToolErrorKind, &'static str, &'static str)>,
-    /// What the event shows of a value.
+    /// The value in the result event.
     shown: Value,
     executions: usize,
     opened: usize,
@@ -134,7 +134,7 @@ fn good(name: &'static str, args: Value, value: Value, shown: Value) -> Row {
     Row { name, args, outcome: Ok(value), shown, executions: 1, opened: 1, settled: 1 }
 }
 
-/// Refused before anything was touched.
+/// Refused without running the tool.
 fn refused(
     name: &'static str,
     args: Value,
@@ -153,7 +153,7 @@ fn refused(
     }
 }
 
-/// Called once, and failed; recorded or not.
+/// Called once and failed, with or without a record.
 fn failed(
     name: &'static str,
     args: Value,
@@ -281,7 +281,7 @@ fn preparing_tells_nothing_and_changes_nothing() {
     let runner = desk(&count);
     for row in rows_that_are_refused().into_iter().chain(rows_that_run()) {
         let prepared = runner.prepare(&call("c-1", row.name, row.args), &rig.context());
-        let Prepared::Ready(ready) = prepared else { panic!("nobody is needed") };
+        let Prepared::Ready(ready) = prepared else { panic!("expected a ready call") };
         assert_eq!(ready.refusal().is_some(), row.opened == 0, "{}", row.name);
     }
     assert_eq!((rig.events.all().len(), count.get(), rig.journal.counts()), (0, 0, (0, 0)));
@@ -342,7 +342,7 @@ fn a_used_up_budget_stops_the_node_before_the_tool() {
         let Prepared::Ready(ready) = runner.prepare(&made, &rig.context()) else { panic!("ready") };
         let error = rig.drive(runner.execute(ready)).expect_err("nothing is left");
         assert!(matches!(error, RunToolError::Budget(_)) && error.code().0 == "W0601");
-        // An effect whose announcement stayed open would look as if it had been made.
+        // An effect whose intent stayed open would look as if it had been made.
         assert_eq!(rig.journal.counts().1, settled, "{name}");
     }
     assert_eq!((count.get(), rig.events.all().len()), (0, 0));
@@ -366,7 +366,8 @@ fn calls_side_by_side_keep_their_own_pairs() {
         };
         runner.execute(ready)
     };
-    // An hour passes at once here, which is past the tools' own limit too; being ready counts.
+    // Waiting advances the clock by an hour, past the tools' own limit too, but a ready future
+    // counts first.
     let (a, b) = rig.drive(futures_util::future::join(execute("c-1"), execute("c-2")));
     for (executed, id) in [(a, "c-1"), (b, "c-2")] {
         assert_eq!(done(executed.expect("no error")), ToolOutcome::Ok { value: json!(id) });

@@ -1,4 +1,4 @@
-//! Calls that were made before, or begun and never ended.
+//! Tests of calls that ended before, or were begun and never ended.
 
 use crate::rig::{Count, MemoryJournal, Rig, call, done, failure, runner, value};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ struct Amount {
     amount: i64,
 }
 
-/// What the tool does and what its look-up says.
+/// The behaviour of the tool and of its lookup.
 #[derive(Clone)]
 struct World {
     count: Count,
@@ -67,7 +67,7 @@ fn pay(amount: i64) -> ToolCall {
     call("c-1", "pay", json!({"amount": amount}))
 }
 
-/// Opens a call and dies inside it: the journal is left with an intent and no result.
+/// Opens a call and dies inside it: the journal has an intent without a result.
 fn die_inside(rig: &Rig, runner: &ToolRunner) {
     let Prepared::Ready(ready) = runner.prepare(&pay(5), &rig.context()) else { panic!("ready") };
     *rig.journal.refuse_settle.lock().expect("not poisoned") = true;
@@ -131,7 +131,7 @@ fn a_call_that_ended_is_reused_whether_it_worked_or_not() {
         let pairs = rig.pairs();
         assert_eq!((world.count.get(), rig.reused(), pairs.len()), (1, 1, 2));
         assert_eq!(pairs[0], pairs[1], "the stream of the second run is whole");
-        // Another call id or other arguments are another call.
+        // A different call id or different arguments make a different call.
         done(rig.run(&runner, &call("c-2", "pay", json!({"amount": amount}))));
         done(rig.run(&runner, &pay(amount * 2)));
         assert_eq!(world.count.get(), 3);
@@ -153,7 +153,8 @@ fn a_record_that_cannot_be_read_ends_the_node_and_calls_nothing() {
 #[test]
 fn a_call_that_a_process_died_in_goes_by_what_the_tool_declares() {
     use UnknownOutcome::{Ask, Idempotent, Reconcile};
-    // Policy, what the look-up says; executions in all, calls settled, whether a person is asked.
+    // Policy, result of the lookup; total executions, settled calls, and `true` if a person is
+    // asked.
     for (policy, lookup, executions, settled, asked) in [
         (Idempotent, Ok(None), 2, 1, false),
         (Reconcile, Ok(Some(5)), 1, 1, false),
@@ -210,7 +211,7 @@ fn a_person_decides_about_a_call_of_unknown_outcome() {
         }
         assert_eq!((world.count.get(), rig.journal.counts()), (executions, (1, 1)));
         assert_eq!(rig.pairs().len() - before, 1);
-        // From here on it is a call that ended.
+        // From here on the call has ended.
         done(rig.run(&runner, &pay(5)));
         assert_eq!((world.count.get(), rig.reused()), (executions, 1));
     }

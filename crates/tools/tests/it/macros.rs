@@ -1,4 +1,4 @@
-//! What `#[tool]` makes of a function.
+//! Tests of the tools that `#[tool]` generates.
 
 use crate::rig::{Rig, call, failure, runner, value};
 use serde_json::json;
@@ -19,7 +19,7 @@ use weftwork_types::tool::{Effect, UnknownOutcome};
     timeout_ms = 1500,
 )]
 async fn search_catalogue(
-    /// What to look for.
+    /// Words to look for.
     words: String,
     #[arg(description = "The most results.")]
     #[schemars(range(min = 1, max = 50))]
@@ -65,7 +65,7 @@ struct Post {
     prefix: &'static str,
 }
 
-/// Says nothing and takes nothing.
+/// Takes and returns nothing.
 #[tool(crate = weftwork_tools)]
 fn nothing() {}
 
@@ -87,7 +87,7 @@ fn a_spec_is_taken_from_the_function() {
         json!({
             "type": "object",
             "properties": {
-                "words": {"type": "string", "description": "What to look for."},
+                "words": {"type": "string", "description": "Words to look for."},
                 "limit": {
                     "type": ["integer", "null"], "format": "uint32", "minimum": 1, "maximum": 50,
                     "description": "The most results.",
@@ -145,7 +145,7 @@ fn tools_of_functions_run_like_others() {
     assert_eq!(letter["key"].as_str().map(str::len), Some(64));
     let shown = &rig.pairs()[3].result;
     assert_eq!(shown, &json!({"id": "p-a"}));
-    // The schema knows no upper end of a `u8` that serde would not check.
+    // The schema has no maximum for `u8`, but serde checks it.
     let (_, code, message) =
         failure(rig.run(&runner, &call("c-5", "count_to", json!({"number": 300}))));
     assert_eq!(code, "W0402", "{message}");

@@ -1,6 +1,6 @@
-//! Tools as their users see them.
+//! Tests of tools through the public API.
 
-#![expect(clippy::expect_used, reason = "helpers of tests say what they rely on")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod approval;
 mod calls;

@@ -1,4 +1,4 @@
-//! A run around the tools: a clock that stands still, a journal in memory, events in a list.
+//! The context of calls in tests: a clock that stands still, a journal in memory, a list of events.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Rig {
         }
     }
 
-    /// Prepares a call that needs nobody, and executes it; moves the clock while it waits.
+    /// Prepares and executes a call that requires no person; advances the clock while it waits.
     pub(crate) fn run(&self, runner: &ToolRunner, call: &ToolCall) -> Executed {
         match runner.prepare(call, &self.context()) {
             Prepared::Ready(ready) => self.drive(runner.execute(ready)).expect("no error"),
@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Polls a future to its end; the clock moves by an hour whenever it waits.
+    /// Polls a future until it is ready; advances the clock by an hour whenever it waits.
     pub(crate) fn drive<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -86,8 +86,8 @@ impl Rig {
         panic!("the future waits for something that is not time");
     }
 
-    /// The pairs of start and result told so far. Fails unless each start is followed by exactly
-    /// one result of its own call before the next.
+    /// The pairs of start and result events so far. Panics unless each start is followed by exactly
+    /// one result of its own call before the next start.
     pub(crate) fn pairs(&self) -> Vec<Pair> {
         let mut pairs: Vec<Pair> = Vec::new();
         let mut open: Option<(String, String)> = None;
@@ -185,7 +185,7 @@ impl MemoryJournal {
         CallKey(hash_bytes(text.as_bytes()))
     }
 
-    /// Opened calls and settled calls.
+    /// The numbers of opened and settled calls.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let calls = self.calls.lock().expect("not poisoned");
         (calls.len(), calls.values().flatten().count())
@@ -243,7 +243,7 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// How many tool calls are left.
+/// A budget with a number of remaining tool calls.
 #[derive(Debug)]
 pub(crate) struct ToolCalls {
     pub(crate) left: AtomicUsize,
@@ -279,7 +279,7 @@ impl Ledger for NoLedger {
     }
 }
 
-/// Counts how often tools were really called.
+/// Counts the executions of tools.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! What is wrong with tools is found before the first call, all at once.
+//! Tests that all problems of tools are reported together before the first call.
 
 use serde_json::{Value, json};
 use weftwork_tools::{
@@ -52,7 +52,7 @@ fn each_mistake_has_its_code_and_says_what_was_expected() {
         (with(|t| t.0.name = "ask_human".to_owned()), "W0421", "declared twice"),
         (with(|t| t.0.parameters = json!({"type": "array"})), "W0422", "parameters schema"),
         (with(|t| t.0.output = Some(json!({"type": 3}))), "W0422", "output schema"),
-        (with(|t| t.0.on_unknown = UnknownOutcome::Reconcile), "W0423", "no look-up"),
+        (with(|t| t.0.on_unknown = UnknownOutcome::Reconcile), "W0423", "no lookup"),
         (with(|t| t.1 = vec![Need::of::<std::path::PathBuf>()]), "W0424", "PathBuf"),
         (with(|t| t.0.examples = example(json!({"a": 1}))), "W0425", "example 1 of tool `good`"),
         (with(|t| t.0.shown = Some(vec!["d".to_owned()])), "W0426", "declared are: b, c"),

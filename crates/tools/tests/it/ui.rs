@@ -1,4 +1,4 @@
-//! Mistakes under `#[tool]` are shown where they are, in words.
+//! Compile errors of `#[tool]`: their locations and messages.
 
 #[test]
 fn mistakes_are_compile_errors_that_say_what_to_do() {

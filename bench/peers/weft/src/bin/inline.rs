@@ -1,4 +1,4 @@
-//! The lower bound: the same work by hand.
+//! The lower bound: the same work written by hand.
 
 use peers_harness::{Bound, Cell, Failure};
 

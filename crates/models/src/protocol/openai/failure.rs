@@ -1,4 +1,4 @@
-//! Errors of the protocol, in our words.
+//! Maps errors of the protocol to [`ModelError`].
 
 use super::OpenAiConfig;
 use crate::{ModelError, Secret};
@@ -6,10 +6,10 @@ use serde_json::Value;
 use std::time::Duration;
 use weftwork_types::port::EgressResponse;
 
-/// The most characters of a provider's own words that are kept.
+/// Maximum length in characters of a quoted provider message.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Who is speaking, as errors name it.
+/// The provider, as error messages name it.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     provider: String,
@@ -34,8 +34,8 @@ impl Source {
         ModelError::Malformed { provider: self.provider.clone(), reason: reason.into() }
     }
 
-    /// A provider's words as they may be shown: one line, cut, without the key and without
-    /// characters that a terminal would obey.
+    /// A provider's message for display: one line, shortened, without the key and without control
+    /// characters.
     pub(super) fn quote(&self, text: &str) -> String {
         let text = match &self.key {
             Some(key) => key.hide_in(text),
@@ -53,7 +53,7 @@ impl Source {
     }
 }
 
-/// The error that a response with a bad status means.
+/// The error for a response with an error status.
 pub(super) fn from_response(source: &Source, response: &EgressResponse, body: &[u8]) -> ModelError {
     let text = String::from_utf8_lossy(body);
     let json: Option<Value> = serde_json::from_slice(body).ok();
@@ -66,7 +66,7 @@ pub(super) fn from_response(source: &Source, response: &EgressResponse, body: &[
     failure.named(source)
 }
 
-/// The error inside a stream that began well, or inside a body with a good status.
+/// The error for an error object in a stream or in a body with a success status.
 pub(super) fn from_object(source: &Source, status: u16, object: &Value) -> ModelError {
     let said = object.get("code").or_else(|| object.get("status"));
     let said = said.and_then(|code| code.as_u64().or_else(|| code.as_str()?.parse().ok()));
@@ -102,15 +102,15 @@ impl Failure {
             401 | 403 => {
                 ModelError::KeyRefused { provider, status, variable: source.key_variable.clone() }
             }
-            // "Payment required" is how some say that the account is empty.
+            // Some providers send "payment required" for an empty account.
             402 | 429 => ModelError::Throttled {
                 provider,
                 message,
                 retry_after,
                 quota_exhausted: quota || status == 402,
             },
-            // Time-outs and conflicts of the provider's own making are its errors, not ours; so
-            // is an error object under a good status.
+            // Timeouts and conflicts on the provider's side are its errors, and so is an error
+            // object with a success status.
             408 | 409 | 425 | 500.. | 200..300 => {
                 ModelError::Provider { provider, status, message, retry_after }
             }
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-/// The words in any of the shapes in which servers put them.
+/// The error message, in any of the places where servers put it.
 fn words(json: &Value) -> Option<String> {
     let inner = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
     let found = match inner {
@@ -141,8 +141,8 @@ fn is_quota(json: &Value) -> bool {
     })
 }
 
-/// How long the provider asks to wait. A date counts from the response's own date, so that our
-/// clock and theirs need not agree.
+/// The delay that the provider asks for. A date is relative to the response's own date, so that the
+/// clocks need not agree.
 fn retry_after(response: &EgressResponse) -> Option<Duration> {
     if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
         return Duration::try_from_secs_f64(ms / 1000.0).ok();

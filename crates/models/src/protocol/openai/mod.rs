@@ -1,4 +1,4 @@
-//! The chat completions protocol of OpenAI, which most providers and local servers speak.
+//! OpenAI's chat completions protocol, which most providers and local servers support.
 
 mod failure;
 mod quirk;
@@ -21,27 +21,27 @@ use stream::Decoder;
 use weftwork_types::BoxStream;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 
-/// The longest answer that is read, in bytes on the wire.
+/// Maximum size of an answer, in bytes on the wire.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The longest error body that is read, in bytes.
+/// Maximum size of an error body, in bytes; the rest is ignored.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// How a server of this protocol is reached.
+/// Connection settings of a server with this protocol.
 #[derive(Debug, Clone)]
 pub struct OpenAiConfig {
     /// The provider's id, such as `openai`.
     pub provider: String,
     /// The base URL as normalised by [`base_url`], such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The key, where the provider wants one.
+    /// The key, if the provider requires one.
     pub key: Option<Secret>,
-    /// The environment variable that holds the key, for messages.
+    /// The environment variable of the key, for error messages.
     pub key_variable: String,
-    /// What is particular about the server.
+    /// Deviations of the server from the protocol.
     pub quirks: Quirks,
-    /// How long to wait for the head of an answer.
+    /// Timeout for the response head.
     pub head_timeout: Duration,
-    /// How long to wait between two pieces of an answer.
+    /// Timeout between two chunks of a response.
     pub idle_timeout: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// A model by its name on the wire.
+    /// Creates a model with the given name on the wire.
     #[must_use]
     pub fn new(config: OpenAiConfig, model: &str, egress: Arc<dyn Egress>) -> Self {
         let info =
@@ -89,11 +89,11 @@ impl ChatModel for OpenAiModel {
     }
 }
 
-/// A base URL without what people paste along: a trailing slash, the path of the one endpoint.
-/// A URL without any path gets `/v1`, where every server of this protocol answers.
+/// Normalises a base URL: removes a trailing slash and the path of the endpoint. A URL without a
+/// path gets `/v1`, where every server of this protocol listens.
 ///
 /// # Errors
-/// The reason why it cannot be one.
+/// The reason why the text is not a usable base URL.
 pub fn base_url(text: &str) -> Result<String, &'static str> {
     let text = text.trim();
     if text.contains(['?', '#']) {
@@ -110,7 +110,7 @@ pub fn base_url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// One attempt.
+/// A single attempt.
 struct Attempt {
     model: String,
     config: Arc<OpenAiConfig>,
@@ -149,7 +149,7 @@ impl Attempt {
 
     async fn refusal(&self, mut response: EgressResponse) -> ModelError {
         let mut body = Vec::new();
-        // A body that breaks off still tells something; the status is what counts.
+        // A body that breaks off may still have a message; the status decides the error.
         while let Some(Ok(piece)) = response.body.next().await {
             let room = ERROR_BYTES_MAX - body.len();
             body.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -165,13 +165,13 @@ impl Attempt {
     }
 }
 
-/// A body on its way to events.
+/// A response body being decoded into events.
 struct Reading {
     body: BoxStream<'static, Result<Bytes, EgressError>>,
     decoder: Decoder,
     ready: VecDeque<ChatEvent>,
     bytes: usize,
-    /// Nothing more is read: the end was reached, well or with this error.
+    /// Set when nothing more is read: the result of decoding.
     ended: Option<Result<(), ModelError>>,
 }
 

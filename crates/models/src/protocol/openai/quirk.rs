@@ -1,4 +1,4 @@
-//! What is particular about a server.
+//! Deviations of servers from the protocol.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Quirk {
-    /// It ignores `tools`; they are described in words, and the answer is constrained to a JSON
-    /// schema from which the call is read back. One tool call per answer, and the answer after a
+    /// The server ignores `tools`. The prompt describes them, a JSON schema constrains the answer,
+    /// and the call is parsed from it. There is one tool call per answer, and the answer after a
     /// result is always text.
     ToolsAsSchema,
-    /// It wants `max_completion_tokens` where others want `max_tokens`.
+    /// The server expects `max_completion_tokens` instead of `max_tokens`.
     MaxCompletionTokens,
-    /// It refuses `stream_options`; usage comes by itself or not at all.
+    /// The server rejects `stream_options`; it reports usage unasked or not at all.
     NoStreamOptions,
 }
 
@@ -24,7 +24,7 @@ pub enum Quirk {
 pub struct Quirks(BTreeSet<Quirk>);
 
 impl Quirks {
-    /// Whether the server has it.
+    /// Returns `true` if the server has this quirk.
     #[must_use]
     pub fn has(&self, quirk: Quirk) -> bool {
         self.0.contains(&quirk)

@@ -1,4 +1,4 @@
-//! Requests as the protocol wants them.
+//! Request bodies of the protocol.
 
 use super::{OpenAiConfig, Quirk};
 use crate::chat::{ChatRequest, ToolChoice};
@@ -6,7 +6,7 @@ use crate::{ModelError, fingerprint};
 use serde_json::{Map, Value, json};
 use weftwork_types::message::{Media, Message, Part, Role};
 
-/// The body of a request.
+/// Returns the body of a request.
 pub(super) fn body(
     model: &str,
     request: &ChatRequest,
@@ -72,8 +72,8 @@ fn response_format(schema: &Value) -> Value {
     })
 }
 
-/// Whether a schema is one that strict servers accept: every object is closed and requires all of
-/// its members. Others are sent without the promise instead of being refused.
+/// Returns `true` if strict servers accept the schema: every object is closed and requires all its
+/// members. Other schemas are sent without `strict` instead of being rejected.
 fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => {
@@ -118,8 +118,8 @@ fn assistant(message: &Message) -> Value {
     let calls: Vec<Value> = message
         .tool_calls()
         .map(|call| {
-            // Arguments that were no JSON are a string here and go back quoted: servers that
-            // parse what we send them refuse anything else.
+            // Arguments that were not JSON are a string here and are sent quoted: servers that
+            // parse them reject anything else.
             let function = json!({"name": call.name, "arguments": call.args.to_string()});
             json!({"id": call.id.as_str(), "type": "function", "function": function})
         })

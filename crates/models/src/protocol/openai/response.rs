@@ -1,10 +1,10 @@
-//! The shapes of answers, as lenient as servers are different.
+//! The structure of responses, lenient enough for the differences between servers.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use weftwork_types::usage::Tokens;
 
-/// One chunk of a stream, or a whole answer.
+/// A chunk of a stream, or a complete answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
@@ -21,9 +21,9 @@ pub(super) struct Chunk {
 pub(super) struct Choice {
     #[serde(deserialize_with = "or_default")]
     pub(super) index: u64,
-    /// In a stream.
+    /// Set in a stream.
     pub(super) delta: Option<Delta>,
-    /// In a whole answer.
+    /// Set in a complete answer.
     pub(super) message: Option<Delta>,
     pub(super) finish_reason: Option<String>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// The thinking in it, under either of its two names or as a part of the content.
+    /// The reasoning text, under either of its two names or as a part of the content.
     pub(super) fn reasoning(&self) -> String {
         let direct = [&self.reasoning_content, &self.reasoning];
         match direct.iter().find_map(|value| value.as_str()) {
@@ -49,7 +49,7 @@ impl Delta {
         }
     }
 
-    /// The words in it; a refusal is words too.
+    /// The text of the answer; a refusal counts as text.
     pub(super) fn text(&self) -> String {
         let mut text = match &self.content {
             Value::String(text) => text.clone(),
@@ -60,7 +60,7 @@ impl Delta {
     }
 }
 
-/// The text of content that comes as a list of parts.
+/// The text of content that is a list of parts.
 fn parts(content: &Value, kind: &str) -> String {
     let items = content.as_array().map(Vec::as_slice).unwrap_or_default();
     items
@@ -93,7 +93,7 @@ pub(super) struct FunctionDelta {
 }
 
 impl FunctionDelta {
-    /// The fragment of the arguments' text; some servers send the object itself.
+    /// A fragment of the arguments' JSON text; some servers send the object itself.
     pub(super) fn arguments(&self) -> String {
         match &self.arguments {
             Value::Null => String::new(),
@@ -118,7 +118,7 @@ impl From<Usage> for Tokens {
     }
 }
 
-/// `null` where the protocol leaves a member out.
+/// Treats `null` as a missing member.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,4 +1,4 @@
-//! The bytes of an answer, turned into events.
+//! Decodes the bytes of a response into events.
 
 use super::failure::{self, Source};
 use super::response::{CallDelta, Choice, Chunk, Delta};
@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use weftwork_types::port::EgressError;
 use weftwork_types::usage::Tokens;
 
-/// Reads one answer.
+/// A decoder for one answer.
 ///
-/// An answer is whole when the provider has said why it ended: a `finish_reason` came. What is
-/// missing after that (`[DONE]`, usage) costs nothing but exact counts; what is missing before is
-/// a truncated answer, `[DONE]` or not.
+/// An answer is complete once the provider has sent a `finish_reason`. If `[DONE]` or the usage is
+/// missing after that, only the exact token counts are lost. An answer without a `finish_reason` is
+/// truncated, with or without `[DONE]`.
 #[derive(Debug)]
 pub(super) struct Decoder {
     source: Source,
@@ -30,15 +30,15 @@ pub(super) struct Decoder {
 
 #[derive(Debug)]
 enum Body {
-    /// Only white space so far.
+    /// Only white space was received so far.
     Unknown,
-    /// A stream of events.
+    /// An event stream.
     Events(SseParser),
-    /// One JSON document: the server does not stream, or says what is wrong.
+    /// A single JSON document, from a server that does not stream or reports an error.
     Json(Vec<u8>),
 }
 
-/// A tool call of this answer as the wire names it.
+/// A tool call of this answer and its wire index.
 #[derive(Debug)]
 struct Call {
     wire_index: Option<u64>,
@@ -65,12 +65,12 @@ impl Decoder {
         &self.source
     }
 
-    /// Whether the last event was handed out.
+    /// Returns `true` once the final event was returned.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Reads a piece of the body.
+    /// Decodes a chunk of the body.
     pub(super) fn push(
         &mut self,
         piece: &[u8],
@@ -105,7 +105,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The body is over: properly, or by an error on the way.
+    /// Handles the end of the body, with the transport error if there was one.
     pub(super) fn cut(
         &mut self,
         error: Option<EgressError>,
@@ -148,7 +148,7 @@ impl Decoder {
             self.source.malformed(format!("a chunk is not JSON: {error}; it begins with `{shown}`"))
         })?;
         let chunk: Chunk = serde_json::from_value(value.clone()).map_err(|error| {
-            self.source.malformed(format!("a chunk has another shape: {error}"))
+            self.source.malformed(format!("a chunk has an unexpected structure: {error}"))
         })?;
         if let Some(error) = chunk.error {
             return Err(failure::from_object(&self.source, self.status, &error));
@@ -188,7 +188,8 @@ impl Decoder {
         for call in &delta.tool_calls {
             let index = self.place(call);
             let known = &mut self.calls[index];
-            // Said once, by the first piece that has it: some servers repeat them in each.
+            // Emitted once, with the first fragment that has it: some servers repeat them in each
+            // fragment.
             let id = Some(&call.id).filter(|id| known.id.is_empty() && !id.is_empty()).cloned();
             let name = Some(&call.function.name).filter(|name| !known.named && !name.is_empty());
             known.named |= name.is_some();
@@ -202,10 +203,10 @@ impl Decoder {
         }
     }
 
-    /// Which call a fragment belongs to; makes room for a new one.
+    /// Returns the position of the call that a fragment belongs to, adding a new call if needed.
     ///
-    /// The index decides. Some servers give none, or 0 for every call; there a new id, or a name
-    /// without an id, begins a new call, and anything else goes to the last one.
+    /// The index decides. Some servers send no index, or 0 for every call; then a new id, or a name
+    /// without an id, starts a new call, and any other fragment belongs to the last call.
     fn place(&mut self, delta: &CallDelta) -> usize {
         let found = self.calls.iter().rposition(|call| match delta.index {
             Some(index) => call.wire_index == Some(index),
@@ -255,7 +256,8 @@ impl Decoder {
     }
 }
 
-/// Whether an object without choices is how a server without an `error` member says no.
+/// Returns `true` if an object without choices is an error in the form of servers that send no
+/// `error` member.
 fn is_error(value: &Value) -> bool {
     let named = |name| value.get(name).is_some_and(Value::is_string);
     value.get("choices").is_none() && (named("message") || named("detail"))

@@ -6,7 +6,7 @@ use weftwork_graph::{
     Arg, CompiledGraph, Graph, Handler, List, Next, Routes, START, Send, State, StateSpec,
 };
 
-/// A message of the agent's loop.
+/// A message of the agent loop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Message {
     role: String,
@@ -29,7 +29,7 @@ enum Turn {
     End,
 }
 
-/// What is in a state at the end.
+/// Returns the content of the state at the end.
 pub(crate) fn found(state: &State<Bench>) -> Found {
     let (items, messages) = (state.items().len(), state.messages().len());
     Found { n: *state.n(), items, messages, keys: 0 }
@@ -39,7 +39,7 @@ pub(crate) fn chain() -> Result<CompiledGraph, Failure> {
     chain_over::<Bench, _>(async |state: State<Bench>| BenchUpdate::new().n(state.n() + 1))
 }
 
-/// Ten times the same node in a row.
+/// The same node ten times in a chain.
 pub(crate) fn chain_over<S: StateSpec, M: 'static>(
     node: impl Handler<M> + Clone,
 ) -> Result<CompiledGraph, Failure> {
@@ -66,7 +66,7 @@ pub(crate) fn fan() -> Result<CompiledGraph, Failure> {
     Ok(graph.build()?)
 }
 
-/// The agent or the tool: both say what comes next.
+/// The agent or the tool, both of which append the next message.
 async fn speak(state: State<Bench>) -> BenchUpdate {
     let (role, content) = message(state.messages().len());
     BenchUpdate::new().messages([Message { role: role.to_owned(), content }])

@@ -1,5 +1,5 @@
-//! The cases on this repository's engine: runs in this process without a saver, with the one in
-//! memory, and with one over the SQLite store.
+//! The benchmark cases on this repository's engine: runs in this process without a checkpointer,
+//! with the one in memory, and with one over the SQLite store.
 
 mod graphs;
 mod wide;

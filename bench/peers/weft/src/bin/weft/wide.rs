@@ -1,4 +1,4 @@
-//! The chain over a state with a hundred further keys.
+//! The chain over a state with a hundred additional keys.
 
 use crate::graphs::chain_over;
 use peers_harness::{Failure, Found, wide};
@@ -22,7 +22,7 @@ macro_rules! wide_state {
             WideUpdate::new()$(.$key(values.next().flatten()))*
         }
 
-        /// What is in a state at the end.
+        /// Returns the content of the state at the end.
         pub(crate) fn found(state: &State<Wide>) -> Found {
             let keys = [$(state.$key().is_some()),*].into_iter().filter(|there| *there).count();
             Found { n: *state.n(), keys, ..Found::default() }
@@ -44,7 +44,7 @@ pub(crate) fn chain() -> Result<CompiledGraph, Failure> {
     chain_over::<Wide, _>(async |state: State<Wide>| WideUpdate::new().n(state.n() + 1))
 }
 
-/// The input, made anew for each run.
+/// Creates the input of a run.
 pub(crate) fn start() -> Result<Start, RuntimeError> {
     Start::typed(filled())
 }

@@ -76,7 +76,7 @@ fn used() -> ChatEvent {
     ChatEvent::Usage(Tokens { input: 11, output: 7, estimated: false })
 }
 
-/// Thinking, words, two calls in fragments, usage: everything that one answer can hold.
+/// An answer with everything it can contain: reasoning, text, two calls in fragments, usage.
 fn full() -> String {
     let chunks = [
         delta(r#"{"role":"assistant","content":null,"reasoning_content":"Hm, "}"#),
@@ -197,7 +197,7 @@ fn calls_are_told_apart_however_servers_number_them() {
         call(0, None, None, "1}"),
         call(1, Some("y"), Some("f"), "{}"),
     ];
-    // No index at all, then index 0 for every call, then ids and names repeated in each piece.
+    // No index at all, then index 0 for every call, then ids and names repeated in each fragment.
     for (index, again) in [("", "null"), (r#""index":0,"#, "null"), (r#""index":0,"#, r#""x""#)] {
         let name = if again == "null" { "null" } else { r#""f""# };
         let pieces = [
@@ -207,7 +207,7 @@ fn calls_are_told_apart_however_servers_number_them() {
         ];
         assert_eq!(two(&pieces), expected, "{index} {again}");
     }
-    // Neither index nor id: a name begins a call. Arguments may come as the object itself.
+    // Neither index nor id: a name starts a call. Arguments may be the object itself.
     let pieces = [piece("", "null", r#""f""#, r#"{"n":1}"#), piece("", r#""""#, r#""g""#, "null")];
     assert_eq!(two(&pieces), [call(0, None, Some("f"), "{\"n\":1}"), call(1, None, Some("g"), "")]);
 }
