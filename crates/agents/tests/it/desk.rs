@@ -98,7 +98,7 @@ impl Desk {
     }
 
     pub(crate) async fn answer(&self, id: InterruptId, value: Value) -> (Vec<RunEvent>, RunFinal) {
-        self.run(RunInput::Resume { answers: BTreeMap::from([(id, value)]) }).await
+        self.run(RunInput::answers(BTreeMap::from([(id, value)]))).await
     }
 }
 

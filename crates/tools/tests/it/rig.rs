@@ -41,7 +41,6 @@ impl Rig {
             budget: Arc::new(ToolCalls { left: AtomicUsize::new(100) }),
             thread: "t-1",
             deadline: None,
-            configurable: Arc::default(),
         }
     }
 
@@ -62,6 +61,7 @@ impl Rig {
             clock: Arc::new(self.clock.clone()),
             emit: Arc::clone(&self.events) as Arc<dyn Emit>,
             deadline: self.deadline.map(|after| self.clock.now().plus(after)),
+            configurable: Arc::default(),
         }
     }
 
