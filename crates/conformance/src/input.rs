@@ -7,7 +7,8 @@ use crate::python::{self, Raised};
 use crate::spec::Update;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use weftwork_graph::{Answers, AsNode, Next, StateUpdate};
+use weftwork_graph::exec::{AsNode, StateUpdate};
+use weftwork_graph::{Answers, Next};
 use weftwork_types::InterruptId;
 
 /// An answer, or answers by the ids of the questions when nothing else can be meant.

@@ -11,10 +11,10 @@ use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_graph::exec::{At, Host, Start, StartCommand, StateUpdate};
 use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
-    Answers, At, CompiledGraph, Durability, Host, Modes, Outcome, RuntimeError, Semantics, Start,
-    StartCommand, StateUpdate, SystemClock,
+    Answers, CompiledGraph, Durability, Modes, Outcome, RuntimeError, Semantics, SystemClock,
 };
 use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;

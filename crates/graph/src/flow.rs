@@ -30,7 +30,7 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 ///     let double = double.clone();
 ///     async move { ctx.task(&double, n).await.map(Finish::value) }
 /// });
-/// let outcome = flow.build()?.invoke(&Host::new(), json!(21)).await?;
+/// let outcome = flow.build()?.invoke(json!(21)).await?;
 /// assert_eq!(outcome, Outcome::Completed { output: json!(42) });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;

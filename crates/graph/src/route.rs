@@ -5,6 +5,7 @@ use crate::node::{NodeResult, Send};
 use crate::state::{Seen, State, StateSpec};
 use weftwork_engine::Goto;
 use weftwork_engine::plan::END;
+use weftwork_types::run::Target;
 
 /// Where a route leads, with names only known when it runs.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ impl Next {
 /// To a node by its name, or nowhere.
 fn named(name: &str) -> Goto {
     if name == END { Goto::End } else { Goto::Node(name.into()) }
+}
+
+impl From<Target> for Next {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Node(node) => Self::Node(node),
+            Target::Send { node, arg } => Self::Send(Send::to(node, arg)),
+        }
+    }
 }
 
 impl From<Send> for Next {

@@ -6,7 +6,7 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use weftwork_graph::Saver;
+use weftwork_graph::exec::Saver;
 use weftwork_graph::exec::{
     Kept, Memo, Outside, Path, Place, Plan, Puts, Records, Saved, SaverError, TaskKey,
 };

@@ -18,7 +18,8 @@ use recover::{Before, Recovery, Taken};
 use serde_json::{Map, Value as Json, json};
 use std::fmt;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Host};
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::exec::Host;
 use weftwork_store::items::MemoryItems;
 
 /// A crash in one entry.

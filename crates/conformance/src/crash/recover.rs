@@ -19,8 +19,9 @@ use crate::spec::{Act, Begin, Body, Entry, RunEntry, Spec};
 use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
+use weftwork_graph::Answers;
+use weftwork_graph::exec::{At, Start, StartCommand};
 use weftwork_graph::exec::{Config, Snapshot, Source, SubState};
-use weftwork_graph::{Answers, At, Start, StartCommand};
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// Where a thread stood before an entry.

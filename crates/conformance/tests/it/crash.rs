@@ -10,7 +10,7 @@ use weftwork_conformance::{Mode, Profile, Setting, answer};
 use weftwork_graph::exec::{
     Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError, TaskRecord,
 };
-use weftwork_graph::{MemorySaver, Saver};
+use weftwork_graph::exec::{MemorySaver, Saver};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// How many scenarios are played.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weftwork_engine::TaskOutput;
 use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::RunCommand;
 pub use weftwork_types::run::{Answers, Durability, Stops};
 
 /// What a run starts from.
@@ -53,6 +54,13 @@ pub struct StartCommand {
     pub update: Vec<(String, Json)>,
     /// Answers to open questions.
     pub resume: Option<Answers>,
+}
+
+impl From<RunCommand> for StartCommand {
+    fn from(command: RunCommand) -> Self {
+        let RunCommand { answers, update, goto } = command;
+        Self { goto: goto.into_iter().map(Next::from).collect(), update, resume: answers }
+    }
 }
 
 /// Whether a graph within a graph keeps its state.

@@ -11,6 +11,7 @@ use super::scope::{Destination, Scope, Shared, Sink, lock};
 use super::{tell, wait};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
+use crate::input::IntoInput;
 use crate::state::{Seen, State, StateSpec};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -24,6 +25,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
+use weftwork_types::run::RunInput;
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// A run that is being put together. Nothing happens before it is awaited or streamed.
@@ -53,17 +55,26 @@ impl CompiledGraph {
         }
     }
 
-    /// Takes input to its end. On a host with a saver that is a run on the thread whose name is
-    /// empty: it goes on from what the last one there left. To name a thread, use
-    /// [`run`](Self::run).
+    /// Runs to its end without a thread: no checkpoint is stored, and the run leaves nothing
+    /// behind. Durable runs are those of a `Runtime`.
     ///
     /// # Errors
     /// [`RuntimeError`] when a node fails or the input does not fit.
     ///
     /// # Cancel safety
     /// Dropping the future drops the run.
-    pub async fn invoke(&self, host: &Host, input: Json) -> Result<Outcome, RuntimeError> {
-        self.run(host, Start::Input(input)).outcome().await
+    pub async fn invoke(&self, input: impl IntoInput) -> Result<Outcome, RuntimeError> {
+        self.run(&Host::new(), self.started(input)?).outcome().await
+    }
+
+    /// The start of a run of this process from new input or a command.
+    fn started(&self, input: impl IntoInput) -> Result<Start, RuntimeError> {
+        match input.into_input(self)? {
+            RunInput::Start { input } => Ok(Start::Input(input)),
+            RunInput::Command(command) => Ok(Start::Command(command.into())),
+            RunInput::Continue => Ok(Start::Continue),
+            RunInput::Update { .. } => Err(RuntimeError::NoSaver { what: "a change from outside" }),
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use super::filed::Filed;
 use crate::{cpu_ns, median};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Append, LastValue, Messages};
+use weftwork_graph::exec::{At, Host, Start};
 use weftwork_graph::{
-    At, ChannelDef, CompiledGraph, DynUpdate, Dynamic, Graph, HistoryFilter, Host, Input, Next,
-    START, Start, State,
+    ChannelDef, CompiledGraph, DynUpdate, Dynamic, Graph, HistoryFilter, Input, Next, START, State,
 };
 use weftwork_sqlite::Durability;
 use weftwork_types::CheckpointId;

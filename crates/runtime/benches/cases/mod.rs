@@ -14,9 +14,9 @@ use crate::inline::{self, DONE, Work};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    Arg, At, CompiledGraph, Ctx, Graph, Host, List, MemorySaver, Next, Outcome, Routes, START,
-    Send, Start, State,
+    Arg, CompiledGraph, Ctx, Graph, List, Next, Outcome, Routes, START, Send, State,
 };
 
 /// Calls of the tool before the agent answers.

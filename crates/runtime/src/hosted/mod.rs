@@ -29,18 +29,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{
     Answers, AsNode, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
 };
-use weftwork_graph::{CompiledGraph, Next};
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput, Target};
+use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput};
 use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -444,13 +444,11 @@ impl Run {
             }
             RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
             RunInput::Command(command) if !begun && self.applies(&command).await? => {
-                let RunCommand { answers, update, goto } = command;
-                let resume = match answers {
-                    None | Some(Answers::ById(_)) => given(),
-                    unnamed => unnamed,
-                };
-                let goto = goto.into_iter().map(next).collect();
-                Begin::Run(Start::Command(StartCommand { goto, update, resume }))
+                let mut command = StartCommand::from(command);
+                if matches!(command.resume, None | Some(Answers::ById(_))) {
+                    command.resume = given();
+                }
+                Begin::Run(Start::Command(command))
             }
             _ if self.is_new().await? => return Err(missing()),
             RunInput::Continue if self.begins_at().is_some() && !begun => {
@@ -520,13 +518,6 @@ impl Run {
             run: self.claim.at.clone(),
             known: Mutex::default(),
         })
-    }
-}
-
-fn next(target: Target) -> Next {
-    match target {
-        Target::Node(node) => Next::node(node),
-        Target::Send { node, arg } => Next::Send(weftwork_graph::Send::to(node, arg)),
     }
 }
 

@@ -147,7 +147,7 @@ impl RuntimeBuilder {
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
-        let local = weftwork_graph::Host::new().with_clock(clock).with_items(items);
+        let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::{
-    At, CompiledGraph, Ctx, Deps, Graph, Host, List, Next, NodeResult, Once, START, Start, State,
-};
+use weftwork_graph::exec::{At, Host, Start};
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, Once, START, State};
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_testkit::sim::Draw;

@@ -10,7 +10,8 @@ use crate::house::{Found, House};
 use crate::input::one_line;
 use crate::screen::{Table, moment};
 use std::sync::Arc;
-use weftwork::graph::{Host, RuntimeError, SystemClock};
+use weftwork::graph::exec::Host;
+use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::runtime::StoreSaver;
 use weftwork::store::{
     Store, StoreError, ThreadRow, Untouched, Waiting, drop_all_events, forget_all,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_graph::exec::HistoryFilter;
 use weftwork_graph::exec::Snapshot;
-use weftwork_graph::{At, Host};
+use weftwork_graph::exec::{At, Host};
 use weftwork_runtime::{Runtime, StoreSaver, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};

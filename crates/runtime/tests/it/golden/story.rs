@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic, Untracked};
+use weftwork_graph::exec::{Host, Start};
 use weftwork_graph::{
-    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Host, Input, Keep,
-    NodeError, NodeResult, Outcome, START, Send, Start,
+    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
+    NodeResult, Outcome, START, Send,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_store::{

@@ -7,9 +7,10 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use weftwork_graph::exec::{AsNode, StateUpdate};
+use weftwork_graph::exec::{At, Start};
 use weftwork_graph::{
-    At, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult,
-    Once, Outcome, Retry, START, Start, TaskDef,
+    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Once,
+    Outcome, Retry, START, TaskDef,
 };
 use weftwork_types::ThreadId;
 use weftwork_types::port::{CallRecord, CallState, IdempotencyKey};
@@ -150,7 +151,12 @@ async fn an_error_handler_that_a_process_died_in_finds_what_it_did() {
 }
 
 /// Runs what is due after a change from outside, twice from there: what it calls is called once.
-async fn replays(graph: &CompiledGraph, host: &weftwork_graph::Host, made: &Count, name: &str) {
+async fn replays(
+    graph: &CompiledGraph,
+    host: &weftwork_graph::exec::Host,
+    made: &Count,
+    name: &str,
+) {
     let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
     let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
     let at = At::thread("t");

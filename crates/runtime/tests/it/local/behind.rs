@@ -10,10 +10,10 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::channel::{Append, LastValue, Topic};
 use weftwork_graph::exec::StreamItem;
+use weftwork_graph::exec::{At, Host, Saver, Start};
 use weftwork_graph::{
-    At, ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Host, Input, Keep,
-    Modes, NodeError, NodeResult, Outcome, RuntimeError, START, Saver, Start, Stops, StreamEvent,
-    TaskDef,
+    ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Input, Keep, Modes,
+    NodeError, NodeResult, Outcome, RuntimeError, START, Stops, StreamEvent, TaskDef,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::SqliteStore;

@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
+use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    At, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Host, Input, Keep, MemorySaver,
-    NodeError, NodeResult, Outcome, Retry, START, Start, TaskDef,
+    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Outcome,
+    Retry, START, TaskDef,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Options, SqliteStore};

@@ -1,9 +1,10 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use std::time::Duration;
+use weftwork_graph::exec::{At, Host, Start};
 use weftwork_graph::{
-    At, Cache, Ctx, Finish, Flow, Graph, Host, Input, NodeError, NodeResult, Outcome, Routes,
-    START, Start, State, Stops, TaskDef,
+    Cache, Ctx, Finish, Flow, Graph, Input, NodeError, NodeResult, Outcome, Routes, START, State,
+    Stops, TaskDef,
 };
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn a_question_that_waits_is_not_asked_again() {
     let Outcome::Interrupted { interrupts } = outcome else { panic!("{outcome:?}") };
     assert_eq!((interrupts.len(), asked.get()), (2, 2));
     let one = weftwork_graph::Answers::ById([(interrupts[1].id, json!(1))].into());
-    let command = weftwork_graph::StartCommand { resume: Some(one), ..Default::default() };
+    let command = weftwork_graph::exec::StartCommand { resume: Some(one), ..Default::default() };
     let outcome = graph.run(&host, Start::Command(command)).thread("t").outcome().await;
     let outcome = outcome.expect("goes on");
     assert_eq!(outcome, Outcome::Interrupted { interrupts: vec![interrupts[0].clone()] });
@@ -87,10 +88,10 @@ async fn a_cached_result_lasts_its_time() {
     let graph = graph.edge(START, "a").build().expect("sound");
     let host = Host::new();
     for expected in ["run 1", "run 1"] {
-        let outcome = graph.invoke(&host, json!({"s": 1})).await.expect("runs");
+        let outcome = graph.run(&host, json!({"s": 1})).outcome().await.expect("runs");
         assert_eq!(logged(outcome), [expected]);
     }
-    let other = graph.invoke(&host, json!({"s": 2})).await.expect("runs");
+    let other = graph.run(&host, json!({"s": 2})).outcome().await.expect("runs");
     assert_eq!(logged(other), ["run 2"], "another input is another result");
 }
 
@@ -107,7 +108,7 @@ async fn a_host_keeps_no_more_results_than_its_limit() {
     let host = Host::new().with_cache_limit(2);
     // The third has no room beside the first two, so the one that was used longest ago goes.
     for (input, expected) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
-        graph.invoke(&host, json!({"s": input})).await.expect("runs");
+        graph.run(&host, json!({"s": input})).outcome().await.expect("runs");
         assert_eq!(ran.get(), expected, "{input}");
     }
 }
@@ -161,7 +162,7 @@ async fn code_that_blocks_does_not_hold_the_rest() {
     // The first task waits for the second one, which the run starts while the first one blocks.
     let graph = graph("block").node("a", blocks).blocking("a").node("b", frees);
     let graph = graph.edge(START, "a").edge(START, "b").build().expect("sound");
-    let outcome = graph.invoke(&Host::new(), json!({})).await.expect("runs");
+    let outcome = graph.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(outcome), ["blocked", "freed"], "in task order");
 }
 
@@ -210,7 +211,7 @@ async fn a_deadline_passes_while_code_blocks() {
     let error = run.outcome().await.expect_err("it never ends");
     assert_eq!(error.code().0, "W0124");
     let other = chain(&["b"]).build().expect("sound");
-    let outcome = other.invoke(&Host::new(), json!({})).await.expect("the rest goes on");
+    let outcome = other.invoke(json!({})).await.expect("the rest goes on");
     assert_eq!(logged(outcome), ["b"]);
     drop(send);
 }

@@ -1,10 +1,8 @@
 use super::{answer, chain, empty, graph, kept, note};
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::{
-    AsNode, At, Command, Ctx, DynUpdate, Dynamic, Host, Input, RuntimeError, START, Start,
-    StartCommand, StateUpdate,
-};
+use weftwork_graph::exec::{AsNode, At, Host, Start, StartCommand, StateUpdate};
+use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, Input, RuntimeError, START};
 
 fn code(error: &RuntimeError) -> &'static str {
     error.code().0
@@ -82,7 +80,7 @@ async fn changes_that_cannot_be_made() {
 async fn a_command_for_a_parent_that_is_not_there() {
     let commands = async |_: Input| Command::<Dynamic>::parent(DynUpdate::new());
     let graph = graph("alone").node("a", commands).edge(START, "a").build().expect("sound");
-    let ended = graph.invoke(&Host::new(), json!({})).await;
+    let ended = graph.invoke(json!({})).await;
     assert_eq!(code(&ended.expect_err("no parent")), "W0123");
 }
 
@@ -122,9 +120,9 @@ async fn a_failure_cuts_what_still_runs() {
 #[tokio::test]
 async fn names_the_graph_does_not_have_are_refused() {
     let graph = chain(&["a"]).build().expect("sound");
-    let ended = graph.invoke(&Host::new(), json!({"lgo": []})).await;
+    let ended = graph.invoke(json!({"lgo": []})).await;
     let error = ended.expect_err("no such channel").to_string();
     assert!(error.contains("did you mean `log`?"), "{error}");
-    let ended = graph.invoke(&Host::new(), json!([1])).await;
+    let ended = graph.invoke(json!([1])).await;
     assert!(ended.expect_err("no object").to_string().contains("must be an object"));
 }

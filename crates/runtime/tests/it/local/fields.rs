@@ -1,9 +1,8 @@
 use super::Count;
 use serde_json::json;
 use weftwork_graph::exec::TaskStarted;
-use weftwork_graph::{
-    Cache, Deps, Field, Graph, Host, List, Modes, START, Start, State, StreamEvent,
-};
+use weftwork_graph::exec::{Host, Start};
+use weftwork_graph::{Cache, Deps, Field, Graph, List, Modes, START, State, StreamEvent};
 
 #[derive(State)]
 struct Talk {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use weftwork_graph::exec::{Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError};
-use weftwork_graph::{MemorySaver, Saver};
+use weftwork_graph::exec::{MemorySaver, Saver};
 use weftwork_store::StoreError;
 use weftwork_types::{BoxFuture, CheckpointId};
 

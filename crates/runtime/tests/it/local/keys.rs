@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use weftwork_graph::exec::{AsNode, StateUpdate};
-use weftwork_graph::{
-    At, CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, MemorySaver, NodeResult, Once,
-    START, Saver, Start,
-};
+use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
+use weftwork_graph::{CompiledGraph, Ctx, Durability, DynUpdate, Input, NodeResult, Once, START};
 
 /// The keys that were sent along.
 #[derive(Clone, Default)]

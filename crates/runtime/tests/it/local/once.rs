@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
+use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    At, CompiledGraph, Ctx, Durability, DynUpdate, Host, Input, Keep, MemorySaver, NodeError,
-    NodeResult, Once, Outcome, RuntimeError, START, Start,
+    CompiledGraph, Ctx, Durability, DynUpdate, Input, Keep, NodeError, NodeResult, Once, Outcome,
+    RuntimeError, START,
 };
 use weftwork_types::{InterruptId, Timestamp};
 

@@ -4,11 +4,11 @@ use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
 use weftwork_graph::exec::{Place, StreamItem};
 use weftwork_graph::{
-    At, CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Host, Input, List, MemorySaver,
-    Modes, Next, NodeError, NodeResult, Outcome, RuntimeError, START, Saver, Send, Start, State,
-    Stops, StreamEvent, TaskDef,
+    CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
+    NodeResult, Outcome, RuntimeError, START, Send, State, Stops, StreamEvent, TaskDef,
 };
 
 const EVERYTHING: [Modes; 7] = [
@@ -150,7 +150,7 @@ async fn a_fan_in_runs_once() {
     let graph = graph.node("in", counted(&runs, "in")).edge(START, "a").edge(START, "b");
     let graph = graph.edge(START, "c").edge("a", "in").edge("b", "in").edge("c", "in");
     let graph = graph.build().expect("sound");
-    let ended = graph.invoke(&Host::new(), json!({})).await.expect("runs");
+    let ended = graph.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(ended), ["a", "b", "c", "in"]);
     assert_eq!(runs.get(), 1);
 }
@@ -166,7 +166,7 @@ async fn parallel_updates_merge_in_task_order() {
     let graph = graph("order").node("a", after("a", 30)).node("b", after("b", 20));
     let graph = graph.node("c", after("c", 10)).edge(START, "c").edge(START, "b");
     let graph = graph.edge(START, "a").build().expect("sound");
-    let ended = graph.invoke(&Host::new(), json!({})).await.expect("runs");
+    let ended = graph.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(ended), ["a", "b", "c"]);
 }
 
@@ -175,7 +175,7 @@ async fn an_unknown_route_is_an_error() {
     let graph = graph("route").node("a", note("a")).edge(START, "a");
     let graph = graph.route_to("a", [] as [&str; 0], |_: State<Dynamic>| Next::node("nowhere"));
     let graph = graph.build().expect("sound");
-    let error = graph.invoke(&Host::new(), json!({})).await.expect_err("it leads nowhere");
+    let error = graph.invoke(json!({})).await.expect_err("it leads nowhere");
     assert_eq!(error.fault().code, "W0104", "{error}");
 }
 
@@ -234,7 +234,7 @@ async fn tasks_sent_to_one_node_are_all_run_even_with_equal_arguments() {
         Vec::from([7, 7, 7].map(|n| Next::Send(Send::to("work", n))))
     });
     let graph = graph.build().expect("sound");
-    let ended = graph.invoke(&Host::new(), json!({})).await.expect("runs");
+    let ended = graph.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(ended), ["fan", "7", "7", "7"]);
 }
 

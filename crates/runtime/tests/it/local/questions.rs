@@ -3,9 +3,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_graph::exec::{At, Host, MemorySaver, Start, StartCommand};
 use weftwork_graph::{
-    Answers, At, Ctx, DynUpdate, Flow, Host, Input, Keep, MemorySaver, NodeResult, Outcome,
-    Question, RuntimeError, START, Semantics, Start, StartCommand, Stops, TaskDef,
+    Answers, Ctx, DynUpdate, Flow, Input, Keep, NodeResult, Outcome, Question, RuntimeError, START,
+    Semantics, Stops, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::Timestamp;

@@ -3,9 +3,10 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use weftwork_graph::channel::LastValue;
+use weftwork_graph::exec::{At, Start};
 use weftwork_graph::{
-    At, ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, Outcome, START, Semantics, Start, Stops,
+    ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
+    NodeResult, Outcome, START, Semantics, Stops,
 };
 
 fn asks(
@@ -141,7 +142,8 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
     };
     let by_id = |id, n: i64| {
         let resume = weftwork_graph::Answers::ById([(id, json!(n))].into());
-        let command = weftwork_graph::StartCommand { resume: Some(resume), ..Default::default() };
+        let command =
+            weftwork_graph::exec::StartCommand { resume: Some(resume), ..Default::default() };
         Start::Command(command)
     };
     let Outcome::Interrupted { interrupts: next } =

@@ -4,9 +4,10 @@ use serde_json::json;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    At, Ctx, DynUpdate, Finish, Flow, Host, Input, Keep, MemorySaver, Modes, NodeResult, Outcome,
-    START, Semantics, Start, StreamEvent, TaskDef,
+    Ctx, DynUpdate, Finish, Flow, Input, Keep, Modes, NodeResult, Outcome, START, Semantics,
+    StreamEvent, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::BoxFuture;
@@ -138,7 +139,7 @@ async fn a_waiting_run_takes_defaults_and_ends_at_what_only_a_person_can_answer(
     assert_eq!((left.len(), clock.sleeps()), (2, vec![HOUR]));
     let sure = left.iter().find(|question| question.expires_at.is_none()).expect("a question");
     let by_id = weftwork_graph::Answers::ById([(sure.id, json!(1))].into());
-    let command = weftwork_graph::StartCommand { resume: Some(by_id), ..Default::default() };
+    let command = weftwork_graph::exec::StartCommand { resume: Some(by_id), ..Default::default() };
     let run = graph.run(&host, Start::Command(command)).thread("t").waiting();
     assert_eq!(logged(run.outcome().await.expect("ends")), [r#""none" 1"#, "b"]);
     assert_eq!(clock.sleeps(), [HOUR, HOUR]);
@@ -209,7 +210,7 @@ async fn without_checkpoints_a_node_sleeps_in_place() {
     let graph = graph("nap").node("a", nap(HOUR)).edge(START, "a").build().expect("sound");
     let clock = ManualClock::moved_by_sleeps();
     let host = Host::new().with_clock(Arc::new(clock.clone()));
-    assert_eq!(logged(graph.invoke(&host, json!({})).await.expect("ends")), ["a"]);
+    assert_eq!(logged(graph.run(&host, json!({})).outcome().await.expect("ends")), ["a"]);
     assert_eq!(clock.sleeps(), [HOUR]);
     let waiting = graph.run(&host, empty()).waiting().outcome().await;
     assert_eq!(waiting.expect_err("no saver").code().0, "W0119");

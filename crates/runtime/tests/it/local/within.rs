@@ -1,7 +1,8 @@
 use super::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
+use weftwork_graph::exec::{At, Host};
 use weftwork_graph::{
-    At, Command, Ctx, DynUpdate, Dynamic, Host, Input, Keep, Modes, NodeResult, Outcome, START,
+    Command, Ctx, DynUpdate, Dynamic, Input, Keep, Modes, NodeResult, Outcome, START,
 };
 
 #[tokio::test]
@@ -9,7 +10,7 @@ async fn a_graph_is_a_node() {
     let inner = chain(&["x", "y"]).build().expect("sound");
     let outer = graph("outer").subgraph("p", inner, Keep::Inherit).node("b", note("b"));
     let outer = outer.edge(START, "p").edge("p", "b").build().expect("sound");
-    let outcome = outer.invoke(&Host::new(), json!({"log": ["0"]})).await.expect("runs");
+    let outcome = outer.invoke(json!({"log": ["0"]})).await.expect("runs");
     assert_eq!(logged(outcome), ["0", "0", "x", "y", "b"]);
 }
 
@@ -57,7 +58,7 @@ async fn a_command_for_the_graph_around() {
     let inner = graph("inner").node("x", commands).edge(START, "x").build().expect("sound");
     let outer = graph("outer").subgraph("p", inner, Keep::Inherit).node("c", note("c"));
     let outer = outer.ends("p", ["c"]).edge(START, "p").build().expect("sound");
-    let outcome = outer.invoke(&Host::new(), json!({})).await.expect("runs");
+    let outcome = outer.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(outcome), ["from within", "c"]);
 }
 

@@ -9,9 +9,9 @@ use super::spec::{Fate, Spec};
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::exec::Source;
+use weftwork_graph::exec::{At, Host, Saver, Start, StartCommand};
 use weftwork_graph::{
-    Answers, At, CompiledGraph, Durability, Host, Modes, Outcome, RuntimeError, Saver, Start,
-    StartCommand, Stops, StreamEvent,
+    Answers, CompiledGraph, Durability, Modes, Outcome, RuntimeError, Stops, StreamEvent,
 };
 use weftwork_testkit::World;
 use weftwork_testkit::sim::{Draw, Driven};

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weftwork_graph::channel::{LastValue, Managed, Messages};
+use weftwork_graph::exec::{AsNode, At, Host, MemorySaver, Start, StartCommand, StateUpdate};
 use weftwork_graph::{
-    Answers, Arg, AsNode, At, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field,
-    Finish, Flow, Graph, Host, Input, Keep, MemorySaver, Next, NodeError, NodeResult, Question,
-    RuntimeError, START, Send, Start, StartCommand, State, StateUpdate, Stops, TaskDef,
+    Answers, Arg, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field, Finish, Flow,
+    Graph, Input, Keep, Next, NodeError, NodeResult, Question, RuntimeError, START, Send, State,
+    Stops, TaskDef,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -85,7 +86,7 @@ fn deep(levels: usize) -> Value {
 }
 
 async fn invoked(graph: CompiledGraph, input: Value) -> Result<Value, RuntimeError> {
-    Ok(graph.invoke(&Host::new(), input).await?.output().unwrap_or_default())
+    Ok(graph.invoke(input).await?.output().unwrap_or_default())
 }
 
 async fn commanded(graph: CompiledGraph, command: StartCommand) -> Result<(), RuntimeError> {

@@ -3,10 +3,10 @@
 use super::{Chat, ChatUpdate, empty, nothing, table};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Channel, Reduce, Refused};
+use weftwork_graph::exec::{Host, MemorySaver};
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Host, Input,
-    Keep, MemorySaver, Next, NodeError, Outcome, Retry, START, State, TaskDef, Value as Slot,
-    Write,
+    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Keep,
+    Next, NodeError, Outcome, Retry, START, State, TaskDef, Value as Slot, Write,
 };
 
 async fn panics(_: Input) -> DynUpdate {

@@ -3,7 +3,8 @@
 use crate::graphs::chain_over;
 use peers_harness::{Failure, Found, wide};
 use serde_json::Value;
-use weftwork_graph::{CompiledGraph, RuntimeError, Start, State};
+use weftwork_graph::{CompiledGraph, RuntimeError, State};
+use weftwork_graph::exec::Start;
 
 macro_rules! wide_state {
     ($($key:ident)*) => {
