@@ -7,7 +7,7 @@ use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
 use std::sync::Arc;
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeError, NodeResult, START, Send,
+    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeError, NodeResult, START, SendTo,
     State,
 };
 use weftwork_models::{ChatModel, ChatRequest, ModelCaller};
@@ -195,7 +195,7 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
         .tool_calls()
         .map(|call| {
             let node = if call.name == ASK_HUMAN { "human" } else { "tool" };
-            Next::from(Send::to(node, call.clone()))
+            Next::from(SendTo::to(node, call.clone()))
         })
         .collect();
     if tasks.is_empty() { vec![Next::End] } else { tasks }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
     BuildError, Cache, CompiledGraph, Ctx, Dynamic, END, Flow, Graph, Input, Keep, Next, Retry,
-    START, Semantics, Send, State, Stops, TaskDef, Timeout,
+    START, Semantics, SendTo, State, Stops, TaskDef, Timeout,
 };
 
 /// The first wait before another attempt.
@@ -315,7 +315,7 @@ pub(crate) fn into_next(goto: Goto) -> Next {
     match goto {
         Goto::Node(name) => Next::node(name),
         Goto::End => Next::End,
-        Goto::Send(node, arg) => Next::Send(Send::to(node, arg)),
+        Goto::Send(node, arg) => Next::Send(SendTo::to(node, arg)),
     }
 }
 

@@ -197,7 +197,7 @@ where
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
         let Some(arg) = input.arg else {
             return Err(NodeError::message(format!(
-                "node `{}` takes an `Arg<{}>`, but a route or a command led to it; reach it by `Send::to` only",
+                "node `{}` takes an `Arg<{}>`, but a route or a command led to it; reach it by `SendTo::to` only",
                 input.node_name(),
                 std::any::type_name::<T>()
             )));

@@ -46,7 +46,7 @@ pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInp
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
 pub use input::IntoInput;
-pub use node::{Command, Handler, IntoOutput, NodeResult, Send};
+pub use node::{Command, Handler, IntoOutput, NodeResult, SendTo};
 pub use once::Once;
 pub use policy::{Cache, Retry, Timeout};
 pub use question::Question;

@@ -76,7 +76,7 @@ impl<S: StateSpec> Command<S> {
     }
 
     /// Starts a task of its own too.
-    pub fn send(mut self, send: Send) -> Self {
+    pub fn send(mut self, send: SendTo) -> Self {
         self.goto.push(send.0);
         self
     }
@@ -97,9 +97,9 @@ impl<S: StateSpec> IntoOutput for Command<S> {
 /// [`Arg`](crate::Arg).
 #[derive(Debug)]
 #[must_use]
-pub struct Send(pub(crate) NodeResult<Goto>);
+pub struct SendTo(pub(crate) NodeResult<Goto>);
 
-impl Send {
+impl SendTo {
     /// Sends a value to a node. A value that cannot be written as JSON fails the task.
     pub fn to<T>(node: impl AsRef<str>, value: T) -> Self
     where

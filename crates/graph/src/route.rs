@@ -1,7 +1,7 @@
 //! Routes: plain functions over the state that say where to go on.
 
 use crate::error::NodeError;
-use crate::node::{NodeResult, Send};
+use crate::node::{NodeResult, SendTo};
 use crate::state::{Seen, State, StateSpec};
 use weftwork_engine::Goto;
 use weftwork_engine::plan::END;
@@ -13,7 +13,7 @@ pub enum Next {
     /// To a node.
     Node(String),
     /// To a task of its own.
-    Send(Send),
+    Send(SendTo),
     /// Nowhere: this branch of the run is over.
     End,
 }
@@ -43,13 +43,13 @@ impl From<Target> for Next {
     fn from(target: Target) -> Self {
         match target {
             Target::Node(node) => Self::Node(node),
-            Target::Send { node, arg } => Self::Send(Send::to(node, arg)),
+            Target::Send { node, arg } => Self::Send(SendTo::to(node, arg)),
         }
     }
 }
 
-impl From<Send> for Next {
-    fn from(send: Send) -> Self {
+impl From<SendTo> for Next {
+    fn from(send: SendTo) -> Self {
         Self::Send(send)
     }
 }

@@ -37,7 +37,7 @@ fn target(variant: &Variant) -> Result<String> {
     if !variant.fields.is_empty() {
         return Err(Error::new_spanned(
             variant,
-            "a target of a route carries nothing; to send a value return a `Next` from `Send::to`",
+            "a target of a route carries nothing; to send a value return a `Next` from `SendTo::to`",
         ));
     }
     if let Some(attribute) = variant.attrs.iter().find(|a| a.path().is_ident("route")) {

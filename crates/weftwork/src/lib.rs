@@ -104,7 +104,7 @@ pub mod prelude {
     pub use crate::agents::{Chat, ChatUpdate, ReactAgent};
     pub use crate::graph::{
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
-        Send, State,
+        SendTo, State,
     };
     pub use crate::runtime::Runtime;
     pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, tool};

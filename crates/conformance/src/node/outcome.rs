@@ -6,7 +6,7 @@ use crate::python::{self, Raised};
 use crate::spec::Reducer;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, END, Finish, NodeResult, Send};
+use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, END, Finish, NodeResult, SendTo};
 
 /// Where to go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -243,13 +243,13 @@ fn with_goto(command: Command<Dynamic>, goto: Vec<Goto>) -> Command<Dynamic> {
     goto.into_iter().fold(command, |command, goto| match goto {
         Goto::Node(name) => command.goto(name),
         Goto::End => command.goto(END),
-        Goto::Send(node, arg) => command.send(Send::to(node, arg)),
+        Goto::Send(node, arg) => command.send(SendTo::to(node, arg)),
     })
 }
 
 fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>> {
     if let Some((node, arg)) = expr::as_send(&value) {
-        let send = Send::to(node, arg.clone());
+        let send = SendTo::to(node, arg.clone());
         return Ok(Command::update(update.update).send(send));
     }
     match value {

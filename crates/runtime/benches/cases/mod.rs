@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Graph, List, Next, Outcome, Routes, START, Send, State,
+    Arg, CompiledGraph, Ctx, Graph, List, Next, Outcome, Routes, START, SendTo, State,
 };
 
 /// Calls of the tool before the agent answers.
@@ -70,7 +70,7 @@ fn fan() -> CompiledGraph {
         .node("join", async |state: State<Bench>| BenchUpdate::new().n(state.items().len() as u64))
         .edge(START, "start")
         .route_to("start", ["work"], |_: State<Bench>| {
-            (0..BRANCHES).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
+            (0..BRANCHES).map(|i| Next::from(SendTo::to("work", i))).collect::<Vec<_>>()
         })
         .edge("work", "join")
         .build()
@@ -285,7 +285,7 @@ impl Waits {
             })
             .edge(START, "start")
             .route_to("start", ["work"], |_: State<Bench>| {
-                (0..10_000u64).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
+                (0..10_000u64).map(|i| Next::from(SendTo::to("work", i))).collect::<Vec<_>>()
             })
             .build()
             .expect("sound");

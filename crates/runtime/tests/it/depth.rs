@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, completed, failed, on_each_store, thread};
 use serde_json::{Value, json};
-use weftwork_graph::{Arg, CompiledGraph, Ctx, Graph, NodeResult, START, Send, State};
+use weftwork_graph::{Arg, CompiledGraph, Ctx, Graph, NodeResult, START, SendTo, State};
 use weftwork_types::Principal;
 use weftwork_types::canonical::{DEPTH_MAX, hash};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
@@ -90,7 +90,7 @@ async fn what_is_sent_is_refused_too() {
         .node("take", async |_: Arg<Value>| AnyUpdate::new())
         .edge(START, "send")
         .route_to("send", ["take"], |_: State<Any>| {
-            weftwork_graph::Next::Send(Send::to("take", nested(2 * DEPTH_MAX)))
+            weftwork_graph::Next::Send(SendTo::to("take", nested(2 * DEPTH_MAX)))
         })
         .build()
         .expect("sound");

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, Send, State,
+    Arg, CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, SendTo, State,
 };
 use weftwork_types::Principal;
 use weftwork_types::event::AiEvent;
@@ -184,7 +184,7 @@ async fn tasks_sent_to_one_node_are_all_run_even_with_equal_arguments() {
         .edge(START, "work2")
         .node("work2", async |_: State<Log>| say("fan"))
         .route_to("work2", ["work"], |_: State<Log>| {
-            vec![7u32; 3].into_iter().map(|n| Next::Send(Send::to("work", n))).collect::<Vec<_>>()
+            vec![7u32; 3].into_iter().map(|n| Next::Send(SendTo::to("work", n))).collect::<Vec<_>>()
         })
         .build()
         .expect("sound");
@@ -221,7 +221,7 @@ async fn a_node_that_is_due_by_edge_and_by_send_runs_for_both_with_journals_of_t
         .edge(START, "first")
         .edge("first", "work")
         .route_to("first", ["work"], |_: State<Log>| {
-            vec![Next::Send(Send::to("work", 1u32)), Next::Send(Send::to("work", 1u32))]
+            vec![Next::Send(SendTo::to("work", 1u32)), Next::Send(SendTo::to("work", 1u32))]
         })
         .build()
         .expect("sound");

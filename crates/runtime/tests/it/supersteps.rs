@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_graph::{
     Arg, Cache, ChannelDef, Command, Ctx, Deps, DynUpdate, Dynamic, END, Graph, List, Next,
-    NodeError, NodeResult, Routes, START, Send, State, channel,
+    NodeError, NodeResult, Routes, START, SendTo, State, channel,
 };
 use weftwork_runtime::Runtime;
 use weftwork_types::ThreadId;
@@ -74,7 +74,7 @@ async fn sends_run_side_by_side_and_apply_in_the_order_they_were_sent() {
             LogUpdate::new().last(format!("{} items", state.log().len()))
         })
         .route_to(START, ["work"], |_: State<Log>| {
-            (0u64..4).map(|n| Next::Send(Send::to("work", n))).collect::<Vec<_>>()
+            (0u64..4).map(|n| Next::Send(SendTo::to("work", n))).collect::<Vec<_>>()
         })
         .edge("work", "sum")
         .build()

@@ -4,7 +4,9 @@ use super::{Kit, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use weftwork_conformance::Counts;
-use weftwork_graph::{Arg, Command, Ctx, Deps, Graph, List, Next, NodeResult, START, Send, State};
+use weftwork_graph::{
+    Arg, Command, Ctx, Deps, Graph, List, Next, NodeResult, START, SendTo, State,
+};
 
 same_traces! {
     send_map: maps;
@@ -43,7 +45,7 @@ async fn work(Arg(item): Arg<Item>) -> WorkUpdate {
 
 fn one_each(state: State<Work>) -> Vec<Next> {
     let items = state.items().into_iter().flat_map(|items| &items.0);
-    items.map(|i| Next::Send(Send::to("w", Item { i: *i }))).collect()
+    items.map(|i| Next::Send(SendTo::to("w", Item { i: *i }))).collect()
 }
 
 fn maps(kit: &Kit) -> Graph<Work> {
@@ -65,7 +67,7 @@ fn line(line: Line) -> LinesUpdate {
 fn sends(kit: &Kit) -> Graph<Lines> {
     async fn a(_: State<Lines>) -> Command<Lines> {
         let update = line(Line::Node("a".to_owned()));
-        Command::update(update).send(Send::to("w", Item { i: 1 })).goto("b")
+        Command::update(update).send(SendTo::to("w", Item { i: 1 })).goto("b")
     }
     let graph = kit.graph().node("a", a);
     let graph = graph.node("b", async |_: State<Lines>| line(Line::Node("b".to_owned())));
@@ -75,7 +77,7 @@ fn sends(kit: &Kit) -> Graph<Lines> {
 fn sends_to_nobody(kit: &Kit) -> Graph<Lines> {
     async fn a(_: State<Lines>) -> Command<Lines> {
         let update = line(Line::Node("a".to_owned()));
-        Command::update(update).send(Send::to("zz", Item { i: 1 }))
+        Command::update(update).send(SendTo::to("zz", Item { i: 1 }))
     }
     chain(kit.graph().node("a", a), &["a"])
 }

@@ -9,7 +9,7 @@ use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Top
 use weftwork_graph::exec::{Host, Start};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, Outcome, START, Send,
+    NodeResult, Outcome, START, SendTo,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_store::{
@@ -59,8 +59,8 @@ async fn plan(input: Input) -> Command<Dynamic> {
         .write("loose", json!(8))
         .write("messages", message(&format!("plan-{count}")));
     let command = Command::update(update)
-        .send(Send::to("work", json!({"i": 1})))
-        .send(Send::to("work", json!({"i": 2})));
+        .send(SendTo::to("work", json!({"i": 1})))
+        .send(SendTo::to("work", json!({"i": 2})));
     match input.0["text"].as_str() {
         Some(to @ ("ask" | "within" | "fail")) => command.goto(to),
         _ => command,

@@ -8,7 +8,7 @@ use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
 use weftwork_graph::exec::{Place, StreamItem};
 use weftwork_graph::{
     CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
-    NodeResult, Outcome, RuntimeError, START, Send, State, Stops, StreamEvent, TaskDef,
+    NodeResult, Outcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,
 };
 
 const EVERYTHING: [Modes; 7] = [
@@ -231,7 +231,7 @@ async fn tasks_sent_to_one_node_are_all_run_even_with_equal_arguments() {
     let work = |Input(n): Input| std::future::ready(log(&n.to_string()));
     let graph = graph("sends").node("fan", note("fan")).node("work", work).edge(START, "fan");
     let graph = graph.route_to("fan", ["work"], |_: State<Dynamic>| {
-        Vec::from([7, 7, 7].map(|n| Next::Send(Send::to("work", n))))
+        Vec::from([7, 7, 7].map(|n| Next::Send(SendTo::to("work", n))))
     });
     let graph = graph.build().expect("sound");
     let ended = graph.invoke(json!({})).await.expect("runs");

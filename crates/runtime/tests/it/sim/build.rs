@@ -9,7 +9,7 @@ use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Reduce, Topic};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Input, Keep, Next,
-    NodeError, NodeResult, Retry, START, Semantics, Send, State, Stops,
+    NodeError, NodeResult, Retry, START, Semantics, SendTo, State, Stops,
 };
 use weftwork_testkit::World;
 use weftwork_types::MessageId;
@@ -280,7 +280,7 @@ impl Part {
             command = command.goto(name(to));
         }
         for (to, arg) in left.sends {
-            command = command.send(Send::to(name(to), arg));
+            command = command.send(SendTo::to(name(to), arg));
         }
         Ok(command)
     }

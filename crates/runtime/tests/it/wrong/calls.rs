@@ -8,7 +8,7 @@ use weftwork_graph::channel::{LastValue, Managed, Messages};
 use weftwork_graph::exec::{AsNode, At, Host, MemorySaver, Start, StartCommand, StateUpdate};
 use weftwork_graph::{
     Answers, Arg, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field, Finish, Flow,
-    Graph, Input, Keep, Next, NodeError, NodeResult, Question, RuntimeError, START, Send, State,
+    Graph, Input, Keep, Next, NodeError, NodeResult, Question, RuntimeError, START, SendTo, State,
     Stops, TaskDef,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -199,7 +199,7 @@ fn writes() -> Vec<Row> {
 fn ways() -> Vec<Row> {
     let sends = |graph: Graph<Dynamic>, value: Value| {
         let node = move |_: Input| {
-            let send = Send::to("count", value.clone());
+            let send = SendTo::to("count", value.clone());
             std::future::ready(Command::<Dynamic>::update(DynUpdate::new()).send(send))
         };
         graph.node("work", node).edge(START, "work").ends("work", ["count"])
@@ -221,13 +221,13 @@ fn ways() -> Vec<Row> {
             invoked(graph.build()?, json!({})).await
         }),
         row("a send to a node that is not there", async {
-            let command = || Command::update(DynUpdate::new()).send(Send::to("reset", 1));
+            let command = || Command::update(DynUpdate::new()).send(SendTo::to("reset", 1));
             invoked(commands(command), json!({})).await
         }),
         row("a send of what cannot be JSON", async {
             let command = || {
                 let by_pair = BTreeMap::from([((1, 2), 3)]);
-                Command::update(DynUpdate::new()).send(Send::to("rest", by_pair))
+                Command::update(DynUpdate::new()).send(SendTo::to("rest", by_pair))
             };
             invoked(commands(command), json!({})).await
         }),

@@ -3,7 +3,7 @@
 use peers_harness::{Failure, Found, message};
 use serde::{Deserialize, Serialize};
 use weftwork_graph::{
-    Arg, CompiledGraph, Graph, Handler, List, Next, Routes, START, Send, State, StateSpec,
+    Arg, CompiledGraph, Graph, Handler, List, Next, Routes, START, SendTo, State, StateSpec,
 };
 
 /// A message of the agent loop.
@@ -60,7 +60,7 @@ pub(crate) fn fan() -> Result<CompiledGraph, Failure> {
         .node("join", async |state: State<Bench>| BenchUpdate::new().n(state.items().len() as u64))
         .edge(START, "start")
         .route_to("start", ["work"], |_: State<Bench>| {
-            (0..100u64).map(|i| Next::from(Send::to("work", i))).collect::<Vec<_>>()
+            (0..100u64).map(|i| Next::from(SendTo::to("work", i))).collect::<Vec<_>>()
         })
         .edge("work", "join");
     Ok(graph.build()?)
