@@ -2,6 +2,7 @@
 
 use crate::class;
 use crate::expr::Vars;
+use crate::message;
 use crate::node::{Code, Goto, Out, Shared, Turns, goto_of, raise};
 use crate::python::{self, Raised};
 use crate::reducer;
@@ -244,7 +245,7 @@ fn branches(mut graph: Building, branches: &[BranchSpec]) -> Result<Building, Ra
         };
         let branch = branch.clone();
         graph = graph.route_to(branch.from.clone(), targets, move |state: State<Dynamic>| {
-            route(&branch, &state.object()).map_err(raise)
+            route(&branch, &message::spec(state.object())).map_err(raise)
         });
     }
     Ok(graph)
@@ -315,7 +316,7 @@ pub(crate) fn into_next(goto: Goto) -> Next {
     match goto {
         Goto::Node(name) => Next::node(name),
         Goto::End => Next::End,
-        Goto::Send(node, arg) => Next::Send(Send::to(node, arg)),
+        Goto::Send(node, arg) => Next::Send(Send::to(node, message::records(arg))),
     }
 }
 

@@ -43,7 +43,7 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, CheckedRows, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, Modes,
+    AsNode, At, CheckedRows, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, MessagePart, Modes,
     Outcome, Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops,
     StoreSaver, StreamEvent, check_names, check_rows,
 };

@@ -24,6 +24,7 @@ mod kept;
 mod known;
 mod look;
 mod memory;
+mod messages;
 mod questions;
 mod run;
 mod saver;
@@ -43,7 +44,7 @@ pub use api::{
     Unanswered,
 };
 pub use event::{
-    Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
+    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
     TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::Host;

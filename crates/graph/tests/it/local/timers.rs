@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
-    At, Ctx, DynUpdate, Finish, Flow, Host, Input, Keep, MemorySaver, Modes, NodeResult, Outcome,
+    At, Ctx, DynUpdate, Finish, Flow, Host, Input, Keep, MemorySaver, MessagePart, Modes, NodeResult, Outcome,
     START, Semantics, Start, StreamEvent, TaskDef,
 };
 use weftwork_testkit::ManualClock;
-use weftwork_types::BoxFuture;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::{BoxFuture, MessageId};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::Clock;
 
@@ -244,15 +245,23 @@ async fn limits_hold_for_all_of_a_waiting_run() {
     assert_eq!(run.await.expect_err("too long").code().0, "W0124");
 }
 
+fn notes(what: serde_json::Value) -> DynUpdate {
+    DynUpdate::new().write("log", what)
+}
+
 #[tokio::test]
 async fn a_stream_tells_what_a_waiting_run_does() {
-    let node = async |_: Input, ctx: Ctx| {
-        ctx.message("m1", "good night");
-        ctx.sleep(HOUR).await?;
-        ctx.message("m2", "good morning");
-        NodeResult::Ok(log("up"))
+    let said = |id: &str| {
+        let id = MessageId::new(id).expect("a valid id");
+        json!(Message::text(id.clone(), Role::Assistant, id.as_str()))
     };
-    let graph = graph("told").node("a", node).edge(START, "a").build().expect("sound");
+    let first = async move |_: Input| notes(said("night"));
+    let node = async move |_: Input, ctx: Ctx| {
+        ctx.sleep(HOUR).await?;
+        NodeResult::Ok(notes(json!([said("night"), said("morning")])))
+    };
+    let graph = graph("told").node("first", first).node("a", node).reads("a", Vec::<&str>::new());
+    let graph = graph.edge(START, "first").edge("first", "a").build().expect("sound");
     let host = timed(&ManualClock::moved_by_sleeps());
     let run = graph.run(&host, empty()).thread("t").waiting();
     let mut stream = run.modes(Modes::UPDATES | Modes::MESSAGES).stream();
@@ -260,12 +269,14 @@ async fn a_stream_tells_what_a_waiting_run_does() {
     while let Some(item) = stream.next().await {
         told.push(match item.event {
             StreamEvent::Interrupts(open) => format!("{} open", open.len()),
-            StreamEvent::Message { content, .. } => content,
+            StreamEvent::Message { part: MessagePart::Returned(message), .. } => {
+                format!("{}", json!(message)["id"])
+            }
             StreamEvent::Updates { node, .. } => node,
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(told, ["good night", "1 open", "good morning", "a"]);
+    assert_eq!(told, ["\"night\"", "first", "1 open", "\"morning\"", "a"]);
     assert!(matches!(stream.outcome(), Some(Ok(Outcome::Completed { .. }))));
 }
 
