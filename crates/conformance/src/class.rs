@@ -75,6 +75,15 @@ pub(crate) fn error(fault: &Fault) -> Json {
     shown(&of(fault), &fault.message)
 }
 
+/// A stored failure as a trace shows it. The reference stores some exceptions as texts that do not
+/// name their class.
+pub(crate) fn stored_error(fault: &Fault) -> Json {
+    match of(fault).as_str() {
+        "ValidationError" => shown("", &fault.message),
+        class => shown(class, &fault.message),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{error, is_a, is_retried, of};

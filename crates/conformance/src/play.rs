@@ -213,9 +213,6 @@ impl<'a> Play<'a> {
     }
 
     async fn change(&self, target: &Target, steps: Vec<Vec<StateUpdate>>) -> Played<Config> {
-        if !self.spec.checkpointer {
-            return Err(Raised::new("ValueError", "there are no checkpoints to change"));
-        }
         self.graph.update(&self.host, &target.at(), steps).await.map_err(|error| raised(&error))
     }
 
@@ -343,9 +340,6 @@ impl<'a> Play<'a> {
         entry: &Entry,
         answers: &[(String, Json)],
     ) -> Played<BTreeMap<InterruptId, Json>> {
-        if !self.spec.checkpointer {
-            return Err(Raised::new("ValueError", "No checkpointer set"));
-        }
         let at = At::thread(entry.thread.as_str());
         let state = self.graph.state(&self.host, &at, true).await;
         let state = state.map_err(|error| raised(&error))?;
@@ -435,6 +429,8 @@ pub(crate) fn raised(error: &RuntimeError) -> Raised {
     let fault = error.fault();
     let class = match error {
         RuntimeError::NoUpdates => "ValueError".to_owned(),
+        // The reference takes only an answer for a mistake of another class.
+        RuntimeError::NoSaver { what } if *what != "an answer" => "ValueError".to_owned(),
         _ => class::of(&fault),
     };
     Raised { class, message: fault.message }

@@ -238,7 +238,7 @@ fn task(task: &TaskSnapshot) -> Json {
         "path": path(task),
     });
     if let Some(fault) = &task.error {
-        out["error"] = json!({ "$error": class::error(fault) });
+        out["error"] = json!({ "$error": class::stored_error(fault) });
     }
     if !task.interrupts.is_empty() {
         out["interrupts"] = questions(&task.interrupts);

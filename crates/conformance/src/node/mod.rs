@@ -202,7 +202,7 @@ impl<'a> Execution<'a> {
             }
             Op::Task(name, arg, var) => {
                 let arg = self.eval(arg)?;
-                let returned = self.ctx.task(self.task(name)?, message::records(arg)).await?;
+                let returned = self.ctx.task(self.task(name)?, message::record(arg)).await?;
                 self.bind(var, message::spec(returned));
                 Ok(())
             }
@@ -211,7 +211,7 @@ impl<'a> Execution<'a> {
                 let task = self.task(name)?;
                 let calls = args
                     .into_iter()
-                    .map(message::records)
+                    .map(message::record)
                     .map(|arg| -> BoxFuture<'_, _> { Box::pin(self.ctx.task(task, arg)) });
                 let returned = gather(calls).await?;
                 self.bind(var, message::spec(returned.into()));

@@ -135,7 +135,7 @@ impl Out {
         match self.returned {
             Some(Returned::Value(value)) => Finish::value(message::returned(value)),
             Some(Returned::Final { value, saved }) => {
-                Finish::saving(message::returned(value), message::returned(saved))
+                Finish::saving(message::record(value), message::record(saved))
             }
             Some(Returned::List(parts)) => {
                 let parts = parts.into_iter().map(|part| match part {
@@ -222,6 +222,10 @@ fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>
     if let Some((node, arg)) = expr::as_send(&value) {
         let send = Send::to(node, message::records(arg.clone()));
         return Ok(Command::update(update.update).send(send));
+    }
+    if expr::as_message(&value).is_some() {
+        // The reference takes its fields for channels of the graph, and streams it.
+        return Ok(Command::update(update.put("$msg", value).update));
     }
     match value {
         Json::Null => Ok(Command::update(update.update)),

@@ -132,8 +132,8 @@ impl PlanBuilder {
         });
         self.ends.iter().for_each(|(from, targets)| draft.ends(from, targets));
         self.reads.iter().for_each(|(node, channels)| draft.reads(node, channels));
-        let input = self.input.as_ref().map(|names| draft.keys("the input", names));
-        let output = self.output.as_ref().map(|names| draft.keys("the output", names));
+        let input = self.input.as_ref().map(|names| draft.schema("the input", names, &self));
+        let output = self.output.as_ref().map(|names| draft.schema("the output", names, &self));
         let entered = draft.entered || self.single;
         if !entered && !self.routes.iter().any(|(from, _)| from == START) {
             draft.problems.push(PlanProblem::NoEntry);
@@ -301,6 +301,19 @@ impl Draft {
         found
     }
 
+    /// The channels of an input or output, which nobody but nodes may write or read.
+    fn schema(&mut self, what: &str, names: &[String], parts: &PlanBuilder) -> Vec<usize> {
+        let keys = self.keys(what, names);
+        for channel in keys.iter().filter_map(|index| parts.channels.get(*index)) {
+            if channel.channel.managed().is_some() {
+                let what = format!("channel `{}` in {what}", channel.name);
+                let why = "is kept by the run for its nodes; leave it out";
+                self.problems.push(PlanProblem::Misplaced { what, why });
+            }
+        }
+        keys
+    }
+
     fn reads(&mut self, node: &str, channels: &[String]) {
         let what = format!("what `{node}` reads");
         let keys = self.keys(&what, channels);
@@ -324,10 +337,10 @@ impl Draft {
         let target = if to == END { None } else { self.target(&what, to) };
         self.entered |= from == START;
         match (source, target) {
-            (None, Some(target)) => self.entry.push(target),
+            (None, Some(target)) => add(&mut self.entry, target),
             (Some(Some(source)), Some(target)) => {
                 if let Some(node) = self.nodes.get_mut(source.0) {
-                    node.edges.push(target);
+                    add(&mut node.edges, target);
                 }
             }
             _ => {}
@@ -336,11 +349,21 @@ impl Draft {
 
     fn join(&mut self, from: &[String], to: &str) {
         let what = join_name(from, to);
-        let sources: Vec<_> = from.iter().filter_map(|f| self.source(&what, f)).collect();
+        let mut sources = Vec::with_capacity(from.len());
+        for name in from {
+            self.source(&what, name).into_iter().for_each(|source| add(&mut sources, source));
+        }
         if to == END {
             return;
         }
         let Some(target) = self.target(&what, to) else { return };
+        let same = |known: &TriggerPlan| {
+            let joins = matches!(&known.kind, TriggerKind::Join { sources: of, .. } if *of == sources);
+            joins && known.target == target
+        };
+        if self.triggers.iter().any(same) {
+            return;
+        }
         let index = TriggerIdx(self.triggers.len());
         for source in &sources {
             if let Some(node) = self.nodes.get_mut(source.0) {
@@ -395,6 +418,13 @@ impl Draft {
         let lost = self.nodes.iter().enumerate().filter(|(i, _)| !seen.contains(&NodeIdx(*i)));
         let lost = lost.map(|(_, node)| PlanProblem::Unreachable { name: node.name.to_string() });
         self.problems.extend(lost);
+    }
+}
+
+/// Adds what is not there yet: an edge that is given twice leads on once.
+fn add(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
+    if !nodes.contains(&node) {
+        nodes.push(node);
     }
 }
 

@@ -72,6 +72,7 @@ impl Ctx {
         let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
         let call = Call { at, key, node: task.node() };
         call.tell_start(&arg);
+        at.scope.know_messages_in(&arg);
         if let Some(returned) = call.known() {
             return Ok(returned);
         }

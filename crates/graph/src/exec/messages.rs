@@ -7,8 +7,10 @@ use super::cycle::Cycle;
 use super::event::{MessagePart, Modes, StreamEvent};
 use super::saver::TaskKey;
 use super::scope::{Scope, TaskAt, lock};
-use weftwork_engine::TaskOutput;
+use super::slot::{Slot, SlotState};
+use serde_json::Value as Json;
 use weftwork_engine::channel::{MessageWrite, ids_in, ids_in_json};
+use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::MessageId;
 
 /// The task that emits a message.
@@ -35,6 +37,16 @@ impl Scope {
             if lock(&self.shared.messages).insert(id.to_string()) {
                 self.emit_part(by, MessagePart::Returned(message));
             }
+        }
+    }
+
+    /// Marks the messages that a task gets as known.
+    pub(super) fn know_messages_in(&self, arg: &Json) {
+        if self.shared.wants(Modes::MESSAGES) {
+            let mut known = lock(&self.shared.messages);
+            ids_in_json(arg, |id| {
+                known.insert(id.to_owned());
+            });
         }
     }
 
@@ -95,23 +107,30 @@ impl TaskAt {
 }
 
 impl Cycle {
-    /// Marks the messages that a task gets as known, so that they are not emitted when it returns
-    /// them.
-    pub(super) fn know_messages(&self, index: usize) {
-        let Some(slot) = self.tasks.get(index) else { return };
+    /// Marks the messages that the tasks of the superstep get as known: a run does not emit them
+    /// when a node returns them.
+    pub(super) fn know_messages(&self) {
+        if !self.scope.shared.wants(Modes::MESSAGES) {
+            return;
+        }
         let mut known = lock(&self.scope.shared.messages);
         let mut know = |id: &str| {
             if !known.contains(id) {
                 known.insert(id.to_owned());
             }
         };
-        if let Some(arg) = &slot.task.arg {
-            let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
-            members.for_each(|value| ids_in_json(value, &mut know));
-            return;
-        }
         let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
-        let values = plan.reads(slot.task.node).filter_map(|index| slots.get(index.0));
-        values.for_each(|value| ids_in(value, &mut know));
+        let starts = |slot: &&Slot| {
+            slot.state == SlotState::Open && slot.task.node != NodeIdx::START
+        };
+        for slot in self.tasks.iter().filter(starts) {
+            if let Some(arg) = &slot.task.arg {
+                let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
+                members.for_each(|value| ids_in_json(value, &mut know));
+            } else {
+                let values = plan.reads(slot.task.node).filter_map(|index| slots.get(index.0));
+                values.for_each(|value| ids_in(value, &mut know));
+            }
+        }
     }
 }

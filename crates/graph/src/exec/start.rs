@@ -2,7 +2,6 @@
 
 use super::api::Durability;
 use super::cycle::Cycle;
-use super::event::Modes;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, finish, routed, routed_after};
 use super::messages::By;
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
@@ -29,9 +28,6 @@ impl Cycle {
         }
         let Some(node) = self.scope.graph.node(node_index) else { return Started::nothing() };
         let handler = matches!(slot.task.path, Path::Handler(_));
-        if self.scope.shared.wants(Modes::MESSAGES) {
-            self.know_messages(index);
-        }
         if handler || !node.options.is_plain() {
             let Some(job) = self.job(index) else { return Started::nothing() };
             let future = Box::pin(async move { (index, job.attempts().await) });

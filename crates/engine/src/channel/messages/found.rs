@@ -11,6 +11,8 @@ use weftwork_types::message::Message;
 
 /// The name under which a flow or a task returns its result.
 const RETURNED: &str = "__return__";
+/// The place of the write that holds what the next turn of the flow gets.
+const SAVED: usize = 1;
 
 /// Passes on the ids of the messages in a channel's value: of the value itself, or of the items of
 /// a list.
@@ -60,15 +62,19 @@ fn returned(result: &Json) -> Vec<MessageWrite> {
 impl Plan {
     /// The messages that a task returned, in the order of its writes: those of its writes to
     /// conversations, with the removals among them, and values of other channels that are
-    /// messages or lists with messages. Overwrites are left out.
+    /// messages or lists with messages. Overwrites are left out. Of a flow or a task of one, those
+    /// of its result, and of what it saves.
     #[must_use]
     pub fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
-        if let Some((_, Write::Json(result))) =
-            output.named.iter().find(|(name, _)| name == RETURNED)
-        {
-            return returned(result);
-        }
         let mut found = Vec::new();
+        let result = output.named.iter().find(|(name, _)| name == RETURNED);
+        if let Some((_, Write::Json(result))) = result {
+            found.extend(returned(result));
+            if let Some((_, Write::Json(saved))) = output.writes.get(SAVED) {
+                found.extend(one_or_all(saved).iter().filter_map(message));
+            }
+            return found;
+        }
         for (index, write) in &output.writes {
             self.messages_of(Some(*index), write, &mut found);
         }

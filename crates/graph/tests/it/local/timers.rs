@@ -245,18 +245,19 @@ async fn limits_hold_for_all_of_a_waiting_run() {
     assert_eq!(run.await.expect_err("too long").code().0, "W0124");
 }
 
+fn said(id: &str) -> serde_json::Value {
+    let id = MessageId::new(id).expect("a valid id");
+    json!(Message::text(id.clone(), Role::Assistant, id.as_str()))
+}
+
 fn notes(what: serde_json::Value) -> DynUpdate {
     DynUpdate::new().write("log", what)
 }
 
 #[tokio::test]
 async fn a_stream_tells_what_a_waiting_run_does() {
-    let said = |id: &str| {
-        let id = MessageId::new(id).expect("a valid id");
-        json!(Message::text(id.clone(), Role::Assistant, id.as_str()))
-    };
-    let first = async move |_: Input| notes(said("night"));
-    let node = async move |_: Input, ctx: Ctx| {
+    let first = async |_: Input| notes(said("night"));
+    let node = async |_: Input, ctx: Ctx| {
         ctx.sleep(HOUR).await?;
         NodeResult::Ok(notes(json!([said("night"), said("morning")])))
     };
