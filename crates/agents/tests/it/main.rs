@@ -2,4 +2,5 @@
 #![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod desk;
+mod modes;
 mod react;
