@@ -43,9 +43,9 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NodeError, RuntimeError};
 pub use exec::{
-    AsNode, At, CheckedRows, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver, MessagePart, Modes,
-    Outcome, Resume, Saver, Semantics, Snapshot, Start, StartCommand, StateUpdate, Stops,
-    StoreSaver, StreamEvent, check_names, check_rows,
+    AsNode, At, CheckedRows, Durability, Finished, HistoryFilter, Host, Keep, MemorySaver,
+    MessagePart, Modes, Outcome, Resume, Saver, Semantics, Snapshot, Start, StartCommand,
+    StateUpdate, Stops, StoreSaver, StreamEvent, check_names, check_rows,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};

@@ -121,9 +121,9 @@ impl Out {
             Some(Returned::Parent { goto, update: value }) => {
                 // The writes are for the graph around this one; its reducers are not known here.
                 let members = if let Json::Object(members) = value { members } else { Map::new() };
-                let update = members
-                    .into_iter()
-                    .fold(DynUpdate::new(), |update, (key, value)| update.write(key, message::record(value)));
+                let update = members.into_iter().fold(DynUpdate::new(), |update, (key, value)| {
+                    update.write(key, message::record(value))
+                });
                 Ok(with_goto(Command::parent(update), goto))
             }
             Some(Returned::Final { .. }) => Err(no_update("a final value")),

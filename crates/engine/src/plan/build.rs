@@ -358,7 +358,8 @@ impl Draft {
         }
         let Some(target) = self.target(&what, to) else { return };
         let same = |known: &TriggerPlan| {
-            let joins = matches!(&known.kind, TriggerKind::Join { sources: of, .. } if *of == sources);
+            let joins =
+                matches!(&known.kind, TriggerKind::Join { sources: of, .. } if *of == sources);
             joins && known.target == target
         };
         if self.triggers.iter().any(same) {
@@ -481,4 +482,48 @@ fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {
         return;
     };
     problems.push(PlanProblem::BadName { name: name.to_owned(), kind, reason });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PlanBuilder;
+    use crate::channel::{LastValue, Managed};
+    use crate::plan::{Plan, START};
+    use std::sync::Arc;
+
+    fn built(times: usize) -> Plan {
+        let mut plan = PlanBuilder::default();
+        for node in ["a", "b", "c"] {
+            plan.node(node);
+        }
+        for _ in 0..times {
+            plan.edge(START, "a");
+            plan.edge("a", "b");
+            plan.join(vec!["a".to_owned(), "b".to_owned()], "c");
+        }
+        plan.build().expect("sound")
+    }
+
+    #[test]
+    fn an_edge_that_is_given_twice_counts_once() {
+        let (once, twice) = (built(1), built(2));
+        assert_eq!(once.entry, twice.entry);
+        assert_eq!(once.triggers.len(), twice.triggers.len());
+        for (once, twice) in once.nodes.iter().zip(&twice.nodes) {
+            assert_eq!((&once.edges, &once.joins), (&twice.edges, &twice.joins));
+        }
+    }
+
+    #[test]
+    fn a_managed_channel_is_no_part_of_input_and_output() {
+        let mut plan = PlanBuilder::default();
+        plan.channel("n", Arc::new(LastValue::<u8>::new()));
+        plan.channel("left", Arc::new(Managed::Remaining));
+        plan.node("a");
+        plan.edge(START, "a");
+        plan.output(vec!["n".to_owned(), "left".to_owned()]);
+        let problems = plan.build().expect_err("`left` is the run's");
+        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        assert!(text.starts_with("channel `left` in the output is kept by the run"), "{text}");
+    }
 }

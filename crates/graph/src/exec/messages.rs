@@ -120,9 +120,8 @@ impl Cycle {
             }
         };
         let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
-        let starts = |slot: &&Slot| {
-            slot.state == SlotState::Open && slot.task.node != NodeIdx::START
-        };
+        let starts =
+            |slot: &&Slot| slot.state == SlotState::Open && slot.task.node != NodeIdx::START;
         for slot in self.tasks.iter().filter(starts) {
             if let Some(arg) = &slot.task.arg {
                 let members = arg.json.as_object().into_iter().flat_map(|members| members.values());

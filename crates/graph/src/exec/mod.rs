@@ -44,8 +44,8 @@ pub use api::{
     Unanswered,
 };
 pub use event::{
-    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
-    TaskResult, TaskSnapshot, TaskStarted, Written,
+    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
+    TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::Host;
 pub(crate) use hosting::{Attempt, Claimed, Hosting, Told};

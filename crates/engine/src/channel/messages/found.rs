@@ -115,3 +115,82 @@ fn typed(value: &Value, found: &mut Vec<MessageWrite>) {
         found.push(MessageWrite::Put(message.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ids_in, ids_in_json};
+    use crate::channel::{Append, Items, LastValue, MessageWrite, Messages};
+    use crate::list::List;
+    use crate::plan::{ChannelIdx, Plan, PlanBuilder, START};
+    use crate::task::TaskOutput;
+    use crate::value::{Value, Write};
+    use serde_json::{Value as Json, json};
+    use std::sync::Arc;
+    use weftwork_types::MessageId;
+    use weftwork_types::message::{Message, Role};
+
+    fn message(id: &str) -> Message {
+        Message::text(MessageId::new(id).expect("an id"), Role::User, "hi")
+    }
+
+    fn plan() -> Plan {
+        let mut plan = PlanBuilder::default();
+        plan.channel("talk", Arc::new(Messages));
+        plan.channel("one", Arc::new(LastValue::<Json>::new()));
+        plan.channel("all", Arc::new(Append::<Message>::new()));
+        plan.node("a");
+        plan.edge(START, "a");
+        plan.build().expect("sound")
+    }
+
+    fn found(output: &TaskOutput) -> Vec<String> {
+        let id = |change: MessageWrite| match change {
+            MessageWrite::Put(message) => message.id.to_string(),
+            MessageWrite::Remove { remove } => format!("-{remove}"),
+        };
+        plan().messages_in(output).into_iter().map(id).collect()
+    }
+
+    #[test]
+    fn messages_are_found_in_writes_of_every_form() {
+        let mut output = TaskOutput::default();
+        let changes = [MessageWrite::Put(message("a")), MessageWrite::remove_all()];
+        output.write(ChannelIdx(0), Write::typed(Items::from_iter(changes)));
+        output.write(ChannelIdx(2), Write::typed(Items::from_iter([message("b")])));
+        output.write(ChannelIdx(1), Write::json(json!([message("c"), 5, {"remove": "x"}])));
+        output.named = vec![
+            ("talk".to_owned(), Write::json(json!([message("d"), {"remove": "y"}]))),
+            ("talk".to_owned(), Write::overwrite(json!([message("e")]))),
+            ("unknown".to_owned(), Write::json(json!(message("f")))),
+            ("one".to_owned(), Write::json(json!({"nested": message("g")}))),
+        ];
+        assert_eq!(found(&output), ["a", "-__remove_all__", "b", "c", "d", "-y", "f"]);
+    }
+
+    #[test]
+    fn results_of_flows_are_searched_to_their_members() {
+        let returned = |result: Json| {
+            let named = vec![("__return__".to_owned(), Write::json(result))];
+            found(&TaskOutput { named, ..TaskOutput::default() })
+        };
+        assert_eq!(returned(json!(message("a"))), ["a"]);
+        assert_eq!(returned(json!([message("a"), 1])), ["a"]);
+        assert_eq!(returned(json!({"x": message("a"), "y": [message("b")]})), ["a", "b"]);
+        assert_eq!(returned(json!({"x": {"y": message("a")}})), [""; 0]);
+    }
+
+    #[test]
+    fn ids_are_found_in_values() {
+        let ids = |value: Value| {
+            let mut ids = Vec::new();
+            ids_in(&value, |id| ids.push(id.to_owned()));
+            ids
+        };
+        let list: List<Message> = [message("a"), message("b")].into_iter().collect();
+        assert_eq!(ids(Value::new(list)), ["a", "b"]);
+        assert_eq!(ids(Value::new(message("a"))), ["a"]);
+        assert_eq!(ids(Value::new(json!([message("a"), {"id": "b"}]))), ["a"]);
+        assert_eq!(ids(Value::new(5)), [""; 0]);
+        ids_in_json(&json!({"id": 1, "role": "user", "parts": []}), |id| panic!("{id}"));
+    }
+}

@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
-    At, Ctx, DynUpdate, Finish, Flow, Host, Input, Keep, MemorySaver, MessagePart, Modes, NodeResult, Outcome,
-    START, Semantics, Start, StreamEvent, TaskDef,
+    At, Ctx, DynUpdate, Finish, Flow, Host, Input, Keep, MemorySaver, MessagePart, Modes,
+    NodeResult, Outcome, START, Semantics, Start, StreamEvent, TaskDef,
 };
 use weftwork_testkit::ManualClock;
-use weftwork_types::message::{Message, Role};
-use weftwork_types::{BoxFuture, MessageId};
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::message::{Message, Role};
 use weftwork_types::port::Clock;
+use weftwork_types::{BoxFuture, MessageId};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
