@@ -2,6 +2,7 @@
 
 use crate::class;
 use crate::expr::Vars;
+use crate::message;
 use crate::node::{Code, Goto, Out, Shared, Turns, goto_of, raise};
 use crate::python::{self, Raised};
 use crate::reducer;
@@ -69,7 +70,7 @@ impl Maker {
     }
 
     fn graph(&self, spec: &GraphSpec, around: Around) -> Result<CompiledGraph, Raised> {
-        let keys = Keys::of(spec)?;
+        let keys = Keys::of(spec);
         let channels = keys.all.iter().map(|(key, reducer)| reducer::channel(key, *reducer));
         let mut graph = Graph::dynamic("spec", channels.collect()).semantics(self.semantics);
         let reducers: Arc<BTreeMap<_, _>> = Arc::new(keys.all.iter().cloned().collect());
@@ -111,7 +112,7 @@ impl Maker {
         if spec.defer {
             graph = graph.defer(name);
         }
-        graph = policies(graph, name, &spec.policies)?;
+        graph = policies(graph, name, &spec.policies);
         if let Some(ops) = &spec.on_error {
             let handler = NodeSpec { ops: ops.clone(), ..NodeSpec::default() };
             let (code, reducers) =
@@ -151,22 +152,14 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(spec: &GraphSpec) -> Result<Self, Raised> {
+    fn of(spec: &GraphSpec) -> Self {
         let mut keys = Self { all: spec.state.clone(), state: spec.state.len() };
-        for (schema, names) in [("In", &spec.input), ("Out", &spec.output)] {
-            let names = names.iter().flatten();
-            let managed: Vec<&str> =
-                names.clone().filter(|n| keys.is_managed(n)).map(String::as_str).collect();
-            if !managed.is_empty() {
-                let names = managed.join(", ");
-                let message = format!("Invalid managed channels detected in {schema}: {names}.");
-                return Err(Raised::new("ValueError", message));
-            }
-            names.for_each(|name| keys.add(name));
+        for names in [&spec.input, &spec.output] {
+            names.iter().flatten().for_each(|name| keys.add(name));
         }
         let read = spec.nodes.iter().filter_map(|(_, node)| node.reads.as_ref()).flatten();
         read.for_each(|name| keys.add(name));
-        Ok(keys)
+        keys
     }
 
     fn is_managed(&self, name: &str) -> bool {
@@ -212,18 +205,10 @@ fn unique(names: &[String]) -> Vec<String> {
 }
 
 fn edges(mut graph: Building, spec: &GraphSpec) -> Building {
-    let mut seen = BTreeSet::new();
     for (from, to) in &spec.edges {
-        let (single, all) = match from {
-            Source::Node(name) => (Some(name), Vec::new()),
-            Source::All(names) => (None, names.clone()),
-        };
-        if !seen.insert((single, all.clone(), to)) {
-            continue;
-        }
-        graph = match single {
-            Some(from) => graph.edge(from, to),
-            None => graph.join(unique(&all), to),
+        graph = match from {
+            Source::Node(from) => graph.edge(from, to),
+            Source::All(names) => graph.join(names.iter().map(String::as_str), to),
         };
     }
     graph
@@ -244,7 +229,7 @@ fn branches(mut graph: Building, branches: &[BranchSpec]) -> Result<Building, Ra
         };
         let branch = branch.clone();
         graph = graph.route_to(branch.from.clone(), targets, move |state: State<Dynamic>| {
-            route(&branch, &state.object()).map_err(raise)
+            route(&branch, &message::spec(state.object())).map_err(raise)
         });
     }
     Ok(graph)
@@ -315,7 +300,7 @@ pub(crate) fn into_next(goto: Goto) -> Next {
     match goto {
         Goto::Node(name) => Next::node(name),
         Goto::End => Next::End,
-        Goto::Send(node, arg) => Next::Send(SendTo::to(node, arg)),
+        Goto::Send(node, arg) => Next::Send(SendTo::to(node, message::records(arg))),
     }
 }
 
@@ -345,7 +330,7 @@ fn keep(persist: Persist) -> Keep {
     }
 }
 
-fn policies(graph: Building, name: &str, policies: &Policies) -> Result<Building, Raised> {
+fn policies(graph: Building, name: &str, policies: &Policies) -> Building {
     let mut graph = graph;
     if let Some(spec) = &policies.retry {
         graph = graph.retry(name, retry(spec));
@@ -354,9 +339,9 @@ fn policies(graph: Building, name: &str, policies: &Policies) -> Result<Building
         graph = graph.cache(name, cache(spec));
     }
     if let Some(spec) = policies.timeout {
-        graph = graph.timeout(name, timeout(spec)?);
+        graph = graph.timeout(name, timeout(spec));
     }
-    Ok(graph)
+    graph
 }
 
 fn retry(spec: &RetrySpec) -> Retry {
@@ -378,16 +363,13 @@ fn cache(spec: CacheSpec) -> Cache {
     }
 }
 
-fn timeout(spec: TimeoutSpec) -> Result<Timeout, Raised> {
-    if [spec.run, spec.idle].contains(&Some(Duration::ZERO)) {
-        return Err(Raised::new("ValueError", "a timeout must be greater than 0"));
-    }
-    Ok(match (spec.run, spec.idle) {
+fn timeout(spec: TimeoutSpec) -> Timeout {
+    match (spec.run, spec.idle) {
         (Some(run), None) => Timeout::run(run),
         (None, Some(idle)) => Timeout::idle(idle),
         (Some(run), Some(idle)) => Timeout::run(run).and_idle(idle),
         (None, None) => Timeout::default(),
-    })
+    }
 }
 
 fn refused(error: BuildError) -> Raised {

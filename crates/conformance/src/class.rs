@@ -4,7 +4,10 @@ use serde_json::{Value as Json, json};
 use weftwork_types::code::Fault;
 
 /// Exceptions that reducers raise; they come through the channel as the start of a reason.
-const RAISED: [&str; 3] = ["TypeError", "ValueError", "NotImplementedError"];
+const RAISED: [&str; 4] = ["TypeError", "ValueError", "NotImplementedError", "ValidationError"];
+
+/// The refusal of a conversation to remove a message that it does not have.
+const NO_SUCH_MESSAGE: &str = "there is no message `";
 
 /// The class of a failure.
 pub(crate) fn of(fault: &Fault) -> String {
@@ -18,6 +21,7 @@ pub(crate) fn of(fault: &Fault) -> String {
     let raised = RAISED.iter().find(|class| fault.message.contains(&format!("{class}: ")));
     match (fault.code.as_str(), raised) {
         ("W0103", Some(class)) => class,
+        ("W0103", None) if fault.message.contains(NO_SUCH_MESSAGE) => "ValueError",
         ("W0102" | "W0103" | "W0104" | "W0105" | "W0115" | "W0116" | "W0122", _) => {
             "InvalidUpdateError"
         }
@@ -36,7 +40,7 @@ pub(crate) fn of(fault: &Fault) -> String {
 pub(crate) fn is_a(class: &str, other: &str) -> bool {
     let above = match class {
         "GraphRecursionError" | "NotImplementedError" => "RuntimeError",
-        "InvalidNamespaceError" => "ValueError",
+        "InvalidNamespaceError" | "ValidationError" => "ValueError",
         _ => "",
     };
     class == other || above == other
@@ -44,8 +48,9 @@ pub(crate) fn is_a(class: &str, other: &str) -> bool {
 
 /// Whether the reference tries again when nothing else is said.
 pub(crate) fn is_retried(class: &str) -> bool {
-    const NEVER: [&str; 11] = [
+    const NEVER: [&str; 12] = [
         "ValueError",
+        "ValidationError",
         "TypeError",
         "RuntimeError",
         "KeyError",
@@ -68,6 +73,15 @@ pub(crate) fn shown(class: &str, message: &str) -> Json {
 /// A failure as a trace shows it.
 pub(crate) fn error(fault: &Fault) -> Json {
     shown(&of(fault), &fault.message)
+}
+
+/// A stored failure as a trace shows it. The reference stores some exceptions as texts that do not
+/// name their class.
+pub(crate) fn stored_error(fault: &Fault) -> Json {
+    match of(fault).as_str() {
+        "ValidationError" => shown("", &fault.message),
+        class => shown(class, &fault.message),
+    }
 }
 
 #[cfg(test)]

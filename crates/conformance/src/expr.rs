@@ -1,6 +1,7 @@
 //! Expressions: what a spec computes with.
 
 use crate::SpecError;
+use crate::message::check_content;
 use crate::python::{self, Raised};
 use crate::spec::Cursor;
 use serde_json::{Map, Value as Json, json};
@@ -27,7 +28,7 @@ pub(crate) enum Expr {
     Text(Box<Expr>),
     Send(String, Box<Expr>),
     Sends { node: String, items: Box<Expr>, key: String },
-    Message { role: Role, content: Box<Expr>, id: Json },
+    Message { role: Role, content: Box<Expr>, id: Option<Json> },
 }
 
 /// What is done with two values.
@@ -127,7 +128,7 @@ impl Expr {
             Json::String(_) | Json::Null => Ok(id.json.clone()),
             _ => Err(id.expected("a string")),
         })?;
-        Ok(Self::Message { role, content, id: id.unwrap_or_default() })
+        Ok(Self::Message { role, content, id })
     }
 
     /// Its value, over a node's input and its local variables.
@@ -151,12 +152,17 @@ impl Expr {
             }
             Self::Has(key) => python::contains(input, key).map(Json::Bool),
             Self::Keys => python::sorted(input),
-            Self::Text(inner) => Ok(python::text(&of(inner)?).into()),
+            Self::Text(inner) => python::dumped(&of(inner)?).map(Json::String),
             Self::Send(node, arg) => Ok(send(node, of(arg)?)),
             Self::Sends { node, items, key } => sends(node, &of(items)?, key),
             Self::Message { role, content, id } => {
-                let content = if *role == Role::Remove { json!("") } else { of(content)? };
-                Ok(message(role.name(), content, id.clone()))
+                if *role == Role::Remove {
+                    let id = id.clone().ok_or_else(|| Raised::new("KeyError", "id"))?;
+                    return Ok(message(role.name(), json!(""), id));
+                }
+                let content = of(content)?;
+                check_content(&content, role.name())?;
+                Ok(message(role.name(), content, id.clone().unwrap_or_default()))
             }
         }
     }
@@ -276,10 +282,18 @@ mod tests {
     fn sends_and_messages_are_tagged() {
         let sends = eval(json!({"sends": ["w", [1, 2], "i"]}), json!({})).unwrap();
         assert_eq!(sends, json!([{"$send": ["w", {"i": 1}]}, {"$send": ["w", {"i": 2}]}]));
-        let message = json!({"msg": {"role": "ai", "content": {"$v": "x"}, "id": "m"}});
-        assert_eq!(eval(message, json!({})).unwrap(), json!({"$msg": ["ai", 5, "m"]}));
+        let message = json!({"msg": {"role": "ai", "content": {"str": {"$v": "x"}}, "id": "m"}});
+        assert_eq!(eval(message, json!({})).unwrap(), json!({"$msg": ["ai", "5", "m"]}));
+        let number = json!({"msg": {"role": "ai", "content": {"$v": "x"}, "id": "m"}});
+        assert_eq!(eval(number, json!({})).unwrap_err().class, "ValidationError");
         let remove = json!({"msg": {"role": "remove", "content": "x", "id": "m"}});
         assert_eq!(eval(remove, json!({})).unwrap(), json!({"$msg": ["remove", "", "m"]}));
+        let unnamed = eval(json!({"msg": {"role": "remove"}}), json!({}));
+        assert_eq!(unnamed.unwrap_err(), Raised::new("KeyError", "id"));
+        for op in ["len", "str"] {
+            let message = json!({op: {"msg": {"role": "ai", "content": "x"}}});
+            assert_eq!(eval(message, json!({})).unwrap_err().class, "TypeError");
+        }
     }
 
     #[test]

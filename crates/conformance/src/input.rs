@@ -1,6 +1,7 @@
 //! What the entries of a script hand in: answers, changes, targets.
 
 use crate::build::into_next;
+use crate::message;
 use crate::node::{Goto, goto_of};
 use crate::play::Played;
 use crate::python::{self, Raised};
@@ -42,7 +43,9 @@ fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {
     match values {
         Json::Null => Ok(None),
         Json::Object(members) => {
-            Ok(Some(members.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+            let members = members.iter();
+            let members = members.map(|(key, value)| (key.clone(), message::record(value.clone())));
+            Ok(Some(members.collect()))
         }
         other => Err(Raised::new(
             "InvalidUpdateError",

@@ -24,6 +24,7 @@ mod error;
 mod expr;
 mod input;
 pub mod kit;
+mod message;
 mod node;
 mod play;
 mod python;

@@ -3,6 +3,7 @@
 use crate::build::{Maker, into_stops};
 use crate::class;
 use crate::input::{as_node, bulk_update, resume, targets, update_values};
+use crate::message;
 use crate::node::{Counts, Shared};
 use crate::python::{self, Raised};
 use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Which};
@@ -212,9 +213,6 @@ impl<'a> Play<'a> {
     }
 
     async fn change(&self, target: &Target, steps: Vec<Vec<StateUpdate>>) -> Played<Config> {
-        if !self.spec.checkpointer {
-            return Err(Raised::new("ValueError", "there are no checkpoints to change"));
-        }
         self.graph.update(&self.host, &target.at(), steps).await.map_err(|error| raised(&error))
     }
 
@@ -250,7 +248,7 @@ impl<'a> Play<'a> {
         let mut stream = self.prepared(run, target, start).stream();
         let mut events = Vec::new();
         while let Some(item) = stream.next().await {
-            events.push(trace::event(&item));
+            events.extend(trace::event(&item));
         }
         shown.insert("events".to_owned(), Json::Array(events));
         match stream.outcome() {
@@ -312,7 +310,7 @@ impl<'a> Play<'a> {
     /// What a run starts from. The inner result is what starting it raises.
     async fn start(&self, entry: &Entry, run: &RunEntry) -> Played<Played<Start>> {
         let start = match &run.begin {
-            Begin::Input(input) => Start::from(input.alone()?),
+            Begin::Input(input) => Start::from(message::records(input.alone()?)),
             Begin::Resume(answer) => {
                 let resume = resume(answer);
                 Start::Command(StartCommand { resume, ..StartCommand::default() })
@@ -328,7 +326,8 @@ impl<'a> Play<'a> {
                 };
                 let members = update.as_object().cloned().unwrap_or_default();
                 let resume = self::resume(resume);
-                let update = members.into_iter().collect();
+                let update = members.into_iter().map(|(key, value)| (key, message::record(value)));
+                let update = update.collect();
                 Start::Command(StartCommand { goto, update, resume })
             }
         };
@@ -341,9 +340,6 @@ impl<'a> Play<'a> {
         entry: &Entry,
         answers: &[(String, Json)],
     ) -> Played<BTreeMap<InterruptId, Json>> {
-        if !self.spec.checkpointer {
-            return Err(Raised::new("ValueError", "No checkpointer set"));
-        }
         let at = At::thread(entry.thread.as_str());
         let state = self.graph.state(&self.host, &at, true).await;
         let state = state.map_err(|error| raised(&error))?;
@@ -433,6 +429,8 @@ pub(crate) fn raised(error: &RuntimeError) -> Raised {
     let fault = error.fault();
     let class = match error {
         RuntimeError::NoUpdates => "ValueError".to_owned(),
+        // The reference takes only an answer for a mistake of another class.
+        RuntimeError::NoSaver { what } if *what != "an answer" => "ValueError".to_owned(),
         _ => class::of(&fault),
     };
     Raised { class, message: fault.message }

@@ -91,8 +91,14 @@ pub(crate) fn type_name(value: &Json) -> &'static str {
         },
         Json::String(_) => "str",
         Json::Array(_) => "list",
+        Json::Object(_) if is_message(value) => "BaseMessage",
         Json::Object(_) => "dict",
     }
+}
+
+/// Whether a value is a message, which is no dict though it is written as one.
+fn is_message(value: &Json) -> bool {
+    crate::expr::as_message(value).is_some()
 }
 
 /// Whether a value counts as true.
@@ -204,7 +210,7 @@ pub(crate) fn length(value: &Json) -> Result<Json, Raised> {
         empty if !truth(empty) => Ok(0.into()),
         Json::String(text) => Ok(text.chars().count().into()),
         Json::Array(items) => Ok(items.len().into()),
-        Json::Object(members) => Ok(members.len().into()),
+        Json::Object(members) if !is_message(value) => Ok(members.len().into()),
         other => {
             let message = format!("object of type '{}' has no len()", type_name(other));
             Err(Raised::type_error(message))
@@ -215,7 +221,7 @@ pub(crate) fn length(value: &Json) -> Result<Json, Raised> {
 /// `value[key]`.
 pub(crate) fn item(value: &Json, key: &Json) -> Result<Json, Raised> {
     match value {
-        Json::Object(members) => {
+        Json::Object(members) if !is_message(value) => {
             let found = key.as_str().and_then(|key| members.get(key));
             found.cloned().ok_or_else(|| Raised::new("KeyError", bare(key)))
         }
@@ -308,6 +314,21 @@ pub(crate) fn text(value: &Json) -> String {
             out
         }
     }
+}
+
+/// The same of a value that may hold messages, which have no JSON.
+pub(crate) fn dumped(value: &Json) -> Result<String, Raised> {
+    fn holds_message(value: &Json) -> bool {
+        match value {
+            Json::Array(items) => items.iter().any(holds_message),
+            Json::Object(members) => is_message(value) || members.values().any(holds_message),
+            _ => false,
+        }
+    }
+    if holds_message(value) {
+        return Err(Raised::type_error("a message is not JSON serializable"));
+    }
+    Ok(text(value))
 }
 
 /// What an exception shows of a key.

@@ -1,17 +1,14 @@
 //! The channels of a spec's reducers: ours where they do the same, with Python's checks in front.
 
-use crate::expr;
+use crate::message;
 use crate::python::{self, Raised};
 use crate::spec::Reducer;
 use serde_json::{Value as Json, json};
 use weftwork_graph::ChannelDef;
 use weftwork_graph::channel::{
-    Append, Channel, Fleeting, LastValue, Managed, Reduce, Refused, Topic, Untracked,
+    Append, Channel, Fleeting, LastValue, Managed, Messages, Reduce, Refused, Topic, Untracked,
 };
 use weftwork_graph::{Value, Write};
-
-/// A removal of this message removes all.
-const ALL: &str = "__remove_all__";
 
 /// The channel of a key.
 pub(crate) fn channel(key: &str, reducer: Reducer) -> ChannelDef {
@@ -27,8 +24,8 @@ pub(crate) fn channel(key: &str, reducer: Reducer) -> ChannelDef {
         Reducer::Untracked => ChannelDef::new(key, Untracked::<Json>::new()),
         Reducer::Ephemeral => ChannelDef::new(key, Fleeting::<Json>::one()),
         Reducer::Topic => ChannelDef::new(key, Topic::<Json>::new()),
-        Reducer::TopicAccumulating => ChannelDef::new(key, Gathered::Topic),
-        Reducer::Messages => ChannelDef::new(key, Gathered::Messages),
+        Reducer::TopicAccumulating => ChannelDef::new(key, Gathered),
+        Reducer::Messages => ChannelDef::new(key, Coercing(Messages)),
         Reducer::LastStep => ChannelDef::new(key, Managed::LastStep),
         Reducer::Remaining => ChannelDef::new(key, Managed::Remaining),
     }
@@ -60,6 +57,9 @@ struct Merge;
 
 impl Fold for Merge {
     fn fold(value: &Json, write: &Json) -> Result<Json, Raised> {
+        if message::is_record(write) {
+            return Err(Raised::new("TypeError", "a message is not a mapping"));
+        }
         python::merge(value, write)
     }
 }
@@ -145,28 +145,74 @@ impl<C: Channel> Channel for Checked<C> {
     }
 }
 
-/// Lists that no channel of ours makes the same way.
+/// The product's conversation, behind what Python makes of writes that are no messages.
 #[derive(Debug)]
-enum Gathered {
-    /// Everything that was ever written; no value while that is nothing.
-    Topic,
-    /// Tagged messages: one with a known id replaces the older, a removal takes it out.
-    Messages,
-}
+struct Coercing(Messages);
 
-impl Channel for Gathered {
+impl Channel for Coercing {
+    fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
+        let coerced = writes.iter().enumerate().map(|(index, write)| match write {
+            Write::Json(json) => match message::coerced(json) {
+                Ok(changes) => Ok(Write::json(changes)),
+                Err(raised) => Err(refused((index, raised))),
+            },
+            other => Ok(other.clone()),
+        });
+        self.0.apply(current, &coerced.collect::<Result<Vec<_>, _>>()?)
+    }
+
     fn kind(&self) -> &'static str {
-        match self {
-            Self::Topic => "gathered",
-            Self::Messages => "tagged_messages",
-        }
+        self.0.kind()
     }
 
     fn initial(&self) -> Option<Value> {
-        match self {
-            Self::Topic => None,
-            Self::Messages => Some(Value::new(json!([]))),
-        }
+        self.0.initial()
+    }
+
+    fn encode(&self, value: &Value) -> Result<Json, String> {
+        self.0.encode(value)
+    }
+
+    fn decode(&self, json: &Json) -> Result<Value, String> {
+        self.0.decode(json)
+    }
+
+    fn encode_write(&self, write: &Value) -> Result<Json, String> {
+        self.0.encode_write(write)
+    }
+
+    fn write_value(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        self.0.write_value(value, out)
+    }
+
+    fn read_value(&self, json: &[u8]) -> Result<Value, String> {
+        self.0.read_value(json)
+    }
+
+    fn items(&self, value: &Value) -> Option<usize> {
+        self.0.items(value)
+    }
+
+    fn write_patch(&self, older: &Value, value: &Value, out: &mut Vec<u8>) -> Result<bool, String> {
+        self.0.write_patch(older, value, out)
+    }
+
+    fn patched(&self, older: Value, patch: &[u8]) -> Result<Value, String> {
+        self.0.patched(older, patch)
+    }
+}
+
+/// Everything that was ever written to a topic; no value while that is nothing.
+#[derive(Debug)]
+struct Gathered;
+
+impl Channel for Gathered {
+    fn kind(&self) -> &'static str {
+        "gathered"
+    }
+
+    fn initial(&self) -> Option<Value> {
+        None
     }
 
     fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused> {
@@ -175,24 +221,19 @@ impl Channel for Gathered {
             _ => Vec::new(),
         };
         for (index, write) in writes.iter().enumerate() {
-            let written = match write {
-                Write::Json(json) => list(json),
-                Write::Overwrite(json) => return Ok(Some(Value::new(json.clone()))),
+            match write {
+                Write::Json(json) => match &**json {
+                    Json::Array(more) => items.extend(more.iter().cloned()),
+                    one => items.push(one.clone()),
+                },
+                Write::Overwrite(json) => return Ok(Some(Value::new((**json).clone()))),
                 Write::Typed(_) => {
                     let reason = "expected JSON".to_owned();
                     return Err(Refused::Bad { index, reason });
                 }
-            };
-            match self {
-                Self::Topic => items.extend(written),
-                Self::Messages => {
-                    items =
-                        add_messages(items, written).map_err(|raised| refused((index, raised)))?;
-                }
             }
         }
-        let empty = matches!(self, Self::Topic) && items.is_empty();
-        Ok((!empty).then(|| Value::new(Json::Array(items))))
+        Ok((!items.is_empty()).then(|| Value::new(Json::Array(items))))
     }
 
     fn encode(&self, value: &Value) -> Result<Json, String> {
@@ -208,92 +249,25 @@ impl Channel for Gathered {
     }
 }
 
-fn list(json: &Json) -> Vec<Json> {
-    match json {
-        Json::Array(items) => items.clone(),
-        one => vec![one.clone()],
-    }
-}
-
-/// A conversation with more messages.
-fn add_messages(mut all: Vec<Json>, more: Vec<Json>) -> Result<Vec<Json>, Raised> {
-    let more: Vec<Json> = with_ids(more, all.len())?;
-    let removes_all =
-        |m: &Json| expr::as_message(m).is_some_and(|m| (m.0, m.2) == ("remove", Some(ALL)));
-    if let Some(last) = more.iter().rposition(removes_all) {
-        return Ok(more.into_iter().skip(last.saturating_add(1)).collect());
-    }
-    let mut removed = Vec::new();
-    for message in more {
-        let Some((role, _, Some(id))) = expr::as_message(&message) else { continue };
-        let known = all.iter().position(|m| expr::as_message(m).is_some_and(|m| m.2 == Some(id)));
-        match (known, role) {
-            (Some(index), "remove") => removed.push(index),
-            (Some(index), _) => {
-                removed.retain(|removed| *removed != index);
-                if let Some(slot) = all.get_mut(index) {
-                    *slot = message;
-                }
-            }
-            (None, "remove") => {
-                return Err(Raised::new(
-                    "ValueError",
-                    format!(
-                        "Attempting to delete a message with an ID that doesn't exist ('{id}')"
-                    ),
-                ));
-            }
-            (None, _) => all.push(message),
-        }
-    }
-    let kept = all.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
-    Ok(kept.map(|(_, message)| message).collect())
-}
-
-/// Messages, each with an id: those without one are numbered by their place.
-fn with_ids(messages: Vec<Json>, before: usize) -> Result<Vec<Json>, Raised> {
-    let named = messages.into_iter().enumerate().map(|(index, message)| {
-        let Some((role, content, id)) = expr::as_message(&message) else {
-            let message = format!("Unsupported message type: {}", python::type_name(&message));
-            return Err(Raised::new("NotImplementedError", message));
-        };
-        if id.is_some() {
-            return Ok(message);
-        }
-        let id = format!("message-{}", before.saturating_add(index));
-        Ok(expr::message(role, content.clone(), id.into()))
-    });
-    named.collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Check, Larger, Merge, Sum, add_messages, are_lists, folds};
+    use super::{Check, Coercing, Larger, Merge, Sum, are_lists, folds};
+    use crate::expr::message;
+    use crate::message::record;
     use serde_json::{Value as Json, json};
-    use weftwork_graph::{Value, Write};
-
-    fn message(role: &str, content: &str, id: &str) -> Json {
-        json!({"$msg": [role, content, id]})
-    }
+    use weftwork_graph::channel::{Channel, Messages, Refused};
+    use weftwork_graph::{List, Value, Write};
+    use weftwork_types::message::Message;
 
     #[test]
-    fn messages_replace_and_remove_by_id() {
-        let all = vec![message("human", "hi", "h"), message("ai", "one", "a")];
-        let more = vec![message("ai", "ONE", "a"), message("ai", "two", "b")];
-        let all = add_messages(all, more).unwrap();
-        assert_eq!(all[1], message("ai", "ONE", "a"));
-        let all = add_messages(all, vec![message("remove", "", "h")]).unwrap();
-        assert_eq!(all.len(), 2);
-        let raised = add_messages(all.clone(), vec![message("remove", "", "x")]).unwrap_err();
-        assert_eq!(raised.class, "ValueError");
-        let afresh = vec![message("remove", "", "__remove_all__"), message("ai", "new", "n")];
-        assert_eq!(add_messages(all, afresh).unwrap(), [message("ai", "new", "n")]);
-    }
-
-    #[test]
-    fn messages_without_an_id_get_one() {
-        let all = add_messages(Vec::new(), vec![json!({"$msg": ["ai", "x", null]})]).unwrap();
-        assert_eq!(all, [message("ai", "x", "message-0")]);
+    fn conversations_are_the_products() {
+        let put = |id: &str, text: &str| record(message("ai", text.into(), id.into()));
+        let apply = |current, write| Coercing(Messages).apply(current, &[Write::json(write)]);
+        let all = apply(None, json!([put("a", "one"), "two"])).unwrap();
+        let all = apply(all, json!([put("a", "ONE"), put("b", "three")])).unwrap().unwrap();
+        assert_eq!(all.get::<List<Message>>().map(List::len), Some(3));
+        let Err(Refused::Bad { reason, .. }) = apply(Some(all), json!([5])) else { panic!() };
+        assert!(reason.starts_with("NotImplementedError: "), "{reason}");
     }
 
     #[test]

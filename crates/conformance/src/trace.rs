@@ -2,18 +2,22 @@
 
 use crate::class;
 use crate::expr;
+use crate::message;
 use serde_json::{Map, Value as Json, json};
 use weftwork_graph::exec::{
     Config, Metadata, Snapshot, Source, StreamItem, SubState, TaskEnded, TaskResult, TaskSnapshot,
     TaskStarted, Written,
 };
-use weftwork_graph::{StreamEvent, TaskPath};
+use weftwork_graph::{MessagePart, StreamEvent, TaskPath};
 use weftwork_types::interrupt::{Ask, Interrupt};
 
-/// An event: where, in which mode, and what.
-pub(crate) fn event(item: &StreamItem) -> Json {
+/// An event: where, in which mode, and what. The reference does not say when partial text is void.
+pub(crate) fn event(item: &StreamItem) -> Option<Json> {
+    if let StreamEvent::Message { part: MessagePart::Reset { .. }, .. } = item.event {
+        return None;
+    }
     let (mode, payload) = payload(&item.event);
-    json!([item.ns, mode, payload])
+    Some(json!([item.ns, mode, message::shown(payload)]))
 }
 
 fn payload(event: &StreamEvent) -> (&'static str, Json) {
@@ -29,7 +33,14 @@ fn payload(event: &StreamEvent) -> (&'static str, Json) {
         StreamEvent::TaskEnded(task) => ("tasks", ended(task)),
         StreamEvent::Checkpoint(snapshot) => ("checkpoints", checkpoint(snapshot)),
         StreamEvent::Custom(value) => ("custom", value.clone()),
-        StreamEvent::Message { chunk, content, id, node, step } => {
+        StreamEvent::Message { part, node, step } => {
+            let (chunk, (content, id)) = match part {
+                MessagePart::Chunk { id, text } => {
+                    (true, (text.as_str().into(), message::id_shown(id.as_str())))
+                }
+                MessagePart::Reset { id } => (true, (Json::Null, message::id_shown(id.as_str()))),
+                MessagePart::Returned(change) => (false, message::streamed(change)),
+            };
             let payload = json!({
                 "chunk": chunk, "content": content, "id": id, "node": node, "step": step,
             });
@@ -205,6 +216,10 @@ fn checkpoint(snapshot: &Snapshot) -> Json {
 
 /// A snapshot.
 pub(crate) fn snapshot(snapshot: &Snapshot) -> Json {
+    message::shown(snapshot_of(snapshot))
+}
+
+fn snapshot_of(snapshot: &Snapshot) -> Json {
     json!({
         "values": snapshot.values,
         "next": snapshot.next,
@@ -223,7 +238,7 @@ fn task(task: &TaskSnapshot) -> Json {
         "path": path(task),
     });
     if let Some(fault) = &task.error {
-        out["error"] = json!({ "$error": class::error(fault) });
+        out["error"] = json!({ "$error": class::stored_error(fault) });
     }
     if !task.interrupts.is_empty() {
         out["interrupts"] = questions(&task.interrupts);
@@ -253,7 +268,7 @@ fn path(task: &TaskSnapshot) -> Json {
 fn sub_state(state: &SubState) -> Json {
     match state {
         SubState::Config(found) => config(Some(found)),
-        SubState::Snapshot(found) => snapshot(found),
+        SubState::Snapshot(found) => snapshot_of(found),
     }
 }
 

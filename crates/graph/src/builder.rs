@@ -11,6 +11,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::{Plan, PlanProblem};
@@ -373,6 +374,7 @@ impl<S: StateSpec> Graph<S> {
             self.check(check);
         }
         self.check_subgraphs();
+        self.check_timeouts();
         let mut problems = self.problems;
         let plan = self.plan.build().unwrap_or_else(|found| {
             problems.splice(0..0, found);
@@ -442,6 +444,18 @@ impl<S: StateSpec> Graph<S> {
         }));
         if let (Role::Node, Some(channels), true) = (role, reads, fits) {
             self.plan.reads_unless_said(name, channels.into_iter().map(str::to_owned).collect());
+        }
+    }
+
+    /// Finds limits that no attempt can keep.
+    fn check_timeouts(&mut self) {
+        for (name, node) in &self.nodes {
+            let Timeout { run, idle } = node.options.timeout;
+            if [run, idle].contains(&Some(Duration::ZERO)) {
+                let what = format!("the timeout of node `{name}`");
+                let why = "is 0, so that no attempt can end in time; give it more, or none";
+                self.problems.push(PlanProblem::Misplaced { what, why });
+            }
         }
     }
 

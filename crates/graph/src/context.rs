@@ -3,7 +3,7 @@
 use crate::exec::Attempt;
 use crate::exec::scope::TaskAt;
 use crate::extract::DepMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
@@ -29,6 +29,8 @@ pub(crate) struct TaskContext {
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
+    /// Whether the messages that the attempt returns are kept out of streams.
+    pub(crate) muted: AtomicBool,
     /// How many graphs the attempt called.
     pub(crate) graphs: AtomicU32,
     /// What the task asked; what was asked together stands together.

@@ -39,8 +39,8 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NODE_FAILED, NodeError, RuntimeError};
 pub use exec::{
-    Answers, Durability, HistoryFilter, Keep, Modes, Outcome, Semantics, Snapshot, Stops,
-    StreamEvent,
+    Answers, Durability, HistoryFilter, Keep, MessagePart, Modes, Outcome, Semantics, Snapshot,
+    Stops, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};

@@ -3,7 +3,7 @@
 use crate::ModelError;
 use crate::call::ChatResponse;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ModelInfo};
-use crate::collect::Collector;
+use crate::collect::{Collector, message_id};
 use crate::fingerprint;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
@@ -14,7 +14,7 @@ use weftwork_types::canonical::{self, Hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, CallKey, EgressError};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
-use weftwork_types::{BoxFuture, InvocationId};
+use weftwork_types::{BoxFuture, InvocationId, MessageId};
 
 /// Bytes of text per token, for estimates when the provider does not report usage.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -22,6 +22,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// A running attempt. If it is dropped before its end, it still counts and reports its usage.
 pub(crate) struct Attempt<'a> {
     ctx: &'a CallContext,
+    key: CallKey,
+    /// The id of the message that the attempt produces.
+    message: MessageId,
     collector: Collector,
     /// The usage fact, with status `Cancelled` until the attempt ends.
     fact: UsageFact,
@@ -36,7 +39,7 @@ impl<'a> Attempt<'a> {
     pub(crate) fn begin(
         info: &ModelInfo,
         request: &ChatRequest,
-        number: u32,
+        (key, number): (CallKey, u32),
         prompt_hash: Hash,
         ctx: &'a CallContext,
     ) -> Self {
@@ -57,6 +60,8 @@ impl<'a> Attempt<'a> {
         };
         Self {
             ctx,
+            key,
+            message: message_id(key),
             collector: Collector::default(),
             fact,
             told: false,
@@ -71,16 +76,15 @@ impl<'a> Attempt<'a> {
         mut self,
         model: &dyn ChatModel,
         request: &Arc<ChatRequest>,
-        key: CallKey,
     ) -> (UsageFact, Result<ChatResponse, ModelError>) {
         let outcome = self.listen(model, request).await;
         let tokens = self.tokens(outcome.as_ref().err());
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
-        let outcome = outcome.and_then(|()| said.response(model.info(), key, request, tokens));
+        let outcome = outcome.and_then(|()| said.response(model.info(), self.key, request, tokens));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
-            self.ctx.emit.emit(AiEvent::AttemptReset { node: model.info().id() });
+            self.emit(AiEvent::AttemptReset { node: model.info().id() });
         }
         self.fact.status = match error {
             None => UsageStatus::Ok,
@@ -127,15 +131,19 @@ impl<'a> Attempt<'a> {
         match &event {
             ChatEvent::TextDelta(delta) => {
                 self.shown = true;
-                self.ctx.emit.emit(AiEvent::TextDelta { delta: delta.clone() });
+                self.emit(AiEvent::TextDelta { delta: delta.clone() });
             }
             ChatEvent::ReasoningDelta(delta) => {
                 self.shown = true;
-                self.ctx.emit.emit(AiEvent::ReasoningDelta { delta: delta.clone() });
+                self.emit(AiEvent::ReasoningDelta { delta: delta.clone() });
             }
             _ => {}
         }
         self.collector.push(event);
+    }
+
+    fn emit(&self, event: AiEvent) {
+        self.ctx.emit.emit_of(&self.message, event);
     }
 
     /// The usage of the attempt: the provider's count, or an estimate. An attempt that the provider

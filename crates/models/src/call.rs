@@ -108,8 +108,8 @@ impl ModelCaller {
                 return Err(late());
             }
             ctx.budget.admit_model_call()?;
-            let attempt = Attempt::begin(model.info(), &request, number, hash, ctx);
-            let (fact, outcome) = attempt.run(model, &request, key).await;
+            let attempt = Attempt::begin(model.info(), &request, (key, number), hash, ctx);
+            let (fact, outcome) = attempt.run(model, &request).await;
             let error = match outcome {
                 Ok(response) => return self.keep(response, fact, key, ctx).await,
                 Err(error) => error,
@@ -162,9 +162,10 @@ async fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatRespo
         return Err(unreadable(format!("version {} is not {RECORD_VERSION}", record.v)));
     }
     ctx.emit.emit(AiEvent::CallReused { kind: "model".to_owned(), name: name.to_owned() });
-    let text = record.response.message.joined_text();
-    if !text.is_empty() {
-        ctx.emit.emit(AiEvent::TextDelta { delta: text });
+    let message = &record.response.message;
+    let delta = message.joined_text();
+    if !delta.is_empty() {
+        ctx.emit.emit_of(&message.id, AiEvent::TextDelta { delta });
     }
     book(&record.usage, ctx).await;
     Ok(record.response)

@@ -166,7 +166,7 @@ fn read_args(text: String, reason: FinishReason) -> Option<Value> {
 }
 
 /// Derives the message id from the call key, so that it is the same after a crash.
-fn message_id(key: CallKey) -> MessageId {
+pub(crate) fn message_id(key: CallKey) -> MessageId {
     #[expect(clippy::expect_used, reason = "hex digits are valid in ids")]
     MessageId::new(&key.0.to_string()[..32]).expect("32 hex digits are a message id")
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weftwork_agents::ReactAgent;
+use weftwork_graph::CompiledGraph;
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
@@ -56,15 +57,8 @@ impl Desk {
 
     async fn on(store: Arc<dyn Store>, refunds: Arc<Refunds>, steps: Vec<Step>) -> Self {
         let model = Arc::new(ScriptedModel::from_steps(steps));
-        let tools = ToolBox::new()
-            .with(lookup_order)
-            .with(refund_order)
-            .with_ask_human()
-            .provide_shared(Arc::clone(&refunds));
-        let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
-        let graph = ReactAgent::new("desk", model.clone()).tools(tools).policy(policy).build();
         let runtime = Runtime::builder(Arc::clone(&store))
-            .graph("test:desk", graph.expect("a sound agent"))
+            .graph("test:desk", agent(Arc::clone(&model), Arc::clone(&refunds)))
             .open()
             .await
             .expect("opens");
@@ -82,12 +76,7 @@ impl Desk {
     }
 
     pub(crate) async fn say(&self, text: &str) -> (Vec<RunEvent>, RunFinal) {
-        let message = json!({
-            "id": format!("user-{}", text.len()),
-            "role": "user",
-            "parts": [{"type": "text", "text": text}],
-        });
-        self.run(RunInput::Start { input: json!({"messages": [message]}) }).await
+        self.run(RunInput::Start { input: said(text) }).await
     }
 
     /// Returns the code of the error for a rejected answer.
@@ -100,6 +89,28 @@ impl Desk {
     pub(crate) async fn answer(&self, id: InterruptId, value: Value) -> (Vec<RunEvent>, RunFinal) {
         self.run(RunInput::answers(BTreeMap::from([(id, value)]))).await
     }
+}
+
+/// The agent of the desk.
+pub(crate) fn agent(model: Arc<ScriptedModel>, refunds: Arc<Refunds>) -> CompiledGraph {
+    let tools = ToolBox::new()
+        .with(lookup_order)
+        .with(refund_order)
+        .with_ask_human()
+        .provide_shared(refunds);
+    let policy = Policy::new().ask_human("refund_order", "it moves money").expect("a name");
+    let graph = ReactAgent::new("desk", model).tools(tools).policy(policy).build();
+    graph.expect("a sound agent")
+}
+
+/// An input in which a person says something.
+pub(crate) fn said(text: &str) -> Value {
+    let message = json!({
+        "id": format!("user-{}", text.len()),
+        "role": "user",
+        "parts": [{"type": "text", "text": text}],
+    });
+    json!({"messages": [message]})
 }
 
 fn request(input: RunInput) -> RunRequest {

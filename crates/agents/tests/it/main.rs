@@ -2,4 +2,5 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod desk;
+mod modes;
 mod react;

@@ -6,6 +6,7 @@ mod store;
 pub(crate) use outcome::{Goto, Out, Returned, goto_of};
 
 use crate::expr::{self, Expr, Vars};
+use crate::message;
 use crate::python::{self, Raised};
 use crate::spec::{Fail, Op, Part};
 use serde_json::{Map, Value as Json};
@@ -128,30 +129,14 @@ impl Code {
     /// Runs the code once.
     pub(crate) async fn run(&self, input: Json, ctx: Ctx) -> NodeResult<Out> {
         self.turns.pass_before().await;
-        know_messages(&input, &ctx);
+        let input = message::spec(input);
         let mut run = Execution { code: self, ctx, input, vars: Vars::new(), out: Out::default() };
         run.all(&self.ops).await?;
-        run.out.tell_messages(&run.ctx);
+        if run.out.is_list_of_pairs() {
+            run.ctx.mute_messages();
+        }
         self.turns.pass_after().await;
         Ok(run.out)
-    }
-}
-
-/// Messages that a node gets are not told when it returns them.
-fn know_messages(input: &Json, ctx: &Ctx) {
-    let Json::Object(members) = input else { return };
-    for message in members.values().flat_map(messages_in) {
-        if let Some((_, _, Some(id))) = expr::as_message(message) {
-            ctx.known_message(id);
-        }
-    }
-}
-
-/// The messages in a value of a state: itself, or the items of a list.
-fn messages_in(value: &Json) -> Vec<&Json> {
-    match value {
-        Json::Array(items) => items.iter().filter(|i| expr::as_message(i).is_some()).collect(),
-        one => expr::as_message(one).map(|_| one).into_iter().collect(),
     }
 }
 
@@ -190,9 +175,15 @@ impl<'a> Execution<'a> {
             }
             Op::Store(op) => self.store(op).await,
             Op::Llm { tokens, var, id } => {
-                tokens.iter().for_each(|token| self.ctx.token(id, token));
-                let message = expr::message("ai", tokens.concat().into(), id.clone().into());
-                self.bind(var, message);
+                if tokens.is_empty() {
+                    let message = "No generations found in stream.";
+                    return Err(raise(Raised::new("ValueError", message)));
+                }
+                let said = expr::message("ai", tokens.concat().into(), id.clone().into());
+                let said = message::record(said);
+                let id = message::id_of(&said).map_err(raise)?;
+                tokens.iter().for_each(|token| self.ctx.token(&id, token));
+                self.bind(var, message::spec(said));
                 // A model is something to wait for, longer than for a branch.
                 for _ in 0..MODEL_TURNS {
                     turn().await;
@@ -205,14 +196,14 @@ impl<'a> Execution<'a> {
                     let message = "'NoneType' object has no attribute 'ainvoke'";
                     return Err(raise(Raised::new("AttributeError", message)));
                 };
-                let output = self.ctx.call(graph, *keep, input).await?;
-                self.bind(var, output);
+                let output = self.ctx.call(graph, *keep, message::records(input)).await?;
+                self.bind(var, message::spec(output));
                 Ok(())
             }
             Op::Task(name, arg, var) => {
                 let arg = self.eval(arg)?;
-                let returned = self.ctx.task(self.task(name)?, arg).await?;
-                self.bind(var, returned);
+                let returned = self.ctx.task(self.task(name)?, message::record(arg)).await?;
+                self.bind(var, message::spec(returned));
                 Ok(())
             }
             Op::Tasks(name, args, var) => {
@@ -220,9 +211,10 @@ impl<'a> Execution<'a> {
                 let task = self.task(name)?;
                 let calls = args
                     .into_iter()
+                    .map(message::record)
                     .map(|arg| -> BoxFuture<'_, _> { Box::pin(self.ctx.task(task, arg)) });
                 let returned = gather(calls).await?;
-                self.bind(var, returned.into());
+                self.bind(var, message::spec(returned.into()));
                 Ok(())
             }
             at_once => self.at_once(at_once),
@@ -252,7 +244,7 @@ impl<'a> Execution<'a> {
             Op::Attempt(var) => self.bind(var, self.ctx.attempt().into()),
             Op::Previous(var) => {
                 let previous = self.ctx.previous().unwrap_or_default();
-                self.bind(var, previous);
+                self.bind(var, message::spec(previous));
             }
             result => self.leave(result)?,
         }

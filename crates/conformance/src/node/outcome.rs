@@ -1,12 +1,13 @@
 //! What a node of a spec leaves behind, and how it is returned.
 
-use super::{messages_in, raise};
+use super::raise;
 use crate::expr;
+use crate::message;
 use crate::python::{self, Raised};
 use crate::spec::Reducer;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, END, Finish, NodeResult, SendTo};
+use weftwork_graph::{Command, DynUpdate, Dynamic, END, Finish, NodeResult, SendTo};
 
 /// Where to go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,42 +92,10 @@ impl Out {
         self.writes.push((key.to_owned(), Write::Overwrite(value)));
     }
 
-    /// Tells the messages in what the node returns. In a list of pairs, which is what a node with
-    /// targets or with two writes to one key returns, none are looked for.
-    pub(super) fn tell_messages(&self, ctx: &Ctx) {
-        let values: Vec<&Json> = match &self.returned {
-            Some(Returned::Value(Json::Object(members)))
-                if expr::as_message(&Json::Object(members.clone())).is_none() =>
-            {
-                members.values().collect()
-            }
-            Some(Returned::Value(value)) => vec![value],
-            Some(Returned::List(parts)) => {
-                let writes = parts.iter().filter_map(|part| match part {
-                    Part::Write(_, value) => Some(value),
-                    Part::Goto(_) => None,
-                });
-                writes.collect()
-            }
-            Some(Returned::Parent { update: Json::Object(members), .. }) => {
-                members.values().collect()
-            }
-            Some(_) => Vec::new(),
-            None if self.is_object() => {
-                let puts = self.writes.iter().filter_map(|(_, write)| match write {
-                    Write::Put(value) => Some(value),
-                    Write::Overwrite(_) => None,
-                });
-                puts.collect()
-            }
-            None => Vec::new(),
-        };
-        for message in values.into_iter().flat_map(messages_in) {
-            if let Some((_, content, id)) = expr::as_message(message) {
-                let id = id.map_or_else(|| ctx.message_id().to_string(), str::to_owned);
-                ctx.message(&id, &python::text(content));
-            }
-        }
+    /// Whether the writes are returned as a list of pairs, in which the reference looks for no
+    /// messages.
+    pub(super) fn is_list_of_pairs(&self) -> bool {
+        self.returned.is_none() && !self.is_object()
     }
 
     /// Whether the writes are returned as an object rather than as a list of pairs.
@@ -152,9 +121,9 @@ impl Out {
             Some(Returned::Parent { goto, update: value }) => {
                 // The writes are for the graph around this one; its reducers are not known here.
                 let members = if let Json::Object(members) = value { members } else { Map::new() };
-                let update = members
-                    .into_iter()
-                    .fold(DynUpdate::new(), |update, (key, value)| update.write(key, value));
+                let update = members.into_iter().fold(DynUpdate::new(), |update, (key, value)| {
+                    update.write(key, message::record(value))
+                });
                 Ok(with_goto(Command::parent(update), goto))
             }
             Some(Returned::Final { .. }) => Err(no_update("a final value")),
@@ -164,8 +133,10 @@ impl Out {
     /// The result of the functional form and its tasks.
     pub(crate) fn into_finish(self) -> Finish {
         match self.returned {
-            Some(Returned::Value(value)) => Finish::value(value),
-            Some(Returned::Final { value, saved }) => Finish::saving(value, saved),
+            Some(Returned::Value(value)) => Finish::value(message::returned(value)),
+            Some(Returned::Final { value, saved }) => {
+                Finish::saving(message::record(value), message::record(saved))
+            }
             Some(Returned::List(parts)) => {
                 let parts = parts.into_iter().map(|part| match part {
                     Part::Write(key, value) => json!({ key: value }),
@@ -179,7 +150,7 @@ impl Out {
             None if self.goto.is_empty() && self.writes.is_empty() => Finish::value(Json::Null),
             None if self.is_object() => {
                 let members = self.writes.into_iter().map(|(key, write)| (key, write.into_json()));
-                Finish::value(Json::Object(members.collect()))
+                Finish::value(message::returned(Json::Object(members.collect())))
             }
             None => {
                 let pairs: Vec<Json> = self
@@ -223,7 +194,7 @@ impl Update<'_> {
     fn put(mut self, key: &str, value: Json) -> Self {
         // Values that the run gives are no channels in the reference, where such writes are lost.
         if !self.reducers.get(key).is_some_and(|reducer| reducer.is_managed()) {
-            self.update = self.update.write(key, value);
+            self.update = self.update.write(key, message::record(value));
         }
         self
     }
@@ -232,7 +203,7 @@ impl Update<'_> {
         match self.reducers.get(key) {
             Some(reducer) if !reducer.knows_overwrites() => self.put(key, expr::overwrite(value)),
             _ => {
-                self.update = self.update.overwrite(key, value);
+                self.update = self.update.overwrite(key, message::record(value));
                 self
             }
         }
@@ -243,14 +214,18 @@ fn with_goto(command: Command<Dynamic>, goto: Vec<Goto>) -> Command<Dynamic> {
     goto.into_iter().fold(command, |command, goto| match goto {
         Goto::Node(name) => command.goto(name),
         Goto::End => command.goto(END),
-        Goto::Send(node, arg) => command.send(SendTo::to(node, arg)),
+        Goto::Send(node, arg) => command.send(SendTo::to(node, message::records(arg))),
     })
 }
 
 fn value_command(update: Update<'_>, value: Json) -> NodeResult<Command<Dynamic>> {
     if let Some((node, arg)) = expr::as_send(&value) {
-        let send = SendTo::to(node, arg.clone());
+        let send = SendTo::to(node, message::records(arg.clone()));
         return Ok(Command::update(update.update).send(send));
+    }
+    if expr::as_message(&value).is_some() {
+        // The reference takes its fields for channels of the graph, and streams it.
+        return Ok(Command::update(update.put("$msg", value).update));
     }
     match value {
         Json::Null => Ok(Command::update(update.update)),

@@ -29,7 +29,7 @@ pub(crate) enum Op {
     Return(Expr),
     List(Vec<Part>),
     Store(StoreOp),
-    Llm { tokens: Vec<String>, var: String, id: String },
+    Llm { tokens: Vec<String>, var: String, id: Option<String> },
     Task(String, Expr, String),
     Tasks(String, Expr, String),
     Previous(String),
@@ -111,7 +111,10 @@ fn read(at: Cursor<'_>) -> Result<Op, SpecError> {
         "call" => Op::Call(expr(1)?, text(2)?),
         "ret" => Op::Return(expr(1)?),
         "list" => Op::List(at.item(1)?.each(part)?),
-        "llm" => Op::Llm { tokens: at.item(1)?.texts()?, var: text(2)?, id: text(3)? },
+        "llm" => {
+            let id = at.json.get(3).is_some_and(|id| !id.is_null()).then(|| text(3)).transpose()?;
+            Op::Llm { tokens: at.item(1)?.texts()?, var: text(2)?, id }
+        }
         "task" => Op::Task(text(1)?, expr(2)?, text(3)?),
         "tasks" => Op::Tasks(text(1)?, expr(2)?, text(3)?),
         "prev" => Op::Previous(text(1)?),

@@ -67,11 +67,19 @@ fn generated_scenarios_give_the_recorded_traces() {
 }
 
 #[test]
+fn conversations_and_their_streams_give_the_recorded_traces() {
+    check("messages", 60);
+}
+
+#[test]
 fn deviations_are_few_known_and_reasoned() {
     let deviations = deviations();
     assert!(deviations.len() <= DEVIATIONS_MAX);
-    let names: Vec<String> =
-        ["scenarios", "fuzz"].iter().flat_map(|part| read(part)).map(|s| s.name).collect();
+    let names: Vec<String> = ["scenarios", "fuzz", "messages"]
+        .iter()
+        .flat_map(|part| read(part))
+        .map(|s| s.name)
+        .collect();
     for (name, reason) in deviations {
         assert!(names.contains(&name), "`{name}` is no scenario");
         assert!(!reason.is_empty(), "`{name}` needs a reason");

@@ -1,3 +1,5 @@
+mod found;
+
 use super::{
     Channel, Items, Refused, from_json, patch, split_overwrite, to_json, typed, write_json,
 };
@@ -7,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, read_written};
+
+pub use found::{ids_in, ids_in_json};
 
 /// A conversation. A message with a new id is appended, one with a known id replaces the older in
 /// its place, a removal takes it out.

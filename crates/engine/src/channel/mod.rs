@@ -17,7 +17,7 @@ pub use append::Append;
 pub use fleeting::Fleeting;
 pub use last_value::LastValue;
 pub use managed::Managed;
-pub use messages::{MessageWrite, Messages, REMOVE_ALL};
+pub use messages::{MessageWrite, Messages, REMOVE_ALL, ids_in, ids_in_json};
 pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;

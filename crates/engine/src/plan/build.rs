@@ -132,8 +132,8 @@ impl PlanBuilder {
         });
         self.ends.iter().for_each(|(from, targets)| draft.ends(from, targets));
         self.reads.iter().for_each(|(node, channels)| draft.reads(node, channels));
-        let input = self.input.as_ref().map(|names| draft.keys("the input", names));
-        let output = self.output.as_ref().map(|names| draft.keys("the output", names));
+        let input = self.input.as_ref().map(|names| draft.schema("the input", names, &self));
+        let output = self.output.as_ref().map(|names| draft.schema("the output", names, &self));
         let entered = draft.entered || self.single;
         if !entered && !self.routes.iter().any(|(from, _)| from == START) {
             draft.problems.push(PlanProblem::NoEntry);
@@ -301,6 +301,19 @@ impl Draft {
         found
     }
 
+    /// The channels of an input or output, which nobody but nodes may write or read.
+    fn schema(&mut self, what: &str, names: &[String], parts: &PlanBuilder) -> Vec<usize> {
+        let keys = self.keys(what, names);
+        for channel in keys.iter().filter_map(|index| parts.channels.get(*index)) {
+            if channel.channel.managed().is_some() {
+                let what = format!("channel `{}` in {what}", channel.name);
+                let why = "is kept by the run for its nodes; leave it out";
+                self.problems.push(PlanProblem::Misplaced { what, why });
+            }
+        }
+        keys
+    }
+
     fn reads(&mut self, node: &str, channels: &[String]) {
         let what = format!("what `{node}` reads");
         let keys = self.keys(&what, channels);
@@ -324,10 +337,10 @@ impl Draft {
         let target = if to == END { None } else { self.target(&what, to) };
         self.entered |= from == START;
         match (source, target) {
-            (None, Some(target)) => self.entry.push(target),
+            (None, Some(target)) => add(&mut self.entry, target),
             (Some(Some(source)), Some(target)) => {
                 if let Some(node) = self.nodes.get_mut(source.0) {
-                    node.edges.push(target);
+                    add(&mut node.edges, target);
                 }
             }
             _ => {}
@@ -336,11 +349,22 @@ impl Draft {
 
     fn join(&mut self, from: &[String], to: &str) {
         let what = join_name(from, to);
-        let sources: Vec<_> = from.iter().filter_map(|f| self.source(&what, f)).collect();
+        let mut sources = Vec::with_capacity(from.len());
+        for name in from {
+            self.source(&what, name).into_iter().for_each(|source| add(&mut sources, source));
+        }
         if to == END {
             return;
         }
         let Some(target) = self.target(&what, to) else { return };
+        let same = |known: &TriggerPlan| {
+            let joins =
+                matches!(&known.kind, TriggerKind::Join { sources: of, .. } if *of == sources);
+            joins && known.target == target
+        };
+        if self.triggers.iter().any(same) {
+            return;
+        }
         let index = TriggerIdx(self.triggers.len());
         for source in &sources {
             if let Some(node) = self.nodes.get_mut(source.0) {
@@ -398,6 +422,13 @@ impl Draft {
     }
 }
 
+/// Adds what is not there yet: an edge that is given twice leads on once.
+fn add(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
+    if !nodes.contains(&node) {
+        nodes.push(node);
+    }
+}
+
 /// What each channel is part of. Of a single graph only the first is told.
 fn roles(
     channels: &[ChannelPlan],
@@ -451,4 +482,48 @@ fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {
         return;
     };
     problems.push(PlanProblem::BadName { name: name.to_owned(), kind, reason });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PlanBuilder;
+    use crate::channel::{LastValue, Managed};
+    use crate::plan::{Plan, START};
+    use std::sync::Arc;
+
+    fn built(times: usize) -> Plan {
+        let mut plan = PlanBuilder::default();
+        for node in ["a", "b", "c"] {
+            plan.node(node);
+        }
+        for _ in 0..times {
+            plan.edge(START, "a");
+            plan.edge("a", "b");
+            plan.join(vec!["a".to_owned(), "b".to_owned()], "c");
+        }
+        plan.build().expect("sound")
+    }
+
+    #[test]
+    fn an_edge_that_is_given_twice_counts_once() {
+        let (once, twice) = (built(1), built(2));
+        assert_eq!(once.entry, twice.entry);
+        assert_eq!(once.triggers.len(), twice.triggers.len());
+        for (once, twice) in once.nodes.iter().zip(&twice.nodes) {
+            assert_eq!((&once.edges, &once.joins), (&twice.edges, &twice.joins));
+        }
+    }
+
+    #[test]
+    fn a_managed_channel_is_no_part_of_input_and_output() {
+        let mut plan = PlanBuilder::default();
+        plan.channel("n", Arc::new(LastValue::<u8>::new()));
+        plan.channel("left", Arc::new(Managed::Remaining));
+        plan.node("a");
+        plan.edge(START, "a");
+        plan.output(vec!["n".to_owned(), "left".to_owned()]);
+        let problems = plan.build().expect_err("`left` is the run's");
+        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        assert!(text.starts_with("channel `left` in the output is kept by the run"), "{text}");
+    }
 }

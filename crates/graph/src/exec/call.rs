@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
+use weftwork_types::MessageId;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 
@@ -72,6 +73,7 @@ impl Ctx {
         let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
         let call = Call { at, key, node: task.node() };
         call.tell_start(&arg);
+        at.scope.know_messages_in(&arg);
         if let Some(returned) = call.known() {
             return Ok(returned);
         }
@@ -122,39 +124,18 @@ impl Ctx {
         self.at().scope.shared.host.items()
     }
 
-    /// Tells a piece of a message.
-    pub fn token(&self, id: &str, text: &str) {
-        self.tell_message(true, id, text);
-    }
-
-    /// Tells a whole message, unless one of that id was told in this run, in pieces or whole. In a
-    /// hosted run the log tells messages once they are part of the state, and this is not heard.
-    pub fn message(&self, id: &str, content: &str) {
-        self.tell_message(false, id, content);
-    }
-
-    /// Remembers a message as told without telling it.
-    pub fn known_message(&self, id: &str) {
-        lock(&self.at().scope.shared.messages).insert(id.to_owned());
-    }
-
-    fn tell_message(&self, chunk: bool, id: &str, content: &str) {
+    /// Emits partial text of a message. A node that returns the message under the same id does not
+    /// emit it again.
+    pub fn token(&self, id: &MessageId, text: &str) {
         let at = self.at();
-        let new = lock(&at.scope.shared.messages).insert(id.to_owned());
-        if chunk {
-            at.tell(|| AiEvent::TextDelta { delta: content.to_owned() });
-        }
-        if !(chunk || new) || !at.scope.shared.wants(Modes::MESSAGES) {
-            return;
-        }
-        let event = StreamEvent::Message {
-            chunk,
-            content: content.to_owned(),
-            id: id.to_owned(),
-            node: self.node().to_owned(),
-            step: self.step(),
-        };
-        at.scope.tell_from(&at.from, event);
+        at.tell(|| AiEvent::TextDelta { delta: text.to_owned() });
+        at.emit_chunk(id, text);
+    }
+
+    /// Keeps the messages that this attempt of the node returns out of streams of messages. Partial
+    /// text is emitted all the same.
+    pub fn mute_messages(&self) {
+        self.0.muted.store(true, Ordering::Relaxed);
     }
 }
 

@@ -2,9 +2,10 @@
 
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use weftwork_engine::channel::MessageWrite;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::{CheckpointId, TaskId};
+use weftwork_types::{CheckpointId, MessageId, TaskId};
 
 /// A set of stream modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +24,7 @@ impl Modes {
     pub const CHECKPOINTS: Self = Self(8);
     /// What nodes chose to tell.
     pub const CUSTOM: Self = Self(16);
-    /// Messages, whole or in pieces.
+    /// Messages: partial text as models produce it, and the messages that nodes return.
     pub const MESSAGES: Self = Self(32);
     /// Tasks and checkpoints with the number of the superstep.
     pub const DEBUG: Self = Self(64);
@@ -99,14 +100,10 @@ pub enum StreamEvent {
     Checkpoint(Box<Snapshot>),
     /// What a node chose to tell.
     Custom(Json),
-    /// A message, or a piece of one.
+    /// A message, or a part of one.
     Message {
-        /// Whether it is a piece.
-        chunk: bool,
-        /// The text.
-        content: String,
-        /// The message's id.
-        id: String,
+        /// The message, its text, or what happened to it.
+        part: MessagePart,
         /// The node it comes from.
         node: String,
         /// The superstep.
@@ -119,6 +116,26 @@ pub enum StreamEvent {
         /// The checkpoint or task.
         event: Box<StreamEvent>,
     },
+}
+
+/// A message as streams show it. What belongs to one message has its id.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MessagePart {
+    /// Partial text of a message that a model is producing.
+    Chunk {
+        /// The message.
+        id: MessageId,
+        /// The text that follows the chunks before.
+        text: String,
+    },
+    /// The attempt that emitted chunks of the message failed: the chunks are void.
+    Reset {
+        /// The message.
+        id: MessageId,
+    },
+    /// A message that a node returned, or its removal. It is emitted once in a run, and not at all
+    /// when chunks of it were, or when a node got it in its input.
+    Returned(MessageWrite),
 }
 
 /// A task that starts.

@@ -13,7 +13,7 @@ use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{
     Budget, CallContext, Clock, Emit, Journal, Ledger, NoJournal, NoLedger, Unlimited,
 };
-use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal, RunId, ThreadId};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, RunId, ThreadId};
 
 /// Environment of runs within a program.
 #[derive(Debug, Clone)]
@@ -117,10 +117,27 @@ struct Teller {
     beat: Arc<AtomicU64>,
 }
 
-impl Emit for Teller {
-    fn emit(&self, event: AiEvent) {
+impl Teller {
+    fn beat(&self) {
         let now = crate::exec::caught::millis(self.at.scope.shared.host.clock().elapsed());
         self.beat.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Emit for Teller {
+    fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        if let AiEvent::TextDelta { delta } = event {
+            self.beat();
+            return self.at.emit_chunk(message, &delta);
+        }
+        if let AiEvent::AttemptReset { .. } = event {
+            self.at.reset_chunks_of(message);
+        }
+        self.emit(event);
+    }
+
+    fn emit(&self, event: AiEvent) {
+        self.beat();
         match event {
             AiEvent::Custom { value } => self.at.emit(value),
             _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}

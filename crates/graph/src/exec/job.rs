@@ -99,6 +99,7 @@ impl Job {
             step: self.at.step,
             attempt,
             messages: 0.into(),
+            muted: false.into(),
             graphs: 0.into(),
             failure: self.failure.clone(),
             beat: Arc::new(beat.into()),
@@ -141,6 +142,7 @@ impl Job {
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
             self.at.tell(|| AiEvent::AttemptReset { node: self.at.key.name().to_string() });
+            self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
             self.at.resuming = Some(true);
@@ -212,6 +214,10 @@ pub(super) fn finish(
     polled: Polled,
     ctx: Option<&Ctx>,
 ) -> End {
+    let messages = match &polled {
+        Ok(Ok(output)) => at.scope.messages_in(output),
+        _ => Vec::new(),
+    };
     let what = match polled {
         Ok(Ok(output)) => followed(at, node, output),
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
@@ -226,6 +232,10 @@ pub(super) fn finish(
         Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Box::new(Fail::Drained(reason))),
         Err(panic) => What::failed(node_panicked(at.key.name(), panic.as_ref())),
     };
+    let muted = || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
+    if matches!(what, What::Done(..)) && !messages.is_empty() && !muted() {
+        at.emit_messages(messages);
+    }
     End { what, answers: at.scratch.answers() }
 }
 

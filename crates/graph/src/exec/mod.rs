@@ -25,6 +25,7 @@ mod kept;
 mod known;
 mod look;
 mod memory;
+mod messages;
 mod node_cache;
 mod questions;
 mod run;
@@ -48,8 +49,8 @@ pub use api::{
 pub use caught::{millis, out_of_node};
 pub use environment::{Attempt, RunEnvironment, Speaker};
 pub use event::{
-    Config, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState, TaskEnded,
-    TaskResult, TaskSnapshot, TaskStarted, Written,
+    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
+    TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use host::Host;
 pub use kept::{CallList, Calls};

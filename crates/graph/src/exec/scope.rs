@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::ids::task_id;
-use weftwork_types::{CheckpointId, InterruptId, TaskId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId, Timestamp};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) since: OnceLock<CheckpointId>,
     /// What calls have in common in a run of this process.
     pub(crate) in_process: OnceLock<InProcess>,
-    /// Messages that were told.
+    /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
 
@@ -370,6 +370,8 @@ pub(crate) struct Scratch {
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,
     pub(crate) calls: TaskCalls,
+    /// The messages of which the task emitted chunks.
+    pub(crate) chunked: Mutex<Vec<MessageId>>,
     /// Whether the loop had an answer for no task in particular when the task began.
     offered: bool,
     /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
@@ -388,6 +390,7 @@ impl Scratch {
             graphs: AtomicU32::new(0),
             called: AtomicU32::new(0),
             calls: TaskCalls::known(calls),
+            chunked: Mutex::default(),
             offered,
             id: OnceLock::new(),
             scope,

@@ -3,6 +3,7 @@
 use super::api::Durability;
 use super::cycle::Cycle;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, finish, routed, routed_after};
+use super::messages::By;
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
 use super::slot::{Slot, SlotState};
 use futures_util::FutureExt;
@@ -13,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use weftwork_engine::pregel::{Path, StartInput};
-use weftwork_engine::{NodeIdx, Unknown};
+use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
 use weftwork_types::BoxFuture;
 
 impl Cycle {
@@ -101,16 +102,24 @@ impl Cycle {
             return finish(ctx.at(), (slot.task.node, Follows::Routes), polled, Some(ctx));
         }
         match (polled, self.tasks.get(index)) {
-            (Ok(Ok(output)), Some(slot)) => {
-                let slots = self.machine.slots();
-                let what = routed(&self.scope.graph, slot.task.node, slots, output);
-                End { what, answers: None }
-            }
+            (Ok(Ok(output)), Some(slot)) => self.finish_output(slot, output),
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
                 None => End { what: What::Done(Arc::default(), None), answers: None },
             },
         }
+    }
+
+    /// Takes up the result of a node that asked for nothing but its input.
+    fn finish_output(&self, slot: &Slot, output: TaskOutput) -> End {
+        let (scope, slots) = (&self.scope, self.machine.slots());
+        let messages = scope.messages_in(&output);
+        let what = routed(&scope.graph, slot.task.node, slots, output);
+        if matches!(what, What::Done(..)) && !messages.is_empty() {
+            let node = slot.name(&scope.graph);
+            scope.emit_messages(&By { ns: &scope.place.ns, node, step: self.step }, messages);
+        }
+        End { what, answers: None }
     }
 
     /// What the hidden first node does.

@@ -43,6 +43,7 @@ impl Cycle {
             self.tell_start();
             self.tell_cached();
             self.use_cache();
+            self.know_messages();
             if let Some(interrupts) = self.settle_all().await? {
                 return Ok(Ended::Interrupted(interrupts));
             }

@@ -19,7 +19,7 @@ use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
 use weftwork_types::run::RunOptions;
 use weftwork_types::usage::UsageFact;
-use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal, Timestamp};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -160,6 +160,15 @@ struct Pulse {
 }
 
 impl Emit for Pulse {
+    fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        match &event {
+            AiEvent::TextDelta { delta } => self.at.emit_chunk(message, delta),
+            AiEvent::AttemptReset { .. } => self.at.reset_chunks_of(message),
+            _ => {}
+        }
+        self.emit(event);
+    }
+
     fn emit(&self, mut event: AiEvent) {
         let by = self.by.get_or_init(|| self.at.speaker());
         if let AiEvent::AttemptReset { node } = &mut event {

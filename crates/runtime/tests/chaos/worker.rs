@@ -203,8 +203,9 @@ fn speaks(outside: &Outside) -> CompiledGraph {
     Graph::<Work>::new("speaks")
         .with(outside.clone())
         .node("speaks", async |ctx: Ctx, outside: Deps<Outside>| {
+            let id = ctx.message_id();
             for n in 0..WORDS {
-                ctx.token("m", &spoken(n));
+                ctx.token(&id, &spoken(n));
                 if n % 20 == 19 {
                     ctx.emit(json!(n));
                 }

@@ -49,11 +49,11 @@ type Prompter = mpsc::UnboundedSender<Line>;
 
 async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
     let mut lines = script.0.0[ctx.node()].lock().await;
-    let mut said = String::new();
+    let (id, mut said) = (ctx.message_id(), String::new());
     while let Some(line) = lines.recv().await {
         match line {
             Line::Say(text) => {
-                ctx.token("m", &text);
+                ctx.token(&id, &text);
                 said.push_str(&text);
             }
             Line::Think(text) => {
@@ -69,7 +69,7 @@ async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
             Line::End => break,
         }
     }
-    let message = Message::text(ctx.message_id(), Role::Assistant, said);
+    let message = Message::text(id, Role::Assistant, said);
     Ok(TalkUpdate::new().messages([message]))
 }
 

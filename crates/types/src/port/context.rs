@@ -2,7 +2,7 @@ use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened}
 use super::{Budget, Clock, Ledger};
 use crate::caller::GraphCaller;
 use crate::event::AiEvent;
-use crate::{BoxFuture, Principal, ThreadId, Timestamp, canonical};
+use crate::{BoxFuture, MessageId, Principal, ThreadId, Timestamp, canonical};
 use serde_json::{Map, Value};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -13,6 +13,12 @@ use std::sync::Arc;
 pub trait Emit: Send + Sync + std::fmt::Debug {
     /// Emits one event.
     fn emit(&self, event: AiEvent);
+
+    /// Emits an event about a message that a model is producing: partial text, or the reset that
+    /// voids it. Receivers that do not tell messages apart get the event alone.
+    fn emit_of(&self, _message: &MessageId, event: AiEvent) {
+        self.emit(event);
+    }
 }
 
 /// Everything that a model or tool call inside a run needs from the run. A node receives it in its

@@ -8,6 +8,7 @@ mod errors;
 mod fields;
 mod gated;
 mod keys;
+mod messages;
 mod once;
 mod peers;
 mod questions;

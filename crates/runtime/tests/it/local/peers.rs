@@ -100,7 +100,7 @@ async fn watching_messages_does_not_run_a_node_twice() {
         let counted = calls.clone();
         let model = move |_: Input, ctx: Ctx| {
             counted.up();
-            ctx.token("m", "a word");
+            ctx.token(&ctx.message_id(), "a word");
             std::future::ready(log("billed"))
         };
         let graph = graph("model").node("a", model).edge(START, "a").build().expect("sound");

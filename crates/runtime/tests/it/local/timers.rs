@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    Ctx, DynUpdate, Finish, Flow, Input, Keep, Modes, NodeResult, Outcome, START, Semantics,
-    StreamEvent, TaskDef,
+    Ctx, DynUpdate, Finish, Flow, Input, Keep, MessagePart, Modes, NodeResult, Outcome, START,
+    Semantics, StreamEvent, TaskDef,
 };
 use weftwork_testkit::ManualClock;
-use weftwork_types::BoxFuture;
 use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::message::{Message, Role};
 use weftwork_types::port::Clock;
+use weftwork_types::{BoxFuture, MessageId};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -245,15 +246,24 @@ async fn limits_hold_for_all_of_a_waiting_run() {
     assert_eq!(run.await.expect_err("too long").code().0, "W0124");
 }
 
+fn said(id: &str) -> serde_json::Value {
+    let id = MessageId::new(id).expect("a valid id");
+    json!(Message::text(id.clone(), Role::Assistant, id.as_str()))
+}
+
+fn notes(what: serde_json::Value) -> DynUpdate {
+    DynUpdate::new().write("log", what)
+}
+
 #[tokio::test]
 async fn a_stream_tells_what_a_waiting_run_does() {
+    let first = async |_: Input| notes(said("night"));
     let node = async |_: Input, ctx: Ctx| {
-        ctx.message("m1", "good night");
         ctx.sleep(HOUR).await?;
-        ctx.message("m2", "good morning");
-        NodeResult::Ok(log("up"))
+        NodeResult::Ok(notes(json!([said("night"), said("morning")])))
     };
-    let graph = graph("told").node("a", node).edge(START, "a").build().expect("sound");
+    let graph = graph("told").node("first", first).node("a", node).reads("a", Vec::<&str>::new());
+    let graph = graph.edge(START, "first").edge("first", "a").build().expect("sound");
     let host = timed(&ManualClock::moved_by_sleeps());
     let run = graph.run(&host, empty()).thread("t").waiting();
     let mut stream = run.modes(Modes::UPDATES | Modes::MESSAGES).stream();
@@ -261,12 +271,14 @@ async fn a_stream_tells_what_a_waiting_run_does() {
     while let Some(item) = stream.next().await {
         told.push(match item.event {
             StreamEvent::Interrupts(open) => format!("{} open", open.len()),
-            StreamEvent::Message { content, .. } => content,
+            StreamEvent::Message { part: MessagePart::Returned(message), .. } => {
+                format!("{}", json!(message)["id"])
+            }
             StreamEvent::Updates { node, .. } => node,
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(told, ["good night", "1 open", "good morning", "a"]);
+    assert_eq!(told, ["\"night\"", "first", "1 open", "\"morning\"", "a"]);
     assert!(matches!(stream.outcome(), Some(Ok(Outcome::Completed { .. }))));
 }
 

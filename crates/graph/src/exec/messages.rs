@@ -1,0 +1,136 @@
+//! Messages in streams: the partial text of models, and the messages that nodes return.
+//!
+//! Source: `pregel/_messages.py` of LangGraph 1.2.22. A message is emitted once: whole messages
+//! whose id was emitted, in chunks or whole, or was in the input of a node, are not emitted again.
+
+use super::cycle::Cycle;
+use super::event::{MessagePart, Modes, StreamEvent};
+use super::saver::TaskKey;
+use super::scope::{Scope, TaskAt, lock};
+use super::slot::{Slot, SlotState};
+use serde_json::Value as Json;
+use weftwork_engine::channel::{MessageWrite, ids_in, ids_in_json};
+use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::MessageId;
+
+/// The task that emits a message.
+pub(super) struct By<'a> {
+    pub(super) ns: &'a str,
+    pub(super) node: &'a str,
+    pub(super) step: i64,
+}
+
+impl Scope {
+    /// The messages in a node's result; none unless the run streams them.
+    pub(super) fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
+        let wanted = self.shared.wants(Modes::MESSAGES);
+        if wanted { self.graph.plan().messages_in(output) } else { Vec::new() }
+    }
+
+    /// Emits messages that a task returned, unless they were emitted before.
+    pub(super) fn emit_messages(&self, by: &By<'_>, messages: Vec<MessageWrite>) {
+        for message in messages {
+            let id = match &message {
+                MessageWrite::Put(message) => &message.id,
+                MessageWrite::Remove { remove } => remove,
+            };
+            if lock(&self.shared.messages).insert(id.to_string()) {
+                self.emit_part(by, MessagePart::Returned(message));
+            }
+        }
+    }
+
+    /// Marks the messages that a task gets as known.
+    pub(super) fn know_messages_in(&self, arg: &Json) {
+        if self.shared.wants(Modes::MESSAGES) {
+            let mut known = lock(&self.shared.messages);
+            ids_in_json(arg, |id| {
+                known.insert(id.to_owned());
+            });
+        }
+    }
+
+    fn emit_part(&self, by: &By<'_>, part: MessagePart) {
+        let (node, step) = (by.node.to_owned(), by.step);
+        self.tell_from(by.ns, StreamEvent::Message { part, node, step });
+    }
+}
+
+impl TaskAt {
+    /// The task as streams of messages name it. A task that a node's code calls belongs to the
+    /// graph of that node.
+    fn by(&self) -> By<'_> {
+        let ns = match self.key {
+            TaskKey::Call { .. } => &self.scope.place.ns,
+            TaskKey::Node { .. } => &self.from,
+        };
+        By { ns, node: self.key.name(), step: self.step }
+    }
+
+    pub(super) fn emit_messages(&self, messages: Vec<MessageWrite>) {
+        self.scope.emit_messages(&self.by(), messages);
+    }
+
+    /// Emits partial text of a message.
+    pub fn emit_chunk(&self, id: &MessageId, text: &str) {
+        if !self.scope.shared.wants(Modes::MESSAGES) {
+            return;
+        }
+        lock(&self.scope.shared.messages).insert(id.to_string());
+        {
+            let mut chunked = lock(&self.scratch.chunked);
+            if !chunked.contains(id) {
+                chunked.push(id.clone());
+            }
+        }
+        self.scope
+            .emit_part(&self.by(), MessagePart::Chunk { id: id.clone(), text: text.to_owned() });
+    }
+
+    /// Voids the chunks of a message: the attempt that emitted them failed.
+    pub fn reset_chunks_of(&self, id: &MessageId) {
+        let mut chunked = lock(&self.scratch.chunked);
+        if let Some(at) = chunked.iter().position(|known| known == id) {
+            self.emit_reset(chunked.remove(at));
+        }
+    }
+
+    /// Voids all chunks that the task has emitted.
+    pub(super) fn reset_chunks(&self) {
+        let chunked = std::mem::take(&mut *lock(&self.scratch.chunked));
+        chunked.into_iter().for_each(|id| self.emit_reset(id));
+    }
+
+    fn emit_reset(&self, id: MessageId) {
+        lock(&self.scope.shared.messages).remove(id.as_str());
+        self.scope.emit_part(&self.by(), MessagePart::Reset { id });
+    }
+}
+
+impl Cycle {
+    /// Marks the messages that the tasks of the superstep get as known: a run does not emit them
+    /// when a node returns them.
+    pub(super) fn know_messages(&self) {
+        if !self.scope.shared.wants(Modes::MESSAGES) {
+            return;
+        }
+        let mut known = lock(&self.scope.shared.messages);
+        let mut know = |id: &str| {
+            if !known.contains(id) {
+                known.insert(id.to_owned());
+            }
+        };
+        let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
+        let starts =
+            |slot: &&Slot| slot.state == SlotState::Open && slot.task.node != NodeIdx::START;
+        for slot in self.tasks.iter().filter(starts) {
+            if let Some(arg) = &slot.task.arg {
+                let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
+                members.for_each(|value| ids_in_json(value, &mut know));
+            } else {
+                let values = plan.reads(slot.task.node).filter_map(|index| slots.get(index.0));
+                values.for_each(|value| ids_in(value, &mut know));
+            }
+        }
+    }
+}
