@@ -7,6 +7,9 @@ use weftwork_types::tool::ToolSpec;
 /// Longest name, in words.
 const NAME_WORDS_MAX: usize = 5;
 
+/// A way to recognise a value by where it stands.
+type Way<'a> = &'a dyn Fn(&Range<usize>) -> bool;
+
 /// How values look: an order number has digits, an address an `@`, a name a capital letter, a
 /// sentence several words.
 #[derive(Debug)]
@@ -68,10 +71,10 @@ impl Shape {
         if self.is_telling() || self.name {
             runs.iter_mut().for_each(|at| at.end -= owner(&text[at.clone()]));
         }
-        let pick = |fits: &dyn Fn(&Range<usize>) -> bool| -> Vec<Range<usize>> {
+        let pick = |fits: Way<'_>| -> Vec<Range<usize>> {
             runs.iter().filter(|at| fits(at)).cloned().collect()
         };
-        let ways: &[&dyn Fn(&Range<usize>) -> bool] = match self {
+        let ways: &[Way<'_>] = match self {
             Self { at: true, .. } | Self { digit: true, .. } => {
                 &[&|at| self.is_strict(&text[at.clone()]), &|at| self.is_near(text, at)]
             }

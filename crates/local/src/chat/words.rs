@@ -5,180 +5,33 @@ use std::ops::Range;
 use weftwork_types::tool::ToolSpec;
 
 /// Words that carry a request and are never what it is about.
-pub(super) const FRAME: &[&str] = &[
-    "a",
-    "about",
-    "again",
-    "all",
-    "also",
-    "am",
-    "an",
-    "and",
-    "any",
-    "are",
-    "as",
-    "at",
-    "back",
-    "be",
-    "been",
-    "by",
-    "can",
-    "check",
-    "could",
-    "did",
-    "do",
-    "does",
-    "don't",
-    "dont",
-    "for",
-    "from",
-    "get",
-    "give",
-    "go",
-    "hello",
-    "her",
-    "here",
-    "hey",
-    "hi",
-    "him",
-    "his",
-    "how",
-    "i",
-    "i'd",
-    "i'm",
-    "if",
-    "in",
-    "into",
-    "is",
-    "isn't",
-    "it",
-    "it's",
-    "its",
-    "just",
-    "know",
-    "know",
-    "let",
-    "like",
-    "look",
-    "make",
-    "many",
-    "may",
-    "me",
-    "mine",
-    "more",
-    "much",
-    "my",
-    "need",
-    "no",
-    "not",
-    "now",
-    "of",
-    "off",
-    "ok",
-    "okay",
-    "on",
-    "one",
-    "or",
-    "our",
-    "out",
-    "please",
-    "run",
-    "say",
-    "see",
-    "send",
-    "set",
-    "she",
-    "should",
-    "show",
-    "so",
-    "some",
-    "something",
-    "tell",
-    "thank",
-    "thanks",
-    "that",
-    "the",
-    "their",
-    "them",
-    "then",
-    "there",
-    "they",
-    "thing",
-    "this",
-    "those",
-    "to",
-    "today",
-    "tomorrow",
-    "tonight",
-    "too",
-    "up",
-    "us",
-    "use",
-    "want",
-    "was",
-    "we",
-    "well",
-    "were",
-    "what",
-    "what's",
-    "whats",
-    "when",
-    "where",
-    "where's",
-    "which",
-    "who",
-    "why",
-    "will",
-    "with",
-    "would",
-    "write",
-    "yes",
-    "yesterday",
-    "yet",
-    "you",
-    "your",
-];
+const FRAME: &str = "\
+    a about again all also am an and any are as at back be been by can check could did do \
+    does don't dont for from get give go hello her here hey hi him his how i i'd i'm if in \
+    into is isn't it it's its just know let like look make many may me mine more much \
+    my need no not now of off ok okay on one or our out please run say see send set she \
+    should show so some something tell thank thanks that the their them then there they \
+    thing this those to today tomorrow tonight too up us use want was we well were what \
+    what's whats when where where's which who why will with would write yes yesterday yet \
+    you your";
 
 /// Names that are written with a capital letter and are never what a tool asks for: days,
 /// months, feasts, scales, titles.
-const CALENDAR: &[&str] = &[
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "april",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "christmas",
-    "easter",
-    "celsius",
-    "fahrenheit",
-    "mr",
-    "mrs",
-    "ms",
-];
+const CALENDAR: &str = "\
+    monday tuesday wednesday thursday friday saturday sunday january february april june \
+    july august september october november december christmas easter celsius fahrenheit mr \
+    mrs ms";
 
 /// Words by which a person wants something.
-const WISHES: &[&str] = &["want", "need", "like", "please", "must", "let"];
+const WISHES: &str = "want need like please must let";
 
 /// Words with which a request begins.
-const OPENERS: &[&str] = &[
-    "where", "where's", "what", "what's", "how", "is", "are", "can", "could", "tell", "show",
-    "check", "look", "give", "when", "which", "do", "does", "will",
-];
+const OPENERS: &str = "\
+    where where's what what's how is are can could tell show check look give when which do \
+    does will";
 
 /// Words that join things of one kind.
-const JOINTS: &[&str] = &["and", "or", "also", "then", "plus"];
+const JOINTS: &str = "and or also then plus";
 
 const MARKS: &str = ".,;:!?\"'`()[]{}<>…#*";
 
@@ -204,34 +57,37 @@ pub(super) fn places(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
+fn is_in(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
+}
+
 fn lower(word: &str) -> String {
     bare(word).to_lowercase().replace('’', "'")
 }
 
 pub(super) fn is_frame(word: &str) -> bool {
     let word = lower(word);
-    word.is_empty() || FRAME.contains(&word.as_str())
+    word.is_empty() || is_in(FRAME, &word)
 }
 
 /// Whether a word with a capital letter stands in the calendar or a title, and names nothing.
 pub(super) fn is_calendar(word: &str) -> bool {
-    CALENDAR.contains(&lower(word).as_str())
+    is_in(CALENDAR, &lower(word))
 }
 
 /// Whether a person wants something.
 pub(super) fn wishes(text: &str) -> bool {
-    asks(text) || text.split_whitespace().any(|word| WISHES.contains(&lower(word).as_str()))
+    asks(text) || text.split_whitespace().any(|word| is_in(WISHES, &lower(word)))
 }
 
 pub(super) fn is_joint(word: &str) -> bool {
-    word == "&" || JOINTS.contains(&lower(word).as_str())
+    word == "&" || is_in(JOINTS, &lower(word))
 }
 
 /// Whether a part of a request asks for something by its form.
 pub(super) fn asks(segment: &str) -> bool {
     let first = segment.split_whitespace().find(|word| !is_joint(word));
-    segment.trim_end().ends_with('?')
-        || first.is_some_and(|word| OPENERS.contains(&lower(word).as_str()))
+    segment.trim_end().ends_with('?') || first.is_some_and(|word| is_in(OPENERS, &lower(word)))
 }
 
 /// The word before a place, in lower case.
