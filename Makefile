@@ -32,7 +32,7 @@ test-live: ## the story against a real OpenAI-compatible server with the same we
 	scripts/test-live.sh
 
 .PHONY: eval
-eval: ## twenty prompts on the embedded model: valid calls, right tools, right arguments
+eval: ## twenty prompts a set on the embedded model: calls, arguments left out, several calls
 	$(CARGO) run --release --locked -p weftwork-local --example eval
 
 .PHONY: bench
