@@ -32,7 +32,7 @@ test-live: ## run the demo against a real OpenAI-compatible server with the same
 	scripts/test-live.sh
 
 .PHONY: eval
-eval: ## evaluate the embedded model on twenty prompts: valid calls, correct tools and arguments
+eval: ## evaluate the embedded model on sets of twenty prompts: calls, arguments left out, several calls
 	$(CARGO) run --release --locked -p weftwork-local --example eval
 
 .PHONY: bench

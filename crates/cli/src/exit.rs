@@ -68,7 +68,7 @@ impl Exit {
             "W0301" | "W0316" => Self::Usage,
             "W0302" | "W0303" => Self::NotConfigured,
             // Prompts that are too long and incomplete tool calls are failures of a run.
-            "W0508" | "W0509" | "W0510" | "W0515" => Self::Failed,
+            "W0508" | "W0509" | "W0510" | "W0515" | "W0516" => Self::Failed,
             "W0512" | "W0513" => Self::Usage,
             _ if code.starts_with("W05") => Self::NotConfigured,
             "W0111" | "W0113" | "W0114" | "W0127" => Self::Usage,

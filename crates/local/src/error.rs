@@ -144,6 +144,14 @@ pub enum Error {
         /// What is known about it.
         reason: String,
     },
+    /// Too many requests wait for the model.
+    #[error(
+        "{waiting_max} requests wait for the embedded model already; try again, or use a model that answers several at a time"
+    )]
+    QueueFull {
+        /// How many may wait.
+        waiting_max: usize,
+    },
 }
 
 /// Why one source gave no weights.
@@ -176,13 +184,15 @@ impl Error {
             Self::NothingToImport { .. } => "W0513",
             Self::NoCacheDirectory => "W0514",
             Self::EngineStopped { .. } => "W0515",
+            Self::QueueFull { .. } => "W0516",
         })
     }
 
     /// The error as it is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        Fault::new(self.code(), self.to_string())
+        let fault = Fault::new(self.code(), self.to_string());
+        fault.retriable(matches!(self, Self::QueueFull { .. }))
     }
 
     pub(crate) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Self {

@@ -19,6 +19,7 @@ mod half;
 mod llama;
 mod matrix;
 pub mod prefixes;
+mod repeat;
 pub mod snapshot;
 mod tokenizer;
 pub mod weights;

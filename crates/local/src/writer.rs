@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::engine::{Engine, Session};
 use crate::grammar::{Grammar, Guide, Next};
+use crate::repeat;
 use toktrie::SimpleVob;
 
 /// Tokens for closing an answer under a grammar that has reached its limit: the names of members
@@ -157,7 +158,7 @@ impl Writer<'_> {
                 };
             }
             let done = self.step()?;
-            let stopped = self.cut_at_stop();
+            let stopped = self.cut_at_stop() || self.cut_at_repeat();
             self.tell(listener, done || stopped);
             if done || stopped {
                 return Ok(End::Complete);
@@ -233,10 +234,24 @@ impl Writer<'_> {
         found.is_some()
     }
 
-    /// Tells what is certain: whole characters that cannot become part of a stop text.
+    /// Ends an answer in words that says something again.
+    fn cut_at_repeat(&mut self) -> bool {
+        let cut = self.plan.grammar.is_none().then(|| repeat::cut(&self.bytes)).flatten();
+        if let Some(at) = cut {
+            self.bytes.truncate(at);
+        }
+        cut.is_some()
+    }
+
+    /// Tells what is certain: whole characters that cannot become part of a stop text or of a
+    /// sentence that was there before.
     fn tell(&mut self, listener: &mut dyn Listener, all: bool) {
-        let held =
-            if all { 0 } else { self.plan.stop.iter().map(|s| s.len() - 1).max().unwrap_or(0) };
+        let stop = || self.plan.stop.iter().map(|s| s.len() - 1).max().unwrap_or(0);
+        let held = match self.plan.grammar {
+            _ if all => 0,
+            Some(_) => stop(),
+            None => stop().max(repeat::held(&self.bytes)),
+        };
         let end = self.bytes.len().saturating_sub(held);
         if end <= self.told {
             return;

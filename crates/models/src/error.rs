@@ -183,6 +183,7 @@ impl ModelError {
             Self::Throttled { quota_exhausted, .. } => !quota_exhausted,
             Self::Provider { .. } | Self::Truncated { .. } => true,
             Self::Transport { source, .. } => source.is_retriable(),
+            Self::Engine { source } => source.retriable,
             _ => false,
         }
     }

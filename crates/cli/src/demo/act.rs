@@ -67,21 +67,25 @@ impl Act {
         Ok(())
     }
 
-    /// Shows what the process says until a line is the last one, or until it says no more.
+    /// Shows what the process says until a line is the last one, or until it says no more, and
+    /// returns it.
     pub(super) fn relay_until(
         &mut self,
         story: &Story<'_>,
         is_last: impl Fn(&str) -> bool,
-    ) -> Result<(), CliError> {
+    ) -> Result<Vec<String>, CliError> {
+        let mut lines = Vec::new();
         loop {
             match self.said.recv_timeout(PATIENCE) {
                 Ok(line) => {
                     story.quote(&line)?;
-                    if is_last(&line) {
-                        return Ok(());
+                    let last = is_last(&line);
+                    lines.push(line);
+                    if last {
+                        return Ok(lines);
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Ok(lines),
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = PATIENCE.as_secs();
                     return Err(failed(format!(

@@ -23,21 +23,24 @@ const INSTRUCTIONS: &str = "You are the order desk of a small lamp shop. Use you
 pub(crate) fn agent(config: &Config) -> AgentDef {
     let file = config.folder().map(|folder| folder.join(FILE));
     AgentDef::new(ID, move |model| {
-        let tools = ToolBox::new()
-            .with(lookup_order)
-            .with(refund_order)
-            .with(get_weather)
-            .with(multiply)
-            .with_ask_human()
-            .provide(Desk::new(file.clone()));
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
-            .tools(tools)
+            .tools(tools(Desk::new(file.clone())))
             .policy(policy())
             .build()
     })
     .about("orders, refunds (with approval), weather and sums of a small shop")
+}
+
+fn tools(desk: Desk) -> ToolBox {
+    ToolBox::new()
+        .with(lookup_order)
+        .with(refund_order)
+        .with(get_weather)
+        .with(multiply)
+        .with_ask_human()
+        .provide(desk)
 }
 
 /// Refunds need approval; the other tools only read.
@@ -48,4 +51,21 @@ fn policy() -> Policy {
         decision: Decision::AskHuman { reason: "it moves money".to_owned() },
     };
     Policy { rules: vec![rule] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork::tools::ToolRunner;
+    use weftwork::types::tool::ToolSpec;
+
+    #[test]
+    fn the_evaluations_of_the_desk_use_its_tools() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/left_out/tools.json");
+        let text = std::fs::read_to_string(file).expect("the file is there");
+        let found: Vec<ToolSpec> = serde_json::from_str(&text).expect("tools");
+        let runner = ToolRunner::new(tools(Desk::new(None)), policy()).expect("tools");
+        let expected = serde_json::to_string_pretty(&runner.specs()).expect("json");
+        assert_eq!(found, runner.specs(), "{file} should hold:\n{expected}");
+    }
 }

@@ -2,18 +2,54 @@
 //!
 //! A small model likes to repeat the value of its example, or to make a number up. Where a tool's
 //! own examples show that an argument is always taken from the request, the model may only choose
-//! among the words and numbers that are there.
+//! among the values that the person said; an argument for which there is none is missing, and
+//! there is no way in which it could be written.
 
+use super::shape::Shape;
 use regex::Regex;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use weftwork_types::tool::ToolSpec;
 
-/// Words looked at, from the end of the text.
-const WORDS_MAX: usize = 64;
-/// Longest passage, in words.
-const PASSAGE_WORDS_MAX: usize = 24;
-/// Passages offered.
-const PASSAGES_MAX: usize = 600;
+/// Values offered for one argument.
+const OFFERS_MAX: usize = 600;
+
+/// What a person said that a call may copy.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said {
+    pub(super) request: String,
+    /// Parts of the request that other calls have taken.
+    pub(super) used: Vec<Range<usize>>,
+    /// What the person answered when asked for an argument.
+    pub(super) answers: BTreeMap<String, String>,
+    /// What the person said before the request, newest first.
+    pub(super) earlier: Vec<String>,
+    /// Texts that earlier calls took from the person's words, by argument.
+    pub(super) known: Map<String, Value>,
+}
+
+/// A value that the person said, and where the request has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Offer {
+    pub(super) value: Value,
+    pub(super) at: Option<Range<usize>>,
+    anchored: bool,
+}
+
+/// The copied arguments of a call, with what is offered for each.
+#[derive(Debug)]
+pub(super) struct Form {
+    schema: Value,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    required: bool,
+    offers: Vec<Offer>,
+}
 
 /// Finds what can be copied.
 #[derive(Debug)]
@@ -28,50 +64,66 @@ impl Copier {
         Self { number }
     }
 
-    /// The schema of a tool's arguments, narrowed to what the texts offer. The first text is the
-    /// request, the others are what was said before it. An argument is taken from the first text
-    /// that offers something like the example's value, or else from the request.
-    pub(super) fn narrowed(&self, tool: &ToolSpec, texts: &[String]) -> Value {
-        let mut schema = tool.parameters.clone();
-        let Some(Value::Object(properties)) = schema.get_mut("properties") else { return schema };
-        for (name, property) in properties.iter_mut() {
-            let Value::Object(map) = property else { continue };
-            if !self.is_copied(tool, name) {
-                continue;
-            }
-            let shape = Shape::of(tool, name);
-            let alike = texts.iter().find_map(|text| self.choices(map, &shape, text));
-            let any = || texts.first().and_then(|text| self.choices(map, &Shape::default(), text));
-            if let Some(choices) = alike.or_else(any) {
-                map.insert("enum".to_owned(), Value::Array(choices));
-            }
-        }
-        schema
-    }
-
-    /// Whether a request can be for a tool: not when the tool takes numbers, order numbers or
-    /// addresses from the request and it has none of them.
-    pub(super) fn is_possible(&self, tool: &ToolSpec, request: &str) -> bool {
-        let Some(Value::Object(properties)) = tool.parameters.get("properties") else {
-            return true;
-        };
-        let required = tool.parameters.get("required").and_then(Value::as_array);
-        let mut telling = properties
-            .iter()
-            .filter(|(name, _)| required.is_some_and(|list| list.iter().any(|r| r == *name)))
-            .filter(|(name, _)| self.is_copied(tool, name))
-            .filter_map(|(name, property)| {
-                let map = property.as_object()?;
-                let shape = Shape::of(tool, name);
-                let tells = shape.is_telling() || map.get("type") != Some(&json!("string"));
-                tells.then(|| self.choices(map, &shape, request).is_some())
+    /// What the person's words offer for each copied argument of a tool.
+    pub(super) fn form(&self, tool: &ToolSpec, said: &Said) -> Form {
+        let mut fields: Vec<Field> = self
+            .copied(tool)
+            .map(|(name, property)| Field {
+                name: name.to_owned(),
+                required: is_required(tool, name),
+                offers: self.offers(tool, name, property, said),
             })
-            .peekable();
-        telling.peek().is_none() || telling.any(|found| found)
+            .collect();
+        settle(&mut fields);
+        Form { schema: tool.parameters.clone(), fields }
     }
 
-    /// Whether every example takes this argument from its request.
-    fn is_copied(&self, tool: &ToolSpec, name: &str) -> bool {
+    /// Whether the request holds a value for a required argument of the tool, or none is needed.
+    pub(super) fn offers_any(&self, tool: &ToolSpec, request: &str) -> bool {
+        let mut required = self.copied(tool).filter(|(name, _)| is_required(tool, name)).peekable();
+        required.peek().is_none()
+            || required
+                .any(|(name, property)| !self.standing(tool, name, property, request).is_empty())
+    }
+
+    /// Where the request holds values for the required arguments of a tool.
+    pub(super) fn spots(&self, tool: &ToolSpec, request: &str) -> Vec<(String, Vec<Offer>)> {
+        self.copied(tool)
+            .filter(|(name, _)| is_required(tool, name))
+            .map(|(name, map)| (name.to_owned(), self.standing(tool, name, map, request)))
+            .collect()
+    }
+
+    /// Where a call's arguments stand in the request, outside of what was used before.
+    pub(super) fn taken(&self, tool: &ToolSpec, args: &Value, said: &Said) -> Vec<Range<usize>> {
+        let mut taken: Vec<Range<usize>> = Vec::new();
+        for (name, property) in self.copied(tool) {
+            let Some(value) = args.get(name) else { continue };
+            let place = self
+                .standing(tool, name, property, &said.request)
+                .into_iter()
+                .filter(|offer| equal(&offer.value, value))
+                .filter_map(|offer| offer.at)
+                .find(|at| !said.used.iter().chain(&taken).any(|used| overlap(used, at)));
+            taken.extend(place);
+        }
+        taken
+    }
+
+    /// The arguments that every example takes from its request.
+    fn copied<'a>(
+        &'a self,
+        tool: &'a ToolSpec,
+    ) -> impl Iterator<Item = (&'a str, &'a Map<String, Value>)> {
+        let properties = tool.parameters.get("properties").and_then(Value::as_object);
+        properties
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| self.is_copied(tool, name))
+            .filter_map(|(name, property)| Some((name.as_str(), property.as_object()?)))
+    }
+
+    pub(super) fn is_copied(&self, tool: &ToolSpec, name: &str) -> bool {
         let mut values = tool
             .examples
             .iter()
@@ -80,90 +132,237 @@ impl Copier {
         values.peek().is_some()
             && values.all(|(request, value)| match value {
                 Value::String(text) => request.to_lowercase().contains(&text.to_lowercase()),
-                Value::Number(_) => self.numbers(request).iter().any(|n| equal(n, value)),
+                Value::Number(_) => self.numbers(request).iter().any(|(n, _)| equal(n, value)),
                 _ => false,
             })
     }
 
-    /// What a text offers for a property; nothing when the property is not a plain text or number.
-    fn choices(
+    fn offers(
+        &self,
+        tool: &ToolSpec,
+        name: &str,
+        property: &Map<String, Value>,
+        said: &Said,
+    ) -> Vec<Offer> {
+        let elsewhere = |value: Value| Offer { value, at: None, anchored: false };
+        if let Some(answer) = said.answers.get(name) {
+            let shape = Shape::of(tool, name);
+            let values = self.values(property, kind(tool, name), answer, || shape.answered(answer));
+            return values.into_iter().map(|(value, _)| elsewhere(value)).collect();
+        }
+        let mut offers = self.standing(tool, name, property, &said.request);
+        offers.retain(|offer| !said.used.iter().any(|used| offer.meets(used)));
+        if offers.is_empty() && kind(tool, name) == Kind::Text {
+            // What is known by its form, and else what a call took for the same argument.
+            let telling = Shape::of(tool, name).is_telling();
+            let mut texts = said.earlier.iter().filter(|_| telling);
+            let known = || said.known.get(name).filter(|value| fits(property, value)).cloned();
+            offers = texts
+                .find_map(|text| {
+                    let found = self.standing(tool, name, property, text);
+                    (!found.is_empty()).then_some(found)
+                })
+                .unwrap_or_else(|| known().into_iter().map(elsewhere).collect());
+            offers.iter_mut().for_each(|offer| offer.at = None);
+        }
+        offers
+    }
+
+    /// The values that a text holds for an argument.
+    fn standing(
+        &self,
+        tool: &ToolSpec,
+        name: &str,
+        property: &Map<String, Value>,
+        text: &str,
+    ) -> Vec<Offer> {
+        let shape = Shape::of(tool, name);
+        self.values(property, kind(tool, name), text, || shape.places(text))
+            .into_iter()
+            .map(|(value, at)| {
+                let anchored = shape.is_anchored(text, &at);
+                Offer { value, at: Some(at), anchored }
+            })
+            .collect()
+    }
+
+    fn values(
         &self,
         property: &Map<String, Value>,
-        shape: &Shape,
+        kind: Kind,
         text: &str,
-    ) -> Option<Vec<Value>> {
-        let plain = !["enum", "const", "pattern", "anyOf", "oneOf", "allOf", "$ref"]
-            .iter()
-            .any(|key| property.contains_key(*key));
-        let kind = property.get("type").and_then(Value::as_str).filter(|_| plain)?;
-        // The format of a text narrows it; that of a number (`double`) only says how it is kept.
-        if kind == "string" && property.contains_key("format") {
-            return None;
-        }
-        let mut choices = match kind {
-            "string" => passages(text).into_iter().map(Value::String).collect(),
-            "number" => self.numbers(text),
-            "integer" => self.numbers(text).into_iter().filter(Value::is_i64).collect(),
-            _ => return None,
+        places: impl Fn() -> Vec<Range<usize>>,
+    ) -> Vec<(Value, Range<usize>)> {
+        let mut values = match kind {
+            Kind::Number => self.numbers(text),
+            Kind::Integer => self.numbers(text).into_iter().filter(|(n, _)| n.is_i64()).collect(),
+            Kind::Text => match property.get("enum").and_then(Value::as_array) {
+                Some(list) => listed(list, text),
+                None => places().into_iter().map(|at| (json!(text[at.clone()]), at)).collect(),
+            },
         };
-        choices.retain(|choice| fits(property, choice) && shape.fits(choice));
-        (!choices.is_empty()).then_some(choices)
+        values.retain(|(value, _)| fits(property, value));
+        values.truncate(OFFERS_MAX);
+        values
     }
 
     /// The numbers of a text that stand alone: `25` and `$9.50`, not the digits of `A1001`.
-    fn numbers(&self, text: &str) -> Vec<Value> {
-        let mut out: Vec<Value> = Vec::new();
+    pub(super) fn numbers(&self, text: &str) -> Vec<(Value, Range<usize>)> {
+        let mut out = Vec::new();
         for found in self.number.find_iter(text) {
             let (before, after) = (&text[..found.start()], &text[found.end()..]);
             let glued_before =
-                before.ends_with(|c: char| c.is_alphanumeric() || "-_./".contains(c));
+                before.ends_with(|c: char| c.is_alphanumeric() || "-_./#".contains(c));
             let glued_after = after.starts_with(|c: char| c.is_alphanumeric() || "_/@".contains(c))
                 || after.starts_with('-') && after[1..].starts_with(char::is_alphanumeric);
             let digits = found.as_str().trim_start_matches('+').replace(',', "");
             if let Ok(value) = digits.parse::<serde_json::Number>().map(|number| plain(&number))
                 && !glued_before
                 && !glued_after
-                && !out.contains(&value)
             {
-                out.push(value);
+                out.push((value, found.range()));
             }
         }
         out
     }
 }
 
-/// What the values of an argument look like in the examples: an order number has digits, an
-/// address an `@`. Words have no shape.
-#[derive(Debug, Default)]
-struct Shape {
-    digit: bool,
-    letter: bool,
-    at: bool,
+impl Offer {
+    fn meets(&self, place: &Range<usize>) -> bool {
+        self.at.as_ref().is_some_and(|at| overlap(at, place))
+    }
 }
 
-impl Shape {
-    fn of(tool: &ToolSpec, name: &str) -> Self {
-        let all = |test: fn(char) -> bool| {
-            let mut values = tool.examples.iter().filter_map(|example| example.args.get(name));
-            values.all(|value| value.as_str().is_some_and(|text| text.contains(test)))
-        };
-        let digit = all(|c| c.is_numeric());
-        let at = all(|c| c == '@');
-        Self { digit, letter: digit && all(char::is_alphabetic), at }
+impl Form {
+    /// The required arguments that nobody said.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
+        let empty = |field: &&Field| field.required && field.offers.is_empty();
+        self.fields.iter().filter(empty).map(|field| field.name.as_str())
     }
 
-    fn is_telling(&self) -> bool {
-        self.digit || self.at
+    /// Whether some value stands within a part of the request.
+    pub(super) fn takes_from(&self, part: &Range<usize>) -> bool {
+        self.fields.iter().flat_map(|field| &field.offers).any(|offer| offer.meets(part))
     }
 
-    fn fits(&self, choice: &Value) -> bool {
-        let Some(text) = choice.as_str() else { return true };
-        let one_word = !text.contains(char::is_whitespace);
-        (one_word || !self.is_telling())
-            && (!self.digit || text.contains(char::is_numeric))
-            && (!self.letter || text.contains(char::is_alphabetic))
-            && (!self.at || text.contains('@'))
+    /// The schema of the tool's arguments, in which each copied one is a choice among what was
+    /// said, and not there when that is nothing.
+    pub(super) fn schema(&self) -> Value {
+        let mut schema = self.schema.clone();
+        if self.fields.is_empty() {
+            return schema;
+        }
+        let nothing =
+            |name: &str| self.fields.iter().any(|f| f.name == name && f.offers.is_empty());
+        if let Value::Object(map) = &mut schema {
+            map.retain(|key, _| key != "patternProperties");
+            map.insert("additionalProperties".to_owned(), json!(false));
+        }
+        let Some(Value::Object(properties)) = schema.get_mut("properties") else { return schema };
+        properties.retain(|name, _| !nothing(name));
+        for field in self.fields.iter().filter(|field| !field.offers.is_empty()) {
+            let mut values: Vec<&Value> = Vec::new();
+            for offer in &field.offers {
+                if !values.contains(&&offer.value) {
+                    values.push(&offer.value);
+                }
+            }
+            // The values were held against the schema when they were offered.
+            properties.insert(field.name.clone(), json!({ "enum": values }));
+        }
+        schema
     }
+
+    /// Takes one value of the request away from the second of two arguments that both have it;
+    /// true when there was one. Then the arguments must be written again.
+    pub(super) fn part(&mut self, args: &Value) -> bool {
+        let mut taken: Vec<Range<usize>> = Vec::new();
+        for field in 0..self.fields.len() {
+            let Field { name, offers, .. } = &mut self.fields[field];
+            let Some(value) = args.get(&*name) else { continue };
+            let free = |offer: &Offer| {
+                equal(&offer.value, value) && !taken.iter().any(|at| offer.meets(at))
+            };
+            let Some(chosen) = offers.iter().position(free) else {
+                offers.retain(|offer| !taken.iter().any(|at| offer.meets(at)));
+                return true;
+            };
+            let chosen = offers[chosen].clone();
+            taken.extend(chosen.at.clone());
+            *offers = vec![chosen];
+        }
+        false
+    }
+}
+
+/// Gives each value to one argument where it is plain which: a value that stands where an
+/// example has the argument's, and the only value of an argument.
+fn settle(fields: &mut [Field]) {
+    fields.sort_by_key(|field| {
+        let number = field.offers.first().is_some_and(|offer| offer.value.is_number());
+        (!field.required, !number)
+    });
+    for own in 0..fields.len() {
+        let anchored: Vec<Range<usize>> =
+            fields[own].offers.iter().filter(|o| o.anchored).filter_map(|o| o.at.clone()).collect();
+        let several = anchored.len() > 1;
+        for (_, field) in fields.iter_mut().enumerate().filter(|(other, _)| *other != own) {
+            let loses = |o: &Offer| !o.anchored && anchored.iter().any(|at| o.meets(at));
+            if !(several && field.offers.iter().all(loses)) {
+                field.offers.retain(|offer| !loses(offer));
+            }
+        }
+    }
+    for _ in 0..fields.len() {
+        for own in 0..fields.len() {
+            let [Offer { at: Some(at), .. }] = &fields[own].offers[..] else { continue };
+            let at = at.clone();
+            for (_, field) in fields.iter_mut().enumerate().filter(|(other, _)| *other != own) {
+                field.offers.retain(|offer| !offer.meets(&at));
+            }
+        }
+    }
+}
+
+/// What an argument holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Integer,
+}
+
+fn kind(tool: &ToolSpec, name: &str) -> Kind {
+    let property = &tool.parameters["properties"][name]["type"];
+    let is = |kind: &str| {
+        property == kind || property.as_array().is_some_and(|list| list.iter().any(|k| k == kind))
+    };
+    let number = tool.examples.iter().any(|e| e.args.get(name).is_some_and(Value::is_number));
+    match number {
+        true if is("integer") && !is("number") => Kind::Integer,
+        true => Kind::Number,
+        false => Kind::Text,
+    }
+}
+
+fn is_required(tool: &ToolSpec, name: &str) -> bool {
+    let required = tool.parameters.get("required").and_then(Value::as_array);
+    required.is_some_and(|list| list.iter().any(|required| required == name))
+}
+
+/// The values of a list that stand in a text.
+fn listed(list: &[Value], text: &str) -> Vec<(Value, Range<usize>)> {
+    let runs = super::shape::runs(text);
+    let named = |value: &&Value, at: &Range<usize>| {
+        value.as_str().is_some_and(|value| value.eq_ignore_ascii_case(&text[at.clone()]))
+    };
+    runs.into_iter()
+        .filter_map(|at| Some((list.iter().find(|value| named(value, &at))?.clone(), at)))
+        .collect()
+}
+
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 /// `25.0` and `25` are one number; the shorter is written.
@@ -188,38 +387,13 @@ fn fits(property: &Map<String, Value>, choice: &Value) -> bool {
         Value::String(_) => (limit("minLength"), limit("maxLength")),
         _ => (limit("minimum"), limit("maximum")),
     };
+    let pattern = property.get("pattern").and_then(Value::as_str).zip(choice.as_str());
     min.is_none_or(|min| size >= min)
         && max.is_none_or(|max| size <= max)
         && limit("exclusiveMinimum").is_none_or(|min| size > min)
         && limit("exclusiveMaximum").is_none_or(|max| size < max)
         && limit("multipleOf").is_none_or(|step| (size / step).fract() == 0.0)
-}
-
-/// Runs of words, without the punctuation around them.
-fn passages(text: &str) -> Vec<String> {
-    let words: Vec<(usize, usize)> = text
-        .split_whitespace()
-        .map(|word| {
-            let start = word.as_ptr() as usize - text.as_ptr() as usize;
-            (start, start + word.len())
-        })
-        .collect();
-    let words = &words[words.len().saturating_sub(WORDS_MAX)..];
-    let mut out: Vec<String> = Vec::new();
-    for length in 1..=PASSAGE_WORDS_MAX.min(words.len()) {
-        for run in words.windows(length) {
-            let (start, end) = (run[0].0, run[length - 1].1);
-            let passage =
-                text[start..end].trim_matches(|c: char| ".,;:!?\"'`()[]{}<>…".contains(c));
-            if out.len() == PASSAGES_MAX {
-                return out;
-            }
-            if !passage.is_empty() && !out.iter().any(|known| known == passage) {
-                out.push(passage.to_owned());
-            }
-        }
-    }
-    out
+        && pattern.is_none_or(|(p, text)| Regex::new(p).is_ok_and(|p| p.is_match(text)))
 }
 
 #[cfg(test)]

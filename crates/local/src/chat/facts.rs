@@ -1,20 +1,18 @@
 //! Tool results as short lines that a small model can read.
 
 use serde_json::Value;
-use weftwork_types::message::Message;
+use weftwork_types::message::ToolResult;
 
 const LINES_MAX: usize = 12;
 const VALUE_CHARS_MAX: usize = 160;
 
-/// The results in some messages, as `name: value` joined by semicolons.
-pub(super) fn of(messages: &[Message]) -> String {
+/// A result as `name: value`, joined by semicolons.
+pub(super) fn of(result: &ToolResult) -> String {
     let mut lines = Vec::new();
-    for result in messages.iter().flat_map(Message::tool_results) {
-        match result.value.get("safe_message").filter(|_| result.is_error) {
-            Some(message) => flatten("error", message, &mut lines),
-            None if result.is_error => flatten("error", &result.value, &mut lines),
-            None => flatten("result", &result.value, &mut lines),
-        }
+    match result.value.get("safe_message").filter(|_| result.is_error) {
+        Some(message) => flatten("error", message, &mut lines),
+        None if result.is_error => flatten("error", &result.value, &mut lines),
+        None => flatten("result", &result.value, &mut lines),
     }
     lines.truncate(LINES_MAX);
     lines.join("; ")
@@ -57,13 +55,11 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-    use weftwork_types::message::ToolResult;
-    use weftwork_types::{MessageId, ToolCallId};
+    use weftwork_types::ToolCallId;
 
     fn facts(value: Value, is_error: bool) -> String {
         let tool_call_id = ToolCallId::new("c").expect("id");
-        let result = ToolResult { tool_call_id, name: "t".to_owned(), value, is_error };
-        of(&[Message::tool_result(MessageId::new("m").expect("id"), result)])
+        of(&ToolResult { tool_call_id, name: "t".to_owned(), value, is_error })
     }
 
     #[test]

@@ -37,38 +37,46 @@ pub(super) enum Kind {
 /// A request, the facts, and the answer that is made of them.
 type Summary = (&'static str, &'static str, &'static str);
 
+// These come from other domains than the desk of the demo, the tests and the evaluations.
+
 /// Answers when a tool found something out.
 const FOUND: [Summary; 4] = [
-    ("What is 6 times 7?", "result: 42", "6 times 7 is 42."),
+    ("How many seats are free in room 3?", "result: 42", "There are 42 seats free in room 3."),
     (
-        "What is the weather in Lima?",
-        "city: Lima; sky: clear; celsius: 21",
-        "The weather in Lima is clear, with 21 degrees.",
+        "How is the sea at Brest?",
+        "place: Brest; waves: high; metres: 4; source: harbour",
+        "The sea at Brest has high waves, with 4 metres.",
     ),
     (
-        "Where is order K7?",
-        "order id: K7; item: desk; status: packed; city: Bonn; price: 80",
-        "Order K7, a desk, is packed in Bonn.",
+        "Which book is K7?",
+        "book id: K7; title: Emma; status: lent; shelf: Novels; year: 1815",
+        "Book K7, Emma, is lent from the shelf Novels.",
     ),
     (
-        "Where is parcel P31?",
-        "parcel: P31; content: two books; status: at the border; weight: 2",
-        "Parcel P31 with two books is at the border.",
+        "When does train T31 leave?",
+        "train: T31; kind: night train; status: delayed; platform: 2",
+        "Train T31, a night train, is delayed on platform 2.",
     ),
 ];
 
+/// Words that an answer may have beside those of the request and the facts: what is found out
+/// is told, and nothing is added to it.
+pub(super) const GLUE: &str = "The the A a An an It it Its its They they There there This this \
+    That that is are was were has have had be been and or but with without in on at of for to \
+    from by as no not yes degrees degree called";
+
 /// Answers when a tool did something.
 const DONE: [Summary; 3] = [
-    ("Send 5 to Eva.", "to: Eva; sent: 5; account: main", "I sent 5 to Eva."),
+    ("Book 2 seats for Eva.", "name: Eva; booked: 2; show: Hamlet", "I booked 2 seats for Eva."),
     (
-        "Please refund 7.50 for order Q2.",
-        "order id: Q2; amount: 7.50; status: refunded; refund id: R9",
-        "I refunded 7.50 for order Q2.",
+        "Please lend book B12 for 14 days.",
+        "book id: B12; days: 14; status: lent; receipt: L9",
+        "I lent book B12 for 14 days.",
     ),
     (
-        "Refund order C31, amount 12",
-        "refund id: R7; order id: C31; refunded: 12",
-        "I refunded 12 for order C31.",
+        "Water plant P4, litres 3",
+        "job id: J7; plant: P4; watered: 3",
+        "I watered plant P4 with 3 litres.",
     ),
 ];
 
@@ -78,25 +86,21 @@ pub(super) const FAILURE: &str = "That did not work:";
 /// Answers when the tool failed.
 const FAILED: [Summary; 4] = [
     (
-        "Where is parcel P31?",
-        "error: there is no parcel `P31`",
-        "That did not work: there is no parcel `P31`.",
+        "When does train T31 leave?",
+        "error: there is no train `T31`",
+        "That did not work: there is no train `T31`.",
     ),
     (
-        "Refund order D42, amount 30",
-        "error: a person refused this call",
-        "That did not work: a person refused this call.",
+        "Lend book B12 for 30 days.",
+        "error: the librarian said no",
+        "That did not work: the librarian said no.",
     ),
     (
-        "What is the weather in Lima?",
-        "error: the service did not answer in time",
-        "That did not work: the service did not answer in time.",
+        "How tall is the oak in the yard?",
+        "error: the scale did not answer in time",
+        "That did not work: the scale did not answer in time.",
     ),
-    (
-        "Send 5 to Eva.",
-        "error: account closed since May",
-        "That did not work: account closed since May.",
-    ),
+    ("Book 2 seats for Eva.", "error: closed since May", "That did not work: closed since May."),
 ];
 
 /// Everything that is read before a request is known.

@@ -3,30 +3,39 @@
 //! A model this small cannot be asked all of that at once. It is asked one short question at a
 //! time, each shown by examples:
 //!
-//! 1. **Which tool?** After "requests for the tool X" and X's own example, how likely is this
+//! 1. **Which tool?** The one whose name is said. Else: after "requests for the tool X" and X's own example, how likely is this
 //!    request? The tool under which it is likeliest is taken. Asked this way round the order of
 //!    the tools does not matter, and only tools that exist can be chosen.
 //! 2. **Which arguments?** After the tool's examples, under a grammar made from its schema, and
-//!    where the examples copy from the request, only from the words that are there.
-//! 3. **What to say?** After a tool's result: one sentence from the facts in it.
+//!    where the examples copy from the request, only from the words that are there. What is not
+//!    there is asked for.
+//! 3. **Was that all?** After a result the request is looked at again: a value that no call took,
+//!    or words of a tool that was not called, lead to the next call.
+//! 4. **What to say?** After the results: one sentence for each, from the facts in it.
 
 mod copy;
 mod facts;
 mod kit;
 mod model;
+mod plan;
 mod prompt;
+mod shape;
+mod turn;
+mod words;
 
-pub use model::{LocalModel, Settings};
+pub use model::{LocalModel, Settings, WAITING_MAX};
 
 use crate::Error;
 use crate::engine::{Engine, Session};
 use crate::writer::{Answer, End, Listener, Plan, Vocabulary};
-use copy::Copier;
+use copy::{Copier, Form};
 use kit::{Kind, Kits};
-use serde_json::Value;
+use plan::{Desk, Rest};
+use serde_json::{Value, json};
 use std::path::PathBuf;
+use turn::Turn;
 use weftwork_models::{ChatRequest, FinishReason, ToolChoice};
-use weftwork_types::message::{Message, Role};
+use weftwork_types::message::ToolResult;
 use weftwork_types::tool::{Effect, ToolSpec};
 
 /// Tokens of an answer in words, unless the request says otherwise.
@@ -48,7 +57,7 @@ pub(crate) struct Chat {
 pub(crate) trait Audience {
     /// A tool is called; its arguments follow.
     fn tool(&mut self, name: &str);
-    /// More of the arguments' JSON text.
+    /// The arguments' JSON text.
     fn args(&mut self, piece: &str);
     /// More words.
     fn words(&mut self, piece: &str);
@@ -85,106 +94,273 @@ impl Chat {
         request: &ChatRequest,
         audience: &mut dyn Audience,
     ) -> Result<Outcome, Error> {
-        let asked = request.messages.iter().rposition(|message| message.role == Role::User);
-        let (before, after) = request.messages.split_at(asked.map_or(0, |at| at + 1));
-        let answered = after.iter().any(|message| message.tool_results().next().is_some());
         if let Some(schema) = &request.response_schema {
             return self.structured(request, schema, audience);
         }
-        if answered {
-            return self.summarise(request, before, after, audience);
-        }
-        let chosen = match &request.tool_choice {
-            _ if request.tools.is_empty() || asked.is_none() => None,
-            ToolChoice::None => None,
-            ToolChoice::Named(name) => request.tools.iter().position(|t| t.wire_name() == *name),
-            ToolChoice::Required => self.choose(request, before, false)?,
-            ToolChoice::Auto => self.choose(request, before, true)?,
-        };
-        match chosen {
-            Some(index) => self.call(request, index, before, audience),
-            None => self.converse(request, audience),
+        let Some(turn) = Turn::of(request) else { return self.converse(request, audience) };
+        match self.next(request, &turn, audience)? {
+            Next::Call { index, args, tokens } => {
+                audience.tool(&request.tools[index].wire_name());
+                audience.args(&args.to_string());
+                Ok(tokens.ending(FinishReason::ToolCalls))
+            }
+            Next::Lack(text) => self.tell(request, &turn, Some(&text), audience),
+            Next::Words if turn.results.is_empty() => self.converse(request, audience),
+            Next::Words => self.tell(request, &turn, None, audience),
+            Next::Nobody => Ok(Outcome { input: 0, output: 0, reason: None }),
         }
     }
 
-    /// Which tool the last request is for; none when plain words fit better.
+    /// What the request is for now.
+    fn next(
+        &mut self,
+        request: &ChatRequest,
+        turn: &Turn<'_>,
+        audience: &mut dyn Audience,
+    ) -> Result<Next, Error> {
+        let tools = &request.tools;
+        let (must, chosen) = match &request.tool_choice {
+            _ if tools.is_empty() => return Ok(Next::Words),
+            ToolChoice::None => return Ok(Next::Words),
+            ToolChoice::Named(name) => {
+                let named = tools.iter().position(|tool| tool.wire_name() == *name);
+                (true, named.map(|index| (index, None)))
+            }
+            ToolChoice::Required => {
+                let open = self.open(request, turn)?;
+                let any = |chat: &mut Self| chat.choose(request, &turn.request, false);
+                (true, open.map_or_else(|| Ok(any(self)?.map(|at| (at, None))), |o| Ok(Some(o)))?)
+            }
+            ToolChoice::Auto => (false, self.open(request, turn)?),
+        };
+        let Some((index, rest)) = chosen else { return Ok(Next::Words) };
+        let desk = Desk::new(tools, &self.copier);
+        let said = match &rest {
+            Some(rest) => desk.said_in(index, rest, turn),
+            None => desk.said(index, turn),
+        };
+        let mut form = self.copier.form(&tools[index], &said);
+        if must && !turn.made.is_empty() && form.missing().next().is_some() {
+            // The call is wanted once more: what other calls took may be taken again.
+            form = self.copier.form(&tools[index], &turn.said(&tools[index]));
+        }
+        let next = self.fill(request, index, form, turn, audience)?;
+        Ok(match next {
+            Next::Call { index, ref args, .. } if !must && turn.has_made(&tools[index], args) => {
+                Next::Words
+            }
+            next => next,
+        })
+    }
+
+    /// The tool that the request asks for and that was not called yet, and for which part of it.
+    fn open(
+        &mut self,
+        request: &ChatRequest,
+        turn: &Turn<'_>,
+    ) -> Result<Option<(usize, Option<Rest>)>, Error> {
+        if let Some(index) = turn.waiting(&request.tools) {
+            return Ok(Some((index, None)));
+        }
+        if turn.made.is_empty() {
+            let or_words = request.tool_choice == ToolChoice::Auto;
+            return Ok(self.choose(request, &turn.request, or_words)?.map(|index| (index, None)));
+        }
+        let desk = Desk::new(&request.tools, &self.copier);
+        if let Some(index) = desk.listed(turn) {
+            return Ok(Some((index, None)));
+        }
+        for rest in desk.rests(turn) {
+            let index = self.choose(request, &turn.request[rest.part.clone()], true)?;
+            let desk = Desk::new(&request.tools, &self.copier);
+            if let Some(index) = index.filter(|index| desk.answers(*index, &rest, turn)) {
+                return Ok(Some((index, Some(rest))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which tool a text is for; none when plain words fit better.
     fn choose(
         &mut self,
         request: &ChatRequest,
-        before: &[Message],
+        text: &str,
         or_words: bool,
     ) -> Result<Option<usize>, Error> {
-        let kit = self.kits.get(&self.engine, &request.tools)?;
-        let asked = last_text(before);
-        let mut leads = kit.leads();
-        if or_words {
-            leads.retain(|(index, _)| {
-                request.tools.get(*index).is_none_or(|tool| self.copier.is_possible(tool, &asked))
-            });
-        } else {
-            leads.pop();
+        let tools = &request.tools;
+        let desk = Desk::new(tools, &self.copier);
+        let named = desk.named(text);
+        if let Some((index, true)) = named {
+            return Ok(Some(index));
         }
-        let text = prompt::tail(&self.engine, &asked, kit::text_tokens_max(leads.len()));
+        let kit = self.kits.get(&self.engine, tools)?;
+        let mut leads = kit.leads();
+        let is_tool = |lead: &(usize, u32)| lead.0 < tools.len();
+        let possible = |lead: &(usize, u32)| desk.is_possible(lead.0, text);
+        if or_words || leads.iter().any(|lead| is_tool(lead) && possible(lead)) {
+            leads.retain(possible);
+        }
+        if let Some((index, _)) = named {
+            leads.retain(|lead| !is_tool(lead) || lead.0 == index);
+        }
+        if !or_words {
+            leads.retain(is_tool);
+            // The person is asked for what is missing; a question is no way out of a call.
+            let asks = |lead: &(usize, u32)| turn::asks(&tools[lead.0]);
+            if !leads.iter().all(asks) {
+                leads.retain(|lead| !asks(lead));
+            }
+        }
+        let text = prompt::tail(&self.engine, text, kit::text_tokens_max(leads.len()));
         let scores = self.engine.likelihoods(&mut kit.prefixes, &leads, &text);
         let best = leads.iter().zip(&scores).max_by(|a, b| a.1.total_cmp(b.1));
-        Ok(best.map(|((index, _), _)| *index).filter(|index| *index < request.tools.len()))
+        Ok(best.map(|((index, _), _)| *index).filter(|index| *index < tools.len()))
     }
 
-    /// Calls a tool: writes its arguments.
-    fn call(
+    /// Writes the arguments of a call. Where a value that must be copied was not said, the person
+    /// is asked for it, or told.
+    fn fill(
         &mut self,
         request: &ChatRequest,
         index: usize,
-        before: &[Message],
+        mut form: Form,
+        turn: &Turn<'_>,
         audience: &mut dyn Audience,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Next, Error> {
         let tool = &request.tools[index];
-        let schema = self.copier.narrowed(tool, &texts(before));
-        let subject = format!("tool `{}`", tool.wire_name());
-        let grammar = self.engine.grammar(&subject, &schema)?;
-        let kit = self.kits.get(&self.engine, &request.tools)?;
-        let (mut session, mut prompt) = kit.args(&self.engine, index);
-        prompt::turn(&self.engine, &mut prompt, "user", &last_text(before))?;
-        prompt::open(&self.engine, &mut prompt)?;
-        audience.tool(&tool.wire_name());
-        self.engine.prefill(&mut session, &prompt, &Waiting(audience))?;
-        let plan = Plan::within(&grammar, ARGS_MAX);
-        let answer = self.engine.generate(&mut session, &plan, &mut Args(audience))?;
-        Ok(outcome(prompt.len(), &answer, FinishReason::ToolCalls))
+        let mut tokens = Spent::default();
+        loop {
+            if let Some(missing) = form.missing().next() {
+                return Ok(self.ask(request, tool, missing, &form, turn));
+            }
+            let subject = format!("tool `{}`", tool.wire_name());
+            let grammar = self.engine.grammar(&subject, &form.schema())?;
+            let kit = self.kits.get(&self.engine, &request.tools)?;
+            let (mut session, mut prompt) = kit.args(&self.engine, index);
+            prompt::turn(&self.engine, &mut prompt, "user", &turn.request)?;
+            prompt::open(&self.engine, &mut prompt)?;
+            self.engine.prefill(&mut session, &prompt, &Waiting(audience))?;
+            let plan = Plan::within(&grammar, ARGS_MAX);
+            let answer = self.engine.generate(&mut session, &plan, &mut Waiting(audience))?;
+            tokens.add(prompt.len(), answer.tokens);
+            if answer.end == End::Cancelled {
+                return Ok(Next::Nobody);
+            }
+            let args: Value = serde_json::from_str(&answer.text).map_err(|error| {
+                Error::Grammar { subject, reason: format!("it allowed `{}`: {error}", answer.text) }
+            })?;
+            if !form.part(&args) {
+                return Ok(Next::Call { index, args, tokens });
+            }
+        }
     }
 
-    /// Says in a sentence what the tools brought.
-    fn summarise(
+    /// Asks the person for an argument, where that is possible; else says what is missing.
+    fn ask(
+        &self,
+        request: &ChatRequest,
+        tool: &ToolSpec,
+        missing: &str,
+        form: &Form,
+        turn: &Turn<'_>,
+    ) -> Next {
+        let question = turn::question(tool, missing);
+        let named = matches!(request.tool_choice, ToolChoice::Named(_));
+        match request.tools.iter().position(turn::asks) {
+            Some(index) if !named && turn.may_ask(&question) => {
+                let mut tokens = Spent::default();
+                tokens.add(
+                    self.engine.encode(&turn.request).len(),
+                    self.engine.encode(&question).len(),
+                );
+                Next::Call { index, args: json!({ "question": question }), tokens }
+            }
+            _ => Next::Lack(turn::lack(tool, form.missing())),
+        }
+    }
+
+    /// Says what the calls brought, each in a sentence of its own, and then what is missing.
+    fn tell(
         &mut self,
         request: &ChatRequest,
-        before: &[Message],
-        after: &[Message],
+        turn: &Turn<'_>,
+        lack: Option<&str>,
         audience: &mut dyn Audience,
     ) -> Result<Outcome, Error> {
-        let kind = kind(&request.tools, after);
+        let mut tokens = Spent::default();
+        let mut reason = FinishReason::Stop;
+        for (number, result) in turn.results.iter().enumerate() {
+            if number > 0 {
+                audience.words(" ");
+            }
+            let asked = self.asked(&request.tools, turn, result);
+            let answer = self.sentence(request, &asked, result, audience)?;
+            tokens.add(answer.0, answer.1.tokens);
+            match answer.1.end {
+                End::Complete => {}
+                End::Limit => reason = FinishReason::Length,
+                End::Cancelled => return Ok(Outcome { reason: None, ..tokens.ending(reason) }),
+            }
+        }
+        if let Some(lack) = lack {
+            let space = if turn.results.is_empty() { "" } else { " " };
+            audience.words(&format!("{space}{lack}"));
+            let (read, written) = (self.engine.encode(&turn.request), self.engine.encode(lack));
+            tokens.add(read.len(), written.len());
+        }
+        Ok(tokens.ending(reason))
+    }
+
+    /// What a result answers: the call as a request of its own, where its example can be told
+    /// with other values, else the whole request.
+    fn asked(&self, tools: &[ToolSpec], turn: &Turn<'_>, result: &ToolResult) -> String {
+        let call = turn.made.iter().find(|call| call.id == result.tool_call_id);
+        let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
+        call.zip(tool)
+            .and_then(|(call, tool)| plan::restated(&self.copier, tool, &call.args))
+            .unwrap_or_else(|| turn.request.clone())
+    }
+
+    /// Says in a sentence what a call brought.
+    fn sentence(
+        &mut self,
+        request: &ChatRequest,
+        asked: &str,
+        result: &ToolResult,
+        audience: &mut dyn Audience,
+    ) -> Result<(usize, Answer), Error> {
+        let kind = kind(&request.tools, result);
         let kit = self.kits.get(&self.engine, &request.tools)?;
         let (mut session, mut prompt) = kit.summary(&self.engine, kind);
-        let question = prompt::question(&last_text(before), &facts::of(after));
+        let question = prompt::question(asked, &facts::of(result));
         prompt::turn(&self.engine, &mut prompt, "user", &question)?;
         prompt::open(&self.engine, &mut prompt)?;
         self.engine.prefill(&mut session, &prompt, &Waiting(audience))?;
-        let known = format!("{question} {}", kit::FAILURE);
+        let known = match kind {
+            Kind::Failed => format!("{question} {}", kit::FAILURE),
+            Kind::Found => format!("{question} {}", kit::GLUE),
+            Kind::Done => question,
+        };
         let vocabulary = match kind {
-            Kind::Failed => Vocabulary::Words(&known),
-            Kind::Found | Kind::Done => Vocabulary::Numbers(&question),
+            Kind::Failed | Kind::Found => Vocabulary::Words(&known),
+            Kind::Done => Vocabulary::Numbers(&known),
         };
         let plan = Plan { stop: &["\n"], vocabulary: Some(vocabulary), ..self.words_plan(request) };
         let answer = self.engine.generate(&mut session, &plan, &mut Words(audience))?;
-        Ok(outcome(prompt.len(), &answer, FinishReason::Stop))
+        Ok((prompt.len(), answer))
     }
 
-    /// Goes on with the conversation in plain words.
+    /// Goes on with the conversation in plain words. With tools, numbers come from them or from
+    /// the person.
     fn converse(
         &mut self,
         request: &ChatRequest,
         audience: &mut dyn Audience,
     ) -> Result<Outcome, Error> {
-        let plan = Plan { stop: &["\n\n"], ..self.words_plan(request) };
+        let said: Vec<String> = request.messages.iter().map(prompt::said).collect();
+        let said = said.join(" ");
+        let vocabulary = (!request.tools.is_empty()).then_some(Vocabulary::Numbers(&said));
+        let plan = Plan { stop: &["\n\n"], vocabulary, ..self.words_plan(request) };
         self.say(request, &plan, audience)
     }
 
@@ -213,11 +389,41 @@ impl Chat {
         Ok(outcome(prompt.len(), &answer, FinishReason::Stop))
     }
 
-    fn words_plan(&self, request: &ChatRequest) -> Plan<'static> {
+    fn words_plan<'p>(&self, request: &ChatRequest) -> Plan<'p> {
         Plan {
             temperature: request.temperature.unwrap_or(0.0),
             ..Plan::words(request.max_tokens.map_or(WORDS_MAX, |n| n as usize))
         }
+    }
+}
+
+/// What comes next.
+enum Next {
+    /// A call, its arguments written.
+    Call { index: usize, args: Value, tokens: Spent },
+    /// A sentence that says what is missing for a call.
+    Lack(String),
+    /// Plain words.
+    Words,
+    /// Nothing: nobody listens any more.
+    Nobody,
+}
+
+/// Tokens of prompts and answers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    input: usize,
+    output: usize,
+}
+
+impl Spent {
+    fn add(&mut self, input: usize, output: usize) {
+        self.input += input;
+        self.output += output;
+    }
+
+    fn ending(self, reason: FinishReason) -> Outcome {
+        Outcome { input: self.input, output: self.output, reason: Some(reason) }
     }
 }
 
@@ -230,11 +436,8 @@ fn outcome(input: usize, answer: &Answer, complete: FinishReason) -> Outcome {
     Outcome { input, output: answer.tokens, reason }
 }
 
-/// What the last call came to.
-fn kind(tools: &[ToolSpec], after: &[Message]) -> Kind {
-    let Some(result) = after.iter().flat_map(Message::tool_results).last() else {
-        return Kind::Found;
-    };
+/// What a call came to.
+fn kind(tools: &[ToolSpec], result: &ToolResult) -> Kind {
     let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
     match tool.map(|tool| tool.effect) {
         _ if result.is_error => Kind::Failed,
@@ -243,39 +446,10 @@ fn kind(tools: &[ToolSpec], after: &[Message]) -> Kind {
     }
 }
 
-fn last_text(before: &[Message]) -> String {
-    before.last().map(Message::joined_text).unwrap_or_default()
-}
-
-/// The last request and then what was said and found before it, newest first.
-fn texts(before: &[Message]) -> Vec<String> {
-    before
-        .iter()
-        .rev()
-        .filter(|message| matches!(message.role, Role::User | Role::Tool))
-        .map(|message| match message.role {
-            Role::User => message.joined_text(),
-            _ => facts::of(std::slice::from_ref(message)),
-        })
-        .collect()
-}
-
 /// Only asks whether anybody still listens.
 struct Waiting<'a>(&'a dyn Audience);
 
 impl Listener for Waiting<'_> {
-    fn wanted(&self) -> bool {
-        self.0.wanted()
-    }
-}
-
-struct Args<'a>(&'a mut dyn Audience);
-
-impl Listener for Args<'_> {
-    fn text(&mut self, piece: &str) {
-        self.0.args(piece);
-    }
-
     fn wanted(&self) -> bool {
         self.0.wanted()
     }

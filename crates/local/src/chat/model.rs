@@ -24,15 +24,21 @@ pub struct Settings {
     pub snapshots: Option<PathBuf>,
 }
 
+/// The most requests that wait for the embedded model; one more is refused at once.
+pub const WAITING_MAX: usize = 64;
+
 /// The embedded model: weights on this machine's CPU, one request at a time.
 ///
-/// It runs on a thread of its own. Requests wait for each other in order.
+/// It runs on a thread of its own. Requests wait for each other in order, at most
+/// [`WAITING_MAX`] beside the one that is answered; further ones fail with
+/// [`Error::QueueFull`], which may be tried again. A request whose stream was dropped keeps its
+/// place until its turn comes, and is then passed over.
 #[derive(Debug)]
 pub struct LocalModel {
     info: ModelInfo,
     file: PathBuf,
     hash: Hash,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::SyncSender<Job>,
 }
 
 #[derive(Debug)]
@@ -58,7 +64,7 @@ impl LocalModel {
                 |known| known.label.to_owned(),
             )),
         };
-        let (jobs, queue) = mpsc::channel();
+        let (jobs, queue) = mpsc::sync_channel(WAITING_MAX);
         std::thread::Builder::new()
             .name("weft-local".to_owned())
             .spawn(move || work(Chat::new(engine, settings.snapshots), &queue))
@@ -86,8 +92,17 @@ impl ChatModel for LocalModel {
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
         let (events, mut received) = unbounded_channel();
-        if let Err(mpsc::SendError(job)) = self.jobs.send(Job { request, events }) {
-            let error = Error::EngineStopped { reason: "it takes no more requests".to_owned() };
+        let refused = match self.jobs.try_send(Job { request, events }) {
+            Ok(()) => None,
+            Err(mpsc::TrySendError::Full(job)) => {
+                Some((job, Error::QueueFull { waiting_max: WAITING_MAX }))
+            }
+            Err(mpsc::TrySendError::Disconnected(job)) => {
+                let reason = "it takes no more requests".to_owned();
+                Some((job, Error::EngineStopped { reason }))
+            }
+        };
+        if let Some((job, error)) = refused {
             tell(&job.events, Err(engine_error(&error)));
         }
         Box::pin(futures_util::stream::poll_fn(move |context| received.poll_recv(context)))
@@ -114,6 +129,9 @@ fn tell(
 /// Answers requests until the model is dropped.
 fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
     while let Ok(Job { request, events }) = queue.recv() {
+        if events.is_closed() {
+            continue;
+        }
         let mut audience = Channel { events: &events, call_id: call_id(&request) };
         let result = catch_unwind(AssertUnwindSafe(|| chat.answer(&request, &mut audience)));
         match result {

@@ -44,15 +44,20 @@ pub(super) fn question(request: &str, facts: &str) -> String {
     format!("Request: {request}\nFacts: {facts}")
 }
 
+/// What a message says, in words.
+pub(super) fn said(message: &Message) -> String {
+    match message.role {
+        Role::Tool => message.tool_results().map(super::facts::of).collect::<Vec<_>>().join("; "),
+        _ => message.joined_text(),
+    }
+}
+
 /// A conversation, as much of its end as fits, up to the model's next turn.
 pub(super) fn conversation(engine: &Engine, messages: &[Message]) -> Result<Vec<u32>, Error> {
     let mut instructions: Vec<String> = Vec::new();
     let mut turns: Vec<Vec<u32>> = Vec::new();
     for message in messages {
-        let text = match message.role {
-            Role::Tool => super::facts::of(std::slice::from_ref(message)),
-            _ => message.joined_text(),
-        };
+        let text = said(message);
         let role = match message.role {
             Role::System => {
                 instructions.push(text);

@@ -2,7 +2,7 @@ use crate::tiny::{self, Recipe};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_local::chat::{LocalModel, Settings};
+use weftwork_local::chat::{LocalModel, Settings, WAITING_MAX};
 use weftwork_models::{ChatEvent, ChatModel, ChatRequest, FinishReason, ModelError, ToolChoice};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
@@ -121,26 +121,153 @@ async fn a_named_tool_is_the_one_that_is_called() {
     }
 }
 
+/// A conversation that goes on with a call and its result.
+fn with_result(mut request: ChatRequest, call: (&str, Value), value: Value) -> ChatRequest {
+    let number = request.messages.len();
+    let id = ToolCallId::new(format!("call_{number}")).expect("id");
+    let (name, args) = (call.0.to_owned(), call.1);
+    let made = ToolCall { id: id.clone(), name: name.clone(), args };
+    let message = |kind: &str| MessageId::new(format!("{kind}{number}")).expect("id");
+    request.messages.push(Message {
+        id: message("a"),
+        role: Role::Assistant,
+        parts: vec![Part::ToolCall(made)],
+    });
+    let result = ToolResult { tool_call_id: id, name, value, is_error: false };
+    request.messages.push(Message::tool_result(message("t"), result));
+    request
+}
+
+fn ask_human() -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"question": {"type": "string"}},
+        "required": ["question"],
+    });
+    let example = ("Send it to my other address.", json!({"question": "Which one?"}));
+    tool("ask_human", parameters, example)
+}
+
+fn args(heard: &Heard) -> Value {
+    serde_json::from_str(&heard.args).expect("json")
+}
+
 #[tokio::test]
 async fn without_tools_and_after_results_it_speaks() {
     let model = model(&Recipe::default());
     let plain = hear(&model, request("Hello", ToolChoice::None)).await.expect("an answer");
     assert!(plain.name.is_empty() && plain.reason.is_some());
-    let mut after = request("Rain in Oslo?", ToolChoice::Auto);
-    let id = ToolCallId::new("call_1").expect("id");
-    let call = ToolCall { id: id.clone(), name: "demo__weather".to_owned(), args: json!({}) };
-    let asked = MessageId::new("a1").expect("id");
-    after.messages.push(Message {
-        id: asked,
-        role: Role::Assistant,
-        parts: vec![Part::ToolCall(call)],
-    });
-    let value = json!({"sky": "clear"});
-    let result =
-        ToolResult { tool_call_id: id, name: "demo__weather".to_owned(), value, is_error: false };
-    after.messages.push(Message::tool_result(MessageId::new("t1").expect("id"), result));
+    let after = request("Weather in Oslo?", ToolChoice::Auto);
+    let call = ("demo__weather", json!({"city": "Oslo"}));
+    let after = with_result(after, call, json!({"sky": "clear"}));
     let heard = hear(&model, after).await.expect("an answer");
     assert!(heard.name.is_empty() && !heard.text.contains('\n'));
+}
+
+/// The weights are random: whatever they want, no value can come that nobody said.
+#[tokio::test]
+async fn a_copied_argument_that_nobody_said_is_asked_for_or_told() {
+    for seed in 1..=6 {
+        let model = model(&Recipe { seed, ..Recipe::default() });
+        for (says, name, missing) in [
+            ("Weather?", "demo__weather", "city"),
+            ("does it rain where I am", "demo__weather", "city"),
+            ("Multiply A1001 by 40", "multiply", "b"),
+            ("times six", "multiply", "a"),
+        ] {
+            let named = ToolChoice::Named(name.to_owned());
+            let mut asked = request(says, named);
+            asked.tools.push(ask_human());
+            let told = hear(&model, asked.clone()).await.expect("an answer");
+            assert_eq!((told.name.as_str(), told.reason), ("", Some(FinishReason::Stop)));
+            assert!(told.text.contains(&format!("I need: {missing}")), "{says}: {}", told.text);
+            asked.tools.retain(|tool| tool.name == "ask_human" || tool.wire_name() == name);
+            asked.tool_choice = ToolChoice::Required;
+            let heard = hear(&model, asked).await.expect("an answer");
+            assert_eq!((heard.name.as_str(), heard.text.as_str()), ("ask_human", ""), "{says}");
+            let question = args(&heard)["question"].as_str().expect("a question").to_owned();
+            assert!(question.starts_with(&format!("Which {missing} ")), "{says}: {question}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_completes_the_call_and_a_useless_one_ends_in_words() {
+    let model = model(&Recipe::default());
+    let mut asked = request("Multiply 6", ToolChoice::Required);
+    asked.tools = vec![multiply(), ask_human()];
+    let first = hear(&model, asked.clone()).await.expect("a question");
+    assert_eq!(first.name, "ask_human");
+    let call = || ("ask_human", args(&first));
+    let answered = with_result(asked.clone(), call(), json!("it is 8"));
+    let heard = hear(&model, answered).await.expect("a call");
+    assert_eq!((heard.name.as_str(), args(&heard)), ("multiply", json!({"a": 6, "b": 8})));
+    let evaded = with_result(asked, call(), json!({"answer": "no idea"}));
+    let again = hear(&model, evaded.clone()).await.expect("a question");
+    assert_eq!((again.name.as_str(), args(&again)), ("ask_human", args(&first)));
+    let told = hear(&model, with_result(evaded, call(), json!("guess"))).await.expect("words");
+    assert_eq!((told.name.as_str(), told.text.as_str()), ("", "To use multiply I need: b."));
+}
+
+#[tokio::test]
+async fn what_was_asked_for_and_not_called_is_called_after_a_result() {
+    let model = model(&Recipe::default());
+    let mut talk = request("Weather in Oslo and in Cairo?", ToolChoice::Auto);
+    let mut cities = Vec::new();
+    talk = with_result(talk, ("demo__weather", json!({"city": "Oslo"})), json!({"sky": "clear"}));
+    for _ in 0..3 {
+        let heard = hear(&model, talk.clone()).await.expect("an answer");
+        if heard.name.is_empty() {
+            break;
+        }
+        assert_eq!(heard.name, "demo__weather");
+        cities.push(args(&heard)["city"].clone());
+        talk = with_result(talk, (&heard.name, args(&heard)), json!({"sky": "rain"}));
+    }
+    assert_eq!(cities, [json!("Cairo")]);
+    let place = request("Weather in Oslo, Norway?", ToolChoice::Auto);
+    let place = with_result(place, ("demo__weather", json!({"city": "Oslo"})), json!("rain"));
+    assert_eq!(hear(&model, place).await.expect("words").name, "");
+}
+
+#[tokio::test]
+async fn the_choice_of_tools_is_obeyed_after_a_result_too() {
+    let model = model(&Recipe::default());
+    let result = |choice| {
+        let call = ("demo__weather", json!({"city": "Oslo"}));
+        with_result(request("Weather in Oslo, and 6 times 7?", choice), call, json!("rain"))
+    };
+    let named = hear(&model, result(ToolChoice::Named("demo__weather".to_owned()))).await;
+    let named = named.expect("a call");
+    assert_eq!((named.name.as_str(), args(&named)), ("demo__weather", json!({"city": "Oslo"})));
+    let multiplied = hear(&model, result(ToolChoice::Named("multiply".to_owned()))).await;
+    assert_eq!(multiplied.expect("a call").name, "multiply");
+    let required = hear(&model, result(ToolChoice::Required)).await.expect("a call");
+    assert_eq!(required.reason, Some(FinishReason::ToolCalls));
+    assert!(!required.name.is_empty());
+    let none = hear(&model, result(ToolChoice::None)).await.expect("words");
+    assert_eq!(none.name, "");
+}
+
+#[tokio::test]
+async fn more_requests_than_may_wait_are_refused_and_may_be_tried_again() {
+    let model = model(&Recipe::default());
+    let long = ChatRequest { max_tokens: Some(3000), ..request("Hello", ToolChoice::None) };
+    let mut first = model.stream(Arc::new(long.clone()));
+    assert!(first.next().await.is_some(), "it has left the queue");
+    let waiting: Vec<_> = (0..WAITING_MAX).map(|_| model.stream(Arc::new(long.clone()))).collect();
+    let error = hear(&model, long).await.expect_err("one too many");
+    assert_eq!(error.fault().code, "W0516");
+    assert!(error.is_retriable() && error.fault().retriable, "{error}");
+    drop((first, waiting));
+    let heard = loop {
+        match hear(&model, request("Hello", ToolChoice::None)).await {
+            Err(error) => assert_eq!(error.fault().code, "W0516"),
+            Ok(heard) => break heard,
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(heard.reason.is_some(), "there is room again");
 }
 
 #[tokio::test]

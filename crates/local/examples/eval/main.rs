@@ -1,24 +1,27 @@
-//! Measures the embedded model's tool calls on two small sets of prompts.
+//! Measures the embedded model on small sets of requests.
 //!
-//! `cargo run --release -p weftwork-local --example eval` prints one JSON object. The set `core`
-//! is the one the prompts were worked out on; `apart` was written before and never looked at.
-//! Weights come from `WEFT_TEST_MODEL` or the cache directory; without them it ends with status 1.
+//! `cargo run --release -p weftwork-local --example eval` prints one JSON object: calls, what
+//! happens when an argument is left out, and requests for several calls. The README beside the
+//! sets says where each comes from. Weights come from `WEFT_TEST_MODEL` or the cache directory;
+//! without them it ends with status 1.
 
-use futures_util::StreamExt;
+mod said;
+mod several;
+mod talk;
+
+use said::Invented;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use talk::{Made, Talk};
 use weftwork_local::chat::{LocalModel, Settings};
 use weftwork_local::{cpu, weights};
-use weftwork_models::{ChatEvent, ChatModel, ChatRequest};
-use weftwork_types::MessageId;
-use weftwork_types::message::{Message, Role};
+use weftwork_models::ChatModel;
 use weftwork_types::tool::ToolSpec;
 
-const SETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/tool_calls");
+const SETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals");
 
 #[derive(Debug, Deserialize)]
 struct Case {
@@ -29,14 +32,9 @@ struct Case {
 }
 
 #[derive(Debug, Default)]
-struct Call {
-    name: String,
-    args: String,
-}
-
-#[derive(Debug, Default)]
 struct Score {
     prompts: usize,
+    calls: usize,
     valid: usize,
     tool: usize,
     args: usize,
@@ -61,16 +59,20 @@ async fn report() -> Result<Value, Box<dyn Error>> {
     let started = now();
     let model = LocalModel::open(Settings { file: file()?, expected: None, snapshots: None })?;
     let load = started.elapsed();
-    let tools: Vec<ToolSpec> = serde_json::from_str(&std::fs::read_to_string(set("tools.json"))?)?;
+    let tools: Vec<ToolSpec> = tools("tool_calls")?;
     // The first request reads the examples of all tools; later ones find them read.
     let started = now();
-    call(&model, &tools, "Hello").await?;
+    Talk::new(&model, &tools, "Hello")?.turn().await?;
     let first = started.elapsed();
+    let mut invented = Invented::default();
     let mut sets = serde_json::Map::new();
-    for name in ["core", "apart"] {
-        let score = run(&model, &tools, &set(&format!("{name}.jsonl"))).await?;
+    for name in ["core", "apart", "fresh"] {
+        let lines = lines(&format!("tool_calls/{name}.jsonl"))?;
+        let score = run(&model, &tools, &lines, &mut invented).await?;
         sets.insert(name.to_owned(), score.report());
     }
+    let left_out = said::left_out(&model, &mut invented).await?;
+    let several = several::several(&model, &mut invented).await?;
     Ok(json!({
         "model": model.info().id(),
         "label": model.info().label,
@@ -81,43 +83,46 @@ async fn report() -> Result<Value, Box<dyn Error>> {
         "load_s": seconds(load),
         "first_request_s": seconds(first),
         "sets": sets,
+        "left_out": left_out,
+        "several": several,
+        "invented": invented.report(),
     }))
 }
 
-async fn run(model: &LocalModel, tools: &[ToolSpec], path: &Path) -> Result<Score, Box<dyn Error>> {
+async fn run(
+    model: &LocalModel,
+    tools: &[ToolSpec],
+    cases: &[Value],
+    invented: &mut Invented,
+) -> Result<Score, Box<dyn Error>> {
     let mut score = Score::default();
     let before = cpu_time();
-    for line in std::fs::read_to_string(path)?.lines() {
-        let case: Case = serde_json::from_str(line)?;
+    for case in cases {
+        let case = Case::deserialize(case)?;
         let started = now();
-        let made = call(model, tools, &case.request).await?;
-        score.add(&case, tools, &made, started.elapsed());
+        let mut talk = Talk::new(model, tools, &case.request)?;
+        let made = talk.turn().await?;
+        let spent = started.elapsed();
+        invented.check(tools, &made, &case.request);
+        score.add(&case, tools, &made, spent);
     }
     score.cpu = cpu_time().zip(before).map(|(after, before)| after.saturating_sub(before));
     Ok(score)
 }
 
-async fn call(
-    model: &LocalModel,
-    tools: &[ToolSpec],
-    request: &str,
-) -> Result<Call, Box<dyn Error>> {
-    let message = Message::text(MessageId::new("m1")?, Role::User, request);
-    let request =
-        ChatRequest { messages: vec![message], tools: tools.to_vec(), ..ChatRequest::default() };
-    let mut stream = model.stream(Arc::new(request));
-    let mut made = Call::default();
-    while let Some(event) = stream.next().await {
-        if let ChatEvent::ToolCallDelta { name, args, .. } = event? {
-            made.name.extend(name);
-            made.args.push_str(&args);
-        }
-    }
-    Ok(made)
+/// The tools of a folder of sets.
+fn tools(folder: &str) -> Result<Vec<ToolSpec>, Box<dyn Error>> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(set(&format!("{folder}/tools.json")))?)?)
+}
+
+/// The lines of a set.
+fn lines(name: &str) -> Result<Vec<Value>, Box<dyn Error>> {
+    let text = std::fs::read_to_string(set(name))?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 impl Score {
-    fn add(&mut self, case: &Case, tools: &[ToolSpec], made: &Call, spent: Duration) {
+    fn add(&mut self, case: &Case, tools: &[ToolSpec], made: &Made, spent: Duration) {
         let args: Option<Value> = serde_json::from_str(&made.args).ok();
         let spec = tools.iter().find(|tool| tool.wire_name() == made.name);
         let valid = match (&args, spec) {
@@ -127,6 +132,7 @@ impl Score {
         let tool = made.name == case.tool;
         let right = tool && args.as_ref().is_some_and(|args| matches(&case.args, args));
         self.prompts += 1;
+        self.calls += usize::from(!made.name.is_empty());
         self.valid += usize::from(valid);
         self.tool += usize::from(tool);
         self.args += usize::from(right);
@@ -145,6 +151,7 @@ impl Score {
         spent.sort();
         json!({
             "prompts": self.prompts,
+            "calls": self.calls,
             "valid_json": self.valid,
             "right_tool": self.tool,
             "right_args": self.args,

@@ -1,0 +1,246 @@
+//! Which tool a request is for, and what of it is still to do.
+
+use super::copy::{Copier, Form, Offer, Said, overlap};
+use super::turn::{self, Turn};
+use super::words::{self, Own};
+use serde_json::Value;
+use std::ops::Range;
+use weftwork_types::tool::ToolSpec;
+
+/// The tools with their words, against one request.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    tools: &'a [ToolSpec],
+    copier: &'a Copier,
+    own: Vec<Own>,
+    /// The words that only one of the tools has.
+    apart: Vec<Own>,
+    /// The words that only the name of one of the tools has.
+    names: Vec<Own>,
+}
+
+/// A part of a request that may ask for something more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// The part.
+    pub(super) part: Range<usize>,
+    /// Whether its values were taken by other calls and may be taken again.
+    pub(super) again: bool,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(tools: &'a [ToolSpec], copier: &'a Copier) -> Self {
+        let own: Vec<Own> = tools.iter().map(Own::of).collect();
+        let names: Vec<Own> = tools.iter().map(Own::name).collect();
+        let (apart, names) = (apart(&own), apart(&names));
+        Self { tools, copier, own, apart, names }
+    }
+
+    /// The tool whose name a text says, when it is only one, and whether the text wants it: then
+    /// it is for that tool.
+    pub(super) fn named(&self, text: &str) -> Option<(usize, bool)> {
+        let mut named = (0..self.tools.len()).filter(|at| self.names[*at].speaks_in(text));
+        let index = named.next().filter(|at| self.is_possible(*at, text))?;
+        let wanted = words::wishes(text) || self.copier.offers_any(&self.tools[index], text);
+        named.next().is_none().then_some((index, wanted))
+    }
+
+    /// Whether a text can be for a tool: it speaks of it, or holds what the tool needs. Asking
+    /// the person is for what is missing, never for a request.
+    pub(super) fn is_possible(&self, index: usize, text: &str) -> bool {
+        let Some(tool) = self.tools.get(index) else { return true };
+        !turn::asks(tool) && (self.copier.offers_any(tool, text) || self.own[index].speaks_in(text))
+    }
+
+    /// What was said for a call of a tool, without what other calls took, and without what
+    /// stands where the request speaks of other tools only.
+    pub(super) fn said(&self, index: usize, turn: &Turn<'_>) -> Said {
+        let tool = &self.tools[index];
+        let said = Said { used: self.used(turn), ..turn.said(tool) };
+        let foreign: Vec<Range<usize>> = words::segments(&said.request)
+            .into_iter()
+            .filter(|part| {
+                let text = &said.request[part.clone()];
+                let speaks = |at: usize| self.apart[at].speaks_in(text);
+                !self.own[index].speaks_in(text) && (0..self.tools.len()).any(speaks)
+            })
+            .collect();
+        let narrow = Said { used: [&said.used[..], &foreign].concat(), ..said.clone() };
+        let complete = |said: &Said| self.copier.form(tool, said).missing().next().is_none();
+        if !foreign.is_empty() && complete(&narrow) { narrow } else { said }
+    }
+
+    /// Where the arguments of the calls so far stand in the request.
+    fn used(&self, turn: &Turn<'_>) -> Vec<Range<usize>> {
+        let mut said = Said { request: turn.request.clone(), ..Said::default() };
+        for call in &turn.made {
+            let tool = self.tools.iter().find(|tool| tool.wire_name() == call.name);
+            let taken = tool.map(|tool| self.copier.taken(tool, &call.args, &said));
+            said.used.extend(taken.into_iter().flatten());
+        }
+        said.used
+    }
+
+    /// The tool that was called last, when the request has another value of the same kind in
+    /// one list with a value it took: `in Oslo and in Cairo`.
+    pub(super) fn listed(&self, turn: &Turn<'_>) -> Option<usize> {
+        let used = self.used(turn);
+        turn.made.iter().rev().find_map(|call| {
+            let index = self.tools.iter().position(|tool| tool.wire_name() == call.name)?;
+            let spots = self.copier.spots(&self.tools[index], &turn.request);
+            let form = self.form_of_rest(index, turn, &used);
+            let complete = form.missing().next().is_none();
+            spots
+                .iter()
+                .any(|(name, spots)| {
+                    let text = spots.first().is_some_and(|spot| spot.value.is_string());
+                    let fresh = call.args.get(name).is_some_and(|value| !value.is_null());
+                    fresh && (complete || text) && self.goes_on(index, turn, spots, &used)
+                })
+                .then_some(index)
+        })
+    }
+
+    fn form_of_rest(&self, index: usize, turn: &Turn<'_>, used: &[Range<usize>]) -> Form {
+        let tool = &self.tools[index];
+        self.copier.form(tool, &Said { used: used.to_vec(), ..turn.said(tool) })
+    }
+
+    /// Whether a list of values goes on after those that were used.
+    fn goes_on(
+        &self,
+        index: usize,
+        turn: &Turn<'_>,
+        spots: &[Offer],
+        used: &[Range<usize>],
+    ) -> bool {
+        let mut places: Vec<Range<usize>> = Vec::new();
+        for at in spots.iter().filter_map(|spot| spot.at.clone()) {
+            // Of runs that lie in each other the longest counts.
+            places.retain(|other| !(at.start <= other.start && other.end <= at.end));
+            if !places.iter().any(|other| other.start <= at.start && at.end <= other.end) {
+                places.push(at);
+            }
+        }
+        places.sort_by_key(|at| at.start);
+        let is_used = |at: &Range<usize>| used.iter().any(|u| overlap(u, at));
+        let (mut joined, mut has_used, mut has_free) = (false, false, false);
+        for (number, at) in places.iter().enumerate() {
+            let gap = number.checked_sub(1).map(|before| places[before].end..at.start);
+            if let Some(gap) = gap {
+                let words: Vec<&str> = words::places(&turn.request[gap.clone()])
+                    .into_iter()
+                    .filter(|word| {
+                        let at = gap.start + word.start..gap.start + word.end;
+                        !is_used(&at) && !turn.request[at].contains(char::is_numeric)
+                    })
+                    .map(|word| &turn.request[gap.start + word.start..gap.start + word.end])
+                    .collect();
+                let fills = |word: &&str| words::is_frame(word) || self.own[index].has(word);
+                if !words.iter().all(fills) {
+                    (joined, has_used, has_free) = (false, false, false);
+                }
+                joined |= words.iter().any(|word| words::is_joint(word));
+            }
+            has_used |= is_used(at);
+            has_free |= !is_used(at);
+            if joined && has_used && has_free {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The parts of a request that may ask for something that was not called.
+    pub(super) fn rests(&self, turn: &Turn<'_>) -> Vec<Rest> {
+        let used = self.used(turn);
+        let parts = words::segments(&turn.request);
+        let single = parts.len() < 2;
+        let meets = |part: &Range<usize>| used.iter().any(|u| overlap(u, part));
+        let made = |index: usize| {
+            let name = self.tools[index].wire_name();
+            turn.made.iter().any(|call| call.name == name)
+        };
+        let rest = |part: Range<usize>| {
+            let text = &turn.request[part.clone()];
+            let taken = meets(&part);
+            let speaks = |own: &[Own], of_made: bool| {
+                (0..self.tools.len()).any(|at| made(at) == of_made && own[at].speaks_in(text))
+            };
+            let free = (0..self.tools.len())
+                .any(|at| self.form_of_rest(at, turn, &used).takes_from(&part));
+            let asks = words::asks(text);
+            let again = taken && !free;
+            let open = match (taken, free) {
+                (_, true) => asks || speaks(&self.apart, true) || speaks(&self.apart, false),
+                (true, false) => asks && !speaks(&self.apart, true),
+                (false, false) => speaks(&self.apart, false),
+            };
+            (open && !(single && again)).then_some(Rest { part, again })
+        };
+        parts.into_iter().filter_map(rest).collect()
+    }
+
+    /// Whether a tool that was chosen for a rest is to be called for it.
+    pub(super) fn answers(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> bool {
+        let text = &turn.request[rest.part.clone()];
+        let tool = &self.tools[index];
+        let made = turn.made.iter().any(|call| call.name == tool.wire_name());
+        let used = if rest.again { Vec::new() } else { self.used(turn) };
+        let form = self.form_of_rest(index, turn, &used);
+        let fresh = form.takes_from(&rest.part);
+        if rest.again || made {
+            return fresh && form.missing().next().is_none() && !(rest.again && made);
+        }
+        self.apart[index].speaks_in(text) || fresh && form.missing().next().is_none()
+    }
+
+    /// What was said for a rest.
+    pub(super) fn said_in(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> Said {
+        let said = turn.said(&self.tools[index]);
+        let outside = [0..rest.part.start, rest.part.end..turn.request.len()];
+        match rest.again {
+            true => Said { used: outside.to_vec(), ..said },
+            false => {
+                let used = self.used(turn);
+                let inside = Said { used: [&used[..], &outside].concat(), ..said.clone() };
+                let form = self.copier.form(&self.tools[index], &inside);
+                if form.missing().next().is_none() { inside } else { Said { used, ..said } }
+            }
+        }
+    }
+}
+
+/// Of each the words that none of the others has.
+fn apart(all: &[Own]) -> Vec<Own> {
+    let others = |at| all.iter().enumerate().filter(move |(other, _)| *other != at);
+    let apart = |at: usize| all[at].apart_from(others(at).map(|(_, own)| own));
+    (0..all.len()).map(apart).collect()
+}
+
+/// The request of a tool's example with the values of a call in it.
+pub(super) fn restated(copier: &Copier, tool: &ToolSpec, args: &Value) -> Option<String> {
+    let example = tool.examples.first()?;
+    let text = &example.request;
+    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    for (name, shown) in example.args.as_object()? {
+        let value = match args.get(name).filter(|_| copier.is_copied(tool, name))? {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => super::copy::plain(number).to_string(),
+            _ => return None,
+        };
+        let places: Vec<Range<usize>> = match shown.as_str() {
+            Some(shown) => text.match_indices(shown).map(|(at, _)| at..at + shown.len()).collect(),
+            None => {
+                let numbers = copier.numbers(text).into_iter();
+                numbers.filter(|(n, _)| n.as_f64() == shown.as_f64()).map(|(_, at)| at).collect()
+            }
+        };
+        let free = |at: &Range<usize>| !changes.iter().any(|(other, _)| overlap(at, other));
+        changes.push((places.into_iter().find(free)?, value));
+    }
+    changes.sort_by_key(|(at, _)| std::cmp::Reverse(at.start));
+    let mut text = text.clone();
+    changes.into_iter().for_each(|(at, value)| text.replace_range(at, &value));
+    Some(text)
+}

@@ -1,0 +1,141 @@
+//! What was said and done since the person last spoke.
+
+use super::copy::Said;
+use serde_json::{Map, Value};
+use weftwork_models::ChatRequest;
+use weftwork_types::message::{Message, Role, ToolCall, ToolResult};
+use weftwork_types::tool::ToolSpec;
+
+/// The tool that asks the person.
+const ASK: &str = "ask_human";
+/// How often one question is put before the answer says what is missing.
+const ASKED_MAX: usize = 2;
+
+/// A request, and what came of it so far.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    /// The person's words.
+    pub(super) request: String,
+    /// The calls made for it, without questions.
+    pub(super) made: Vec<&'a ToolCall>,
+    /// Their results.
+    pub(super) results: Vec<&'a ToolResult>,
+    /// Questions put to the person since the last other call, with the answers.
+    asked: Vec<(&'a str, Option<String>)>,
+    said: Said,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn of(request: &'a ChatRequest) -> Option<Self> {
+        let messages = &request.messages;
+        let at = messages.iter().rposition(|message| message.role == Role::User)?;
+        let (before, since) = messages.split_at(at + 1);
+        let text = messages[at].joined_text();
+        let mut earlier: Vec<String> = before[..at].iter().rev().filter_map(words).collect();
+        let (mut made, mut asked) = (Vec::new(), Vec::new());
+        let results: Vec<&ToolResult> = since.iter().flat_map(Message::tool_results).collect();
+        for call in since.iter().flat_map(Message::tool_calls) {
+            if call.name != ASK {
+                made.push(call);
+                asked.clear();
+                continue;
+            }
+            let answer = results.iter().find(|result| result.tool_call_id == call.id);
+            let answer = answer.filter(|result| !result.is_error).map(|r| answer_text(&r.value));
+            asked.push((call.args["question"].as_str().unwrap_or_default(), answer));
+        }
+        let known = known(messages, earlier.iter().chain([&text]));
+        earlier.truncate(8);
+        let said = Said { request: text.clone(), earlier, known, ..Said::default() };
+        let results = results.into_iter().filter(|result| result.name != ASK).collect();
+        Some(Self { request: text, made, results, asked, said })
+    }
+
+    /// What there is to copy for a call of a tool.
+    pub(super) fn said(&self, tool: &ToolSpec) -> Said {
+        let answers = self.asked.iter().filter_map(|(question, answer)| {
+            let args = tool.parameters.get("properties")?.as_object()?;
+            let name = args.keys().find(|name| self::question(tool, name) == *question)?;
+            Some((name.clone(), answer.clone()?))
+        });
+        Said { answers: answers.collect(), ..self.said.clone() }
+    }
+
+    /// The tool for whose argument the person was asked.
+    pub(super) fn waiting(&self, tools: &[ToolSpec]) -> Option<usize> {
+        let (last, _) = self.asked.last()?;
+        tools.iter().position(|tool| {
+            let args = tool.parameters.get("properties").and_then(Value::as_object);
+            args.into_iter().flat_map(|map| map.keys()).any(|name| question(tool, name) == *last)
+        })
+    }
+
+    /// Whether the person may be asked this, once more.
+    pub(super) fn may_ask(&self, question: &str) -> bool {
+        self.asked.iter().filter(|(asked, _)| *asked == question).count() < ASKED_MAX
+    }
+
+    /// Whether exactly this call was made.
+    pub(super) fn has_made(&self, tool: &ToolSpec, args: &Value) -> bool {
+        self.made.iter().any(|call| call.name == tool.wire_name() && call.args == *args)
+    }
+}
+
+/// Whether a tool asks the person.
+pub(super) fn asks(tool: &ToolSpec) -> bool {
+    tool.name == ASK
+}
+
+/// The question for an argument.
+pub(super) fn question(tool: &ToolSpec, argument: &str) -> String {
+    format!("Which {} should I use for {}?", plain(argument), plain(&tool.wire_name()))
+}
+
+/// What is said when the person cannot be asked.
+pub(super) fn lack<'a>(tool: &ToolSpec, missing: impl Iterator<Item = &'a str>) -> String {
+    let missing: Vec<String> = missing.map(plain).collect();
+    format!("To use {} I need: {}.", plain(&tool.wire_name()), missing.join(", "))
+}
+
+fn plain(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// What a person said in a message.
+fn words(message: &Message) -> Option<String> {
+    match message.role {
+        Role::User => Some(message.joined_text()),
+        Role::Tool => {
+            let answer = message.tool_results().find(|result| result.name == ASK)?;
+            Some(answer_text(&answer.value))
+        }
+        _ => None,
+    }
+}
+
+/// A person's answer as words: tools give it as a text or as an object that holds one.
+fn answer_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(map) => map.values().map(answer_text).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}
+
+/// The texts of earlier calls that the person said, the latest of each argument.
+fn known<'t>(
+    messages: &[Message],
+    said: impl Iterator<Item = &'t String> + Clone,
+) -> Map<String, Value> {
+    let calls = messages.iter().flat_map(Message::tool_calls).filter(|call| call.name != ASK);
+    let was_said = |value: &Value| {
+        value.as_str().is_some_and(|text| {
+            let text = text.to_lowercase();
+            said.clone().any(|words| words.to_lowercase().contains(&text))
+        })
+    };
+    let args = calls.filter_map(|call| call.args.as_object()).flatten();
+    args.filter(|(_, value)| was_said(value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

@@ -1,0 +1,99 @@
+//! Answers that begin to say again what they said.
+
+/// Shortest sentence that counts, in bytes.
+const SENTENCE_MIN: usize = 8;
+/// Longest phrase that is compared with what stands before it, in words.
+const PHRASE_WORDS_MAX: usize = 12;
+/// How often a phrase may follow itself.
+const TIMES_MAX: usize = 3;
+
+/// Where an answer is to be cut because its end repeats what it said: a whole sentence, or a
+/// phrase that follows itself again and again.
+pub(crate) fn cut(bytes: &[u8]) -> Option<usize> {
+    let sentences = sentences(bytes);
+    let (last, before) = sentences.split_last()?;
+    let text = bytes[last.clone()].trim_ascii();
+    let again = text.len() >= SENTENCE_MIN
+        && ends(text)
+        && before.iter().any(|at| bytes[at.clone()].trim_ascii() == text);
+    if again {
+        return Some(bytes[..last.start].trim_ascii_end().len());
+    }
+    phrase(bytes)
+}
+
+/// How many bytes at the end of an answer may yet become a sentence that was there before.
+pub(crate) fn held(bytes: &[u8]) -> usize {
+    let sentences = sentences(bytes);
+    let Some((last, before)) = sentences.split_last() else { return 0 };
+    let text = bytes[last.clone()].trim_ascii();
+    let may_become = before.iter().any(|at| bytes[at.clone()].trim_ascii().starts_with(text));
+    if may_become { bytes.len() - bytes[..last.start].trim_ascii_end().len() } else { 0 }
+}
+
+/// Where a phrase ends for the first time that follows itself too often at the end.
+fn phrase(bytes: &[u8]) -> Option<usize> {
+    let words: Vec<&[u8]> =
+        bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    (1..=PHRASE_WORDS_MAX).find_map(|length| {
+        let start = words.len().checked_sub(length * (TIMES_MAX + 1))?;
+        let mut phrases = words[start..].chunks_exact(length);
+        let first = phrases.next()?;
+        if !phrases.all(|phrase| phrase == first) {
+            return None;
+        }
+        let end = first.last()?.as_ptr_range().end as usize - bytes.as_ptr() as usize;
+        Some(end)
+    })
+}
+
+/// The sentences of an answer; the last one may go on.
+fn sentences(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for at in 1..bytes.len() {
+        if bytes[at].is_ascii_whitespace() && ends(&bytes[..at]) {
+            out.push(start..at);
+            start = at;
+        }
+    }
+    if start < bytes.len() {
+        out.push(start..bytes.len());
+    }
+    out
+}
+
+fn ends(text: &[u8]) -> bool {
+    matches!(text.last(), Some(b'.' | b'!' | b'?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> Option<&str> {
+        cut(text.as_bytes()).map(|at| &text[..at])
+    }
+
+    #[test]
+    fn a_sentence_that_was_there_before_is_cut() {
+        let text = "It is sunny in Oslo. It is 7 degrees. It is sunny in Oslo.";
+        assert_eq!(kept(text), Some("It is sunny in Oslo. It is 7 degrees."));
+        assert_eq!(kept("It is sunny in Oslo. It is sunny in Rome."), None);
+        assert_eq!(kept("Yes. Yes. No."), None, "short ones may come again");
+    }
+
+    #[test]
+    fn a_phrase_that_follows_itself_again_and_again_is_cut() {
+        assert_eq!(kept("the sun and the sun and the sun and the sun and"), Some("the sun and"));
+        assert_eq!(kept("no, no, no"), None);
+        assert_eq!(kept("ja ja ja ja"), Some("ja"));
+    }
+
+    #[test]
+    fn what_may_become_a_repetition_is_held_back() {
+        assert_eq!(held(b"It is sunny in Oslo. It is"), " It is".len());
+        assert_eq!(held(b"It is sunny in Oslo. It was"), 0);
+        assert_eq!(held(b"It is sunny"), 0);
+    }
+}
