@@ -1,4 +1,4 @@
-//! What can go wrong in a plan and in a superstep.
+//! Errors of plans and supersteps.
 
 use crate::plan::START_NAME;
 use weftwork_types::ErrorCode;
@@ -15,7 +15,7 @@ pub enum EngineError {
     Conflict {
         /// The channel.
         channel: String,
-        /// How many writes there were.
+        /// Number of writes.
         writes: usize,
         /// The nodes that wrote it.
         by: String,
@@ -25,19 +25,19 @@ pub enum EngineError {
     BadWrite {
         /// The channel.
         channel: String,
-        /// Who wrote it.
+        /// The writer: a node or the input.
         by: String,
-        /// What is wrong with it.
+        /// The reason it is refused.
         reason: String,
     },
-    /// What a task sent to another cannot be stored.
+    /// The argument that a task sent to a node cannot be stored.
     #[error("what {by} sent to node `{node}` cannot be stored: {reason}")]
     BadSend {
         /// The node it was sent to.
         node: String,
-        /// Who sent it.
+        /// The sender.
         by: String,
-        /// What is wrong with it.
+        /// The reason it cannot be stored.
         reason: String,
     },
     /// A task routed to a node that is not in the graph.
@@ -63,7 +63,7 @@ pub enum EngineError {
         hint(did_you_mean)
     )]
     UnknownChannel {
-        /// Who named it.
+        /// The origin of the name: a node or the input.
         by: String,
         /// The name.
         name: String,
@@ -85,7 +85,7 @@ pub enum EngineError {
     NotAnObject {
         /// Whose it is.
         by: String,
-        /// What it is.
+        /// The value found, described in words.
         found: String,
     },
     /// Stored bytes are not what this program writes.
@@ -93,7 +93,7 @@ pub enum EngineError {
     Damaged {
         /// Where.
         at: usize,
-        /// What must be there.
+        /// The data expected there.
         expected: &'static str,
     },
     /// Stored bytes were written by a newer version of this program.
@@ -111,7 +111,7 @@ pub enum EngineError {
     BadValue {
         /// The channel.
         channel: String,
-        /// What is wrong with it.
+        /// The reason it cannot be stored.
         reason: String,
     },
     /// A stored value cannot be read.
@@ -119,7 +119,7 @@ pub enum EngineError {
     BadStored {
         /// The channel.
         channel: String,
-        /// What is wrong with it.
+        /// The reason it cannot be read.
         reason: String,
     },
     /// A stored thread waits at a node that this graph does not have.
@@ -135,7 +135,7 @@ pub enum EngineError {
         "the checkpoint was made by another build of this graph: {what} differs; bring it back, or start a new thread"
     )]
     OtherBuild {
-        /// What differs.
+        /// The part that differs.
         what: String,
     },
     /// A reducer panicked.
@@ -171,7 +171,7 @@ impl EngineError {
     }
 }
 
-/// Who wrote or went on somewhere: a node, or the input.
+/// Names the origin of a write or a target in messages: a node, or the input.
 pub(crate) fn who(name: &str) -> String {
     match name {
         START_NAME | THE_INPUT => THE_INPUT.to_owned(),
@@ -179,14 +179,14 @@ pub(crate) fn who(name: &str) -> String {
     }
 }
 
-/// How messages call what comes from outside.
+/// The name that messages use for input from outside the graph.
 pub(crate) const THE_INPUT: &str = "the input";
 
 fn hint(name: &Option<String>) -> String {
     name.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
-/// One thing that is wrong with a graph. Building reports all of them.
+/// A problem found while building a graph. Building reports all of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanProblem {
@@ -238,7 +238,7 @@ pub enum PlanProblem {
     Misplaced {
         /// The edge, join or route, in words.
         what: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, and the fix.
         why: &'static str,
     },
     /// A graph within a graph has nothing to exchange with it.
@@ -269,9 +269,9 @@ pub enum PlanProblem {
     BadExtractor {
         /// The node.
         node: String,
-        /// What it takes or returns, in words.
+        /// The argument or result that does not fit, in words.
         what: String,
-        /// What to do.
+        /// The fix.
         fix: String,
     },
 }

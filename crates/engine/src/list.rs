@@ -93,13 +93,13 @@ impl<T> List<T> {
         Self::default()
     }
 
-    /// How many items there are.
+    /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// `true` if the list has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -148,7 +148,7 @@ impl<T> List<T> {
         Iter { list: self, from: 0, to: self.len, leaf: None }
     }
 
-    /// How many items are not in the last leaf, which is empty only if the list is.
+    /// Number of items outside the last leaf, which is empty only if the list is.
     fn in_tree(&self) -> usize {
         self.len.saturating_sub(1) & !(WIDTH - 1)
     }
@@ -260,7 +260,7 @@ impl<T: Keyed> List<T> {
         later.or_else(|| self.ids.as_ref()?.last(hash(id), is_it))
     }
 
-    /// How many of the first items the index knows.
+    /// Number of leading items that the index covers.
     fn covered(&self) -> usize {
         self.ids.as_ref().map_or(0, Index::covered)
     }

@@ -15,19 +15,19 @@ pub enum Bug {
     JoinPerBranch,
     /// A node runs once for each edge that leads to it.
     FanInPerBranch,
-    /// What is sent to one node is run once.
+    /// Several sends to one node run only once.
     SendsMerged,
     /// A deferred node does not wait for the others.
     DeferredEarly,
-    /// What lasts one superstep lasts on.
+    /// Values that should last one superstep are not cleared.
     EphemeralStays,
     /// A stop holds again when the run goes on.
     StopsRearm,
     /// A checkpoint names the nodes that have just finished.
     NamesFinished,
-    /// What finished is run again when the run goes on.
+    /// Finished tasks run again when the run resumes.
     ForgetsFinished,
-    /// What finished in an open superstep is not kept.
+    /// Results of finished tasks in an open superstep are not stored.
     KeepsNothing,
     /// A run that is watched keeps no checkpoints.
     StreamsKeepNothing,
@@ -41,7 +41,7 @@ pub enum Bug {
     HandlersRerun,
     /// A question waits on though it was answered.
     StaleQuestions,
-    /// What tasks called in an open superstep is called again when the run goes on.
+    /// Calls that tasks made in an open superstep are made again when the run resumes.
     ForgetsCalls,
 }
 
@@ -54,7 +54,7 @@ pub use nothing::{by_completion, ended, has};
 mod nothing {
     use super::Bug;
 
-    /// Whether a bug is planted.
+    /// Returns `true` if a bug is planted.
     #[must_use]
     #[inline(always)]
     pub const fn has(_bug: Bug) -> bool {
@@ -80,7 +80,7 @@ mod garden {
         static ENDED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Whether a bug is planted in this thread.
+    /// Returns `true` if a bug is planted in this thread.
     #[must_use]
     pub fn has(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)

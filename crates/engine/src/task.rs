@@ -1,4 +1,4 @@
-//! What comes of the tasks of a superstep.
+//! Outputs of the tasks of a superstep.
 
 use crate::plan::ChannelIdx;
 use crate::value::{Value, Write};
@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::sync::Arc;
 
-/// What a send carries: the value as it was given, and its JSON, which is what a store keeps and
-/// what a rebuilt task gets.
+/// The argument of a send: the value as given, and its JSON, which stores persist and rebuilt tasks
+/// receive.
 #[derive(Debug, Clone)]
 pub struct Arg {
     /// The typed value; absent after a rebuild.
@@ -25,17 +25,17 @@ pub enum Goto {
     Send {
         /// The node.
         node: SmolStr,
-        /// What it gets.
+        /// The argument it receives.
         arg: Arc<Arg>,
     },
     /// Nowhere.
     End,
 }
 
-/// What tasks write: mostly one value.
+/// The writes of a task: mostly a single one.
 pub type Writes = SmallVec<[(ChannelIdx, Write); 1]>;
 
-/// What a finished task leaves behind.
+/// The output of a finished task.
 #[derive(Debug, Clone, Default)]
 pub struct TaskOutput {
     /// Its writes, in order.

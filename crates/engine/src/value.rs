@@ -20,7 +20,7 @@ impl Value {
         self.0.downcast_ref()
     }
 
-    /// Whether this is the other one, not only alike.
+    /// `true` if both are the same allocation; equal values are not enough.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// One write of a task to one channel.
+/// A single write of a task to one channel.
 #[derive(Debug, Clone)]
 pub enum Write {
     /// A value of the type the channel's reducer takes.
@@ -71,7 +71,7 @@ impl Write {
     }
 }
 
-/// How many slots are copied when one of them changes.
+/// Number of slots that are copied when one of them changes.
 pub(crate) const CHUNK: usize = 8;
 
 /// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
@@ -115,7 +115,7 @@ impl Slots {
         chunk.get(index % CHUNK)?.as_ref()
     }
 
-    /// Whether slots that are copied together are those of another state.
+    /// `true` if the chunk of this number is shared with the other state.
     pub(crate) fn shares(&self, other: &Self, number: usize) -> bool {
         let chunk = |slots: &'_ Self| -> Option<*const [Option<Value>; CHUNK]> {
             match number {
@@ -126,7 +126,7 @@ impl Slots {
         chunk(self).is_some() && chunk(self) == chunk(other)
     }
 
-    /// Whether this is the other state, not only alike.
+    /// `true` if both states share the same allocations; equal values are not enough.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let rest = match (&self.rest, &other.rest) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
@@ -135,13 +135,13 @@ impl Slots {
         rest && Arc::ptr_eq(&self.first, &other.first)
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// `true` if there are no slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

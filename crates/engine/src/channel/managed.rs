@@ -5,9 +5,9 @@ use crate::value::{Value, Write};
 /// nor output, and not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Managed {
-    /// Whether this superstep is the last one the run may take: a `bool`.
+    /// `true` in the last superstep that the run may take: a `bool`.
     LastStep,
-    /// How many supersteps the run may still take, this one included: an `i64`.
+    /// Number of supersteps left to the run, the current one included: an `i64`.
     Remaining,
 }
 

@@ -26,7 +26,7 @@ pub struct Messages;
 /// The id whose removal takes out every message.
 pub const REMOVE_ALL: &str = "__remove_all__";
 
-/// One change to a conversation.
+/// A single change to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MessageWrite {
@@ -39,7 +39,7 @@ pub enum MessageWrite {
     Put(Message),
 }
 
-/// What messages look like, for messages about them.
+/// The JSON shape of a message, quoted in error texts.
 const MESSAGE: &str = r#"`{"id": .., "role": "user", "parts": [{"type": "text", "text": ..}]}`"#;
 
 impl Keyed for Message {

@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::marker::PhantomData;
 
-/// What a write to a channel of lists holds: mostly one item.
+/// The items of one write to a list channel: mostly a single one.
 pub type Items<T> = SmallVec<[T; 1]>;
 
 /// Why a channel refused a superstep's writes. The machine adds names.
@@ -41,12 +41,13 @@ pub enum Refused {
     Bad {
         /// Which write.
         index: usize,
-        /// What is wrong with it.
+        /// The reason it is refused.
         reason: String,
     },
 }
 
-/// What one channel does with its value. Implementations hold no state of their own.
+/// The behaviour of a channel: initial value, updates and encoding. Implementations hold no state
+/// of their own.
 ///
 /// Laws, tested for each kind: `apply` with no writes changes nothing; a value survives `encode`
 /// then `decode`, and what `write_value` writes; a value and what it was give a patch that makes
@@ -58,12 +59,12 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// The value before any write.
     fn initial(&self) -> Option<Value>;
 
-    /// Whether checkpoints hold the value.
+    /// `true` if checkpoints store the value.
     fn is_stored(&self) -> bool {
         true
     }
 
-    /// Whether a superstep that does not write the channel clears it.
+    /// `true` if a superstep that does not write the channel clears it.
     fn lapses(&self) -> bool {
         false
     }
@@ -73,7 +74,7 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// What the run itself keeps here instead of writes.
+    /// The value that the run itself supplies for this channel; `None` if nodes write it.
     fn managed(&self) -> Option<Managed> {
         None
     }
@@ -127,7 +128,7 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         write_json(&self.encode_write(write)?, out)
     }
 
-    /// How many items the value has when it is a list, whose changes are stored as patches.
+    /// Number of items in the value if it is a list, whose changes are stored as patches.
     fn items(&self, _value: &Value) -> Option<usize> {
         None
     }
@@ -175,7 +176,7 @@ fn write_plain<T: serde::Serialize + 'static>(value: &T, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// Whether a text is the same in JSON. Looks at all of it, many bytes at a time.
+/// Returns `true` if a text is the same in JSON. Scans all of it, many bytes at a time.
 fn is_plain(text: &[u8]) -> bool {
     !text
         .iter()

@@ -1,5 +1,5 @@
-//! What turns an older list into a newer one: its length, and the items the older one does not
-//! share, in ranges.
+//! Patches that turn an older list into a newer one: the new length, and the items that the older
+//! list does not share, in ranges.
 
 use super::{read_json_into, typed, write_json};
 use crate::list::List;

@@ -36,7 +36,7 @@ impl Default for Node {
 }
 
 impl Index {
-    /// How many of the list's first items are in it.
+    /// Number of leading items of the list that the index covers.
     pub(super) fn covered(&self) -> usize {
         self.covered
     }

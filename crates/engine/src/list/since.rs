@@ -1,4 +1,4 @@
-//! What a list does not share with an older one.
+//! The parts of a list that it does not share with an older one.
 
 use super::{BITS, List, Node, WIDTH};
 use std::ops::Range;

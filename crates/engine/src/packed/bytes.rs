@@ -38,7 +38,7 @@ impl Out {
         self.known = known;
     }
 
-    /// What was written.
+    /// Returns the bytes written so far.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -50,7 +50,7 @@ impl Out {
         (self.bytes, self.blobs)
     }
 
-    /// One byte.
+    /// Writes a single byte.
     pub fn byte(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
@@ -183,7 +183,7 @@ fn shallow(json: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether JSON text is nested more deeply than readers take it.
+/// Returns `true` if JSON text is nested more deeply than readers accept.
 fn is_too_deep(json: &[u8]) -> bool {
     // As a rule there are too few brackets, which is quickly seen: in parts whose number of them
     // fits a byte, many bytes are looked at at a time.
@@ -244,13 +244,13 @@ impl<'a> In<'a> {
         EngineError::Damaged { at: self.at, expected }
     }
 
-    /// Whether everything was read.
+    /// `true` if everything was read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// One byte.
+    /// Reads a single byte.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] at the end.
@@ -339,7 +339,8 @@ impl<'a> In<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// How many things follow, each of at least one byte: there is room for them.
+    /// Reads the number of items that follow, each of at least one byte; checks that there is room
+    /// for them.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for more than the bytes that are left.

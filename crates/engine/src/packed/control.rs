@@ -1,4 +1,4 @@
-//! What decides the next superstep, as bytes.
+//! Encoding of the control state, which decides the next superstep.
 
 use super::bytes::{In, Out};
 use super::layout::{Mapped, node_number, write_node};

@@ -30,7 +30,7 @@ impl Text {
 /// The same, and how far its id is from that of the row that is being written.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// How far it is.
+    /// Distance between the two ids.
     pub off: u128,
     /// The row.
     pub text: Text,
@@ -49,7 +49,7 @@ impl Known {
 /// A part of another row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct There {
-    /// How far the id of that row is.
+    /// Distance to the id of that row.
     pub off: u128,
     pub(super) at: usize,
     pub(super) len: usize,
@@ -82,18 +82,18 @@ pub struct Named {
 }
 
 impl Named {
-    /// One more naming.
+    /// Counts one more reference to a value kept apart.
     pub fn note(&mut self, hash: Hash) {
         *self.apart.entry(hash).or_default() += 1;
     }
 
-    /// One more part of another row.
+    /// Records one more reference to a part of another row.
     pub fn note_part(&mut self, there: There) {
         self.rows.insert(there.off);
         self.there = self.there.saturating_add(there.len as u64);
     }
 
-    /// Whether all values are in the row.
+    /// `true` if all values are in the row itself.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.apart.is_empty() && self.rows.is_empty()
@@ -104,7 +104,7 @@ impl Named {
         self.apart.keys().copied()
     }
 
-    /// How far the rows are that have parts, each once.
+    /// The distances of the rows whose parts are referenced, each once.
     pub fn rows(&self) -> impl Iterator<Item = u128> {
         self.rows.iter().copied()
     }

@@ -120,7 +120,7 @@ impl Layout {
         &self.bytes
     }
 
-    /// What its numbers are in a build of the graph.
+    /// Maps the numbers of this layout to those of a build of the graph.
     ///
     /// # Errors
     /// [`EngineError::OtherBuild`] for a channel of another kind.
@@ -159,7 +159,7 @@ fn id_of(bytes: &[u8]) -> LayoutId {
     LayoutId(id)
 }
 
-/// What the numbers of a layout are in a build of the graph.
+/// The mapping from the numbers of a layout to those of a build of the graph.
 #[derive(Debug, Clone)]
 pub enum Mapped {
     /// The same.
@@ -168,7 +168,8 @@ pub enum Mapped {
     Other(Box<Others>),
 }
 
-/// What numbers of another build are in this one; none where this one does not have it.
+/// The mapping from the numbers of another build to those of this one; `None` for names that this
+/// build does not have.
 #[derive(Debug, Clone)]
 pub struct Others {
     channels: Vec<Option<ChannelIdx>>,
@@ -184,7 +185,7 @@ impl Mapped {
         matches!(self, Self::Same)
     }
 
-    /// Whether the build that wrote had a channel of this name.
+    /// `true` if the build that wrote the layout had a channel of this name.
     pub(super) fn knows(&self, channel: &str) -> bool {
         match self {
             Self::Same => true,

@@ -35,7 +35,7 @@ pub struct Loader {
     named: Named,
 }
 
-/// What it takes to go on.
+/// The rows and values that a load needs to continue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wants {
     /// Rows of the same graph.
@@ -45,7 +45,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Whether it takes nothing.
+    /// `true` if nothing is needed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.blobs.is_empty()
@@ -69,7 +69,7 @@ enum Bytes {
     There(Vec<u8>, CheckpointId, There),
 }
 
-/// How a row gives a channel.
+/// The form in which a row gives a channel's value.
 #[derive(Debug)]
 enum Given {
     Whole(Bytes),
@@ -87,7 +87,7 @@ enum Given {
     },
 }
 
-/// Whether it matters which rows a row names that are only to be read ahead.
+/// Handling of the rows that a row names only for reading ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Older {
     Read,
@@ -95,7 +95,7 @@ enum Older {
     Skip,
 }
 
-/// What is known of one channel.
+/// The rows and changes read so far for one channel.
 #[derive(Debug, Default)]
 struct Part {
     /// The row that leads on.
@@ -108,9 +108,9 @@ struct Part {
     whole: Option<(CheckpointId, Bytes)>,
     /// For the list that it makes: the base, and the rows after it.
     home: Option<(CheckpointId, Vec<CheckpointId>)>,
-    /// What the base of that names.
+    /// The rows that the base names.
     older: Vec<CheckpointId>,
-    /// What will be wanted, the newest first.
+    /// The rows that will be wanted, the newest first.
     soon: Vec<CheckpointId>,
 }
 
@@ -159,13 +159,13 @@ impl Part {
         Ok(())
     }
 
-    /// What the row of an id gave.
+    /// The bytes that the row of an id gave.
     fn bytes(&self, of: CheckpointId) -> impl Iterator<Item = &Bytes> {
         let whole = self.whole.as_ref().filter(|(id, _)| *id == of).map(|(_, bytes)| bytes);
         self.changes.get(&of).into_iter().chain(whole)
     }
 
-    /// Whether older rows are known that will be wanted after one.
+    /// `true` if older rows are known that will be wanted after this one.
     fn looks_beyond(&self, id: CheckpointId) -> bool {
         self.soon.last().is_some_and(|oldest| *oldest < id)
     }
@@ -213,7 +213,7 @@ impl Loader {
         Ok(loader)
     }
 
-    /// What it takes to go on; empty when [`finish`](Self::finish) may be called.
+    /// The rows and values needed to continue; empty when [`finish`](Self::finish) may be called.
     #[must_use]
     pub fn wants(&self) -> Wants {
         let rows = self.parts.values().flat_map(Part::wants);
@@ -279,7 +279,7 @@ impl Loader {
         self.blobs.insert(hash, bytes);
     }
 
-    /// What is elsewhere of that which a row gave.
+    /// Requests the values that a row gave by reference: blobs, and parts of other rows.
     fn want_others(&mut self, of: CheckpointId) {
         for bytes in self.parts.values().flat_map(|part| part.bytes(of)) {
             match bytes {
@@ -452,7 +452,7 @@ fn older(
     Ok(older)
 }
 
-/// What the input of a row writes to each channel, as far as this build has them.
+/// The values that the input of a row writes to each channel that this build has.
 fn inputs_of(
     read: &mut In<'_>,
     plan: &Plan,

@@ -51,13 +51,14 @@ pub const TAIL_MAX: usize = 16;
 /// The most rows that repeat changes which such a row names, so that they can be read at once.
 const OLDER_MAX: usize = 64;
 
-/// What there is room for in a row from the start: most are shorter.
+/// Initial capacity of a row, in bytes: most rows are shorter.
 const ROOM: usize = 256;
 
 /// Values of at most this many bytes are written again rather than named by their row.
 const REPEATED_MAX: usize = 24;
 
-/// How a channel's value is given. Channels come in order, each as one more than its number.
+/// Tags for the form of a channel's value. Channels come in order, each as one more than its
+/// number.
 mod tag {
     /// In place of a channel: there are no more.
     pub(super) const END: u8 = 0;
@@ -68,7 +69,7 @@ mod tag {
     pub(super) const REPEAT: u8 = 3;
 }
 
-/// What is remembered of a checkpoint in order to write the next one relative to it.
+/// A summary of a checkpoint, used to write the next one relative to it.
 #[derive(Debug, Clone)]
 pub struct Mark {
     id: CheckpointId,
@@ -128,7 +129,7 @@ struct ListHome {
     base: (CheckpointId, Value),
     /// The rows like it that it leads to, the newest first, as far as it names them.
     older: Arc<[CheckpointId]>,
-    /// How many rows repeat changes, from the one with the whole list to the base.
+    /// Number of rows that repeat changes, from the one with the whole list to the base.
     repeats: usize,
     /// The rows with the changes since.
     tail: Arc<Vec<CheckpointId>>,
@@ -140,8 +141,8 @@ impl ListHome {
         Self { base, older: Arc::new([]), repeats: 0, tail: Arc::default() }
     }
 
-    /// Whether there were so many changes since the whole list was written that most of them are
-    /// of items which are gone: a list that only grows has at least one item for each.
+    /// `true` if so many changes were written since the whole list that most of them concern
+    /// removed items: a list that only grows has at least one item for each.
     fn is_worn(&self, items: usize) -> bool {
         self.repeats * TAIL_MAX > items + TAIL_MAX
     }
@@ -368,7 +369,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// One channel of a row that is being written.
+/// A channel of a row that is being written.
 struct One<'a> {
     id: CheckpointId,
     index: usize,
@@ -454,7 +455,7 @@ impl<'a> One<'a> {
         }))
     }
 
-    /// How many items it has, if it is a list.
+    /// Number of items, if the value is a list.
     fn items(&self) -> Option<usize> {
         self.channel.channel.items(self.value)
     }

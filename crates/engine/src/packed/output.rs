@@ -1,4 +1,4 @@
-//! What tasks left behind, as bytes.
+//! Encoding of the outputs that tasks leave behind.
 
 use super::bytes::{In, Out, Stored};
 use super::elsewhere::Elsewhere;
@@ -95,7 +95,7 @@ fn write_one(
 pub struct OutputReader<'a> {
     /// The graph.
     pub plan: &'a Plan,
-    /// What the numbers of the row are in it.
+    /// The mapping from the numbers of the row to those of the graph.
     pub mapped: &'a Mapped,
     /// The values that are not in the row, as far as they were read.
     pub elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,

@@ -21,7 +21,7 @@ pub struct PlanBuilder {
     routes: Vec<(String, Vec<String>)>,
     /// Where commands of nodes may lead.
     ends: Vec<(String, Vec<String>)>,
-    /// Whether some route may lead anywhere; then nothing is called unreachable.
+    /// `true` if some route may lead anywhere; then no node is reported as unreachable.
     open_routes: bool,
     reads: Vec<(String, Vec<String>)>,
     input: Option<Vec<String>>,
@@ -70,7 +70,7 @@ impl PlanBuilder {
         }
     }
 
-    /// Whether there is a channel of that name.
+    /// `true` if there is a channel of that name.
     #[must_use]
     pub fn has_channel(&self, name: &str) -> bool {
         self.channels.iter().any(|channel| channel.name == name)
@@ -109,7 +109,7 @@ impl PlanBuilder {
         self.ends.push((from.into(), targets));
     }
 
-    /// What leads to a node whatever its graph does: an edge or a join.
+    /// The edge or join that leads to a node, in words, if the graph declares one.
     #[must_use]
     pub fn leads_to(&self, node: &str) -> Option<String> {
         let edge = self.edges.iter().find(|(_, to)| to == node);
@@ -188,7 +188,7 @@ struct Draft {
     nodes: Vec<NodePlan>,
     triggers: Vec<TriggerPlan>,
     entry: Vec<NodeIdx>,
-    /// Whether an edge leads from the start, be it to the end.
+    /// `true` if an edge leads from the start, even if only to the end.
     entered: bool,
     start_routes: Vec<NodeIdx>,
     start_targets: Vec<String>,
@@ -429,7 +429,7 @@ fn add(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
     }
 }
 
-/// What each channel is part of. Of a single graph only the first is told.
+/// The roles of each channel. In a single-node graph only the first channel holds state.
 fn roles(
     channels: &[ChannelPlan],
     input: Option<&[usize]>,

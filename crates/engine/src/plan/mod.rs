@@ -64,7 +64,7 @@ pub struct Plan {
     pub(crate) rank: Vec<usize>,
     /// The channels whose changes are counted, and after how many updates they start over.
     pub(crate) counted: Vec<(ChannelIdx, u64)>,
-    /// What each channel is part of.
+    /// The roles of each channel.
     pub(crate) roles: Vec<Roles>,
     /// The channels whose values are not stored.
     pub(crate) untracked: Vec<usize>,
@@ -72,9 +72,9 @@ pub struct Plan {
     pub(crate) state_keys: Vec<usize>,
     /// The channels that are the output; none: all.
     pub(crate) output: Option<Vec<usize>>,
-    /// What the graph does with names it does not know.
+    /// The handling of names that the graph does not have.
     pub(crate) unknown: Unknown,
-    /// Whether the graph is one node that takes the input as it is.
+    /// `true` if the graph is one node that takes the input unchanged.
     pub(crate) single: bool,
     pub(crate) entry: Vec<NodeIdx>,
     /// Where routes from the start may lead, as far as they are declared. `END` included.
@@ -86,7 +86,7 @@ pub struct Plan {
     pub(crate) layout: std::sync::OnceLock<crate::packed::Layout>,
 }
 
-/// What a channel is part of.
+/// The roles of a channel: state, input, output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Roles {
     pub(crate) state: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Roles {
     pub(crate) output: bool,
 }
 
-/// What a graph does with the name of a channel or a node that it does not have.
+/// The handling of channel and node names that the graph does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unknown {
     /// The task that named it fails.
@@ -109,7 +109,7 @@ pub enum Unknown {
 pub struct NodePlan {
     /// Its name.
     pub name: Arc<str>,
-    /// What can make it due: its own trigger, and the joins that lead to it.
+    /// The triggers that can make it due: its own, and those of the joins that lead to it.
     pub(crate) triggers: Vec<TriggerIdx>,
     /// The channels it may read; none: all.
     pub(crate) reads: Option<Vec<usize>>,
@@ -136,12 +136,12 @@ pub(crate) struct TriggerPlan {
     pub(crate) kind: TriggerKind,
 }
 
-/// How a trigger becomes available.
+/// The way in which a trigger becomes available.
 #[derive(Debug, Clone)]
 pub(crate) enum TriggerKind {
     /// An edge, a route or a command led to its node.
     Branch {
-        /// Whether the node waits until nothing else is due.
+        /// `true` if the node waits until nothing else is due.
         defer: bool,
     },
     /// All of these nodes finished, in whatever steps.
@@ -236,13 +236,13 @@ impl Plan {
         self.nodes.get(index.0).map_or(&START, |node| &node.name)
     }
 
-    /// What the graph does with names it does not know.
+    /// The handling of names that the graph does not have.
     #[must_use]
     pub fn unknown(&self) -> Unknown {
         self.unknown
     }
 
-    /// Whether the graph is one node that takes the input as it is.
+    /// `true` if the graph is one node that takes the input unchanged.
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.single
@@ -258,31 +258,31 @@ impl Plan {
         self.output.as_ref().unwrap_or(&self.state_keys).iter().map(|i| ChannelIdx(*i))
     }
 
-    /// Whether a channel is part of the output.
+    /// `true` if a channel is part of the output.
     #[must_use]
     pub fn is_output(&self, channel: ChannelIdx) -> bool {
         self.roles.get(channel.0).is_some_and(|roles| roles.output)
     }
 
-    /// Whether a channel holds state: single graphs have one value only.
+    /// `true` if a channel holds state; in a single-node graph only the first channel can.
     #[must_use]
     pub fn is_state(&self, channel: ChannelIdx) -> bool {
         self.roles.get(channel.0).is_some_and(|roles| roles.state)
     }
 
-    /// Whether a channel's values are not stored.
+    /// `true` if a channel's values are not stored.
     #[must_use]
     pub fn is_untracked(&self, channel: ChannelIdx) -> bool {
         self.untracked.contains(&channel.0)
     }
 
-    /// Whether there are channels whose values are not stored.
+    /// `true` if there are channels whose values are not stored.
     #[must_use]
     pub fn has_untracked(&self) -> bool {
         !self.untracked.is_empty()
     }
 
-    /// Whether input may write a channel.
+    /// `true` if input may write a channel.
     #[must_use]
     pub fn is_input(&self, channel: ChannelIdx) -> bool {
         self.roles.get(channel.0).is_some_and(|roles| roles.input)

@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub struct Done<'a> {
     /// The task.
     pub task: &'a Task,
-    /// What it left behind.
+    /// The output it left behind.
     pub output: &'a TaskOutput,
-    /// Whether its node's edges and joins are followed.
+    /// `true` if its node's edges and joins are followed.
     pub edges: bool,
 }
 
@@ -217,8 +217,8 @@ impl Control {
         Ok(())
     }
 
-    /// What was sent replaces what was sent before, what lasts one superstep is cleared, and when
-    /// nothing is due what was deferred is.
+    /// Closes the superstep: replaces the previous sends, clears values that last one superstep,
+    /// and releases deferred nodes when nothing else is due.
     fn end(
         &mut self,
         (plan, slots): (&Plan, &mut Slots),

@@ -1,4 +1,5 @@
-//! What decides which nodes are due: the triggers of nodes and joins, the input, and what was sent.
+//! The control state, which decides the nodes that are due: the triggers of nodes and joins, the
+//! input, and the pending sends.
 //!
 //! Source: the channels that LangGraph gives to nodes and joins (`EphemeralValue`,
 //! `NamedBarrierValue` and their `AfterFinish` forms), and the versions by which `apply_writes` and
@@ -30,11 +31,11 @@ pub struct Sent {
     pub node: Option<NodeIdx>,
     /// The name it was sent to.
     pub name: Arc<str>,
-    /// What it gets.
+    /// The argument it receives.
     pub arg: Arc<Arg>,
 }
 
-/// What was sent. Cloning shares it: every checkpoint has it.
+/// The pending sends. Clones share them: every checkpoint has them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sends(Option<Arc<[Sent]>>);
 
@@ -52,7 +53,7 @@ impl std::ops::Deref for Sends {
     }
 }
 
-/// One trigger: when it last changed and was last read, by the machine's count of changes.
+/// A trigger: when it last changed and was last read, by the machine's count of changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Trigger {
     pub(crate) version: u32,
@@ -63,7 +64,7 @@ pub(crate) struct Trigger {
     pub(crate) finished: bool,
 }
 
-/// One for each of the graph. Cloned with every checkpoint, so at once.
+/// The triggers of a graph, cloned in one go because every checkpoint clones them.
 #[derive(Debug, Default)]
 pub(crate) struct Triggers(SmallVec<[Trigger; 12]>);
 
@@ -87,7 +88,7 @@ impl std::ops::DerefMut for Triggers {
     }
 }
 
-/// What the last superstep made available.
+/// The triggers and input that the last superstep made available.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Updated {
     /// Not known: all nodes are asked, in the order in which they were added.
@@ -95,9 +96,9 @@ pub(crate) enum Updated {
     Unknown,
     /// Known.
     Known {
-        /// Whether anything was updated at all, state included.
+        /// `true` if anything was updated, state included.
         any: bool,
-        /// Whether the input was.
+        /// `true` if the input was updated.
         start: bool,
         /// The triggers that became available.
         triggers: Few<TriggerIdx>,
@@ -117,11 +118,11 @@ pub(crate) struct Control {
     pub(crate) start_version: u32,
     pub(crate) start_seen: u32,
     pub(crate) updated: Updated,
-    /// How often anything changed.
+    /// Number of changes so far.
     pub(crate) version: u32,
-    /// What `version` was when the run last went on past an interrupt.
+    /// The value of `version` when the run last continued past an interrupt.
     pub(crate) passed: u32,
-    /// What it was before the last superstep was closed.
+    /// The control state before the last superstep was closed.
     #[cfg(feature = "planted-bugs")]
     before: Option<Box<Self>>,
 }
@@ -158,7 +159,7 @@ impl Control {
             && (self.trigger(index).finished || !Self::is_deferred(plan, index))
     }
 
-    /// Whether one of a node's triggers is available and changed since the node last ran.
+    /// `true` if one of a node's triggers is available and changed since the node last ran.
     pub(crate) fn is_due(&self, plan: &Plan, node: NodeIdx) -> bool {
         if node == NodeIdx::START {
             return self.start.is_some() && self.start_version > self.start_seen;
@@ -230,7 +231,7 @@ impl Control {
         }
     }
 
-    /// What a node read starts over: joins, and deferrals that were released.
+    /// Resets the triggers that a node has read: joins, and deferrals that were released.
     pub(crate) fn consume(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
         for index in plan.nodes.get(node.0).map(|n| n.triggers.as_slice()).unwrap_or_default() {
             let join = index.0 >= plan.nodes.len();
@@ -301,7 +302,7 @@ impl Control {
         matches!(&self.updated, Updated::Known { triggers, .. } if triggers.contains(&index))
     }
 
-    /// Whether something that can make a node due became available.
+    /// `true` if something that can make a node due became available.
     pub(crate) fn leads_on(&self) -> bool {
         match &self.updated {
             Updated::Known { start, triggers, .. } => *start || !triggers.is_empty(),
@@ -309,7 +310,8 @@ impl Control {
         }
     }
 
-    /// What lasts one superstep only and was not written in this one is cleared.
+    /// Clears the triggers and the input that last one superstep only and were not written in this
+    /// one.
     pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) {
         let before = self.written.len();
         let mut written = std::mem::take(&mut self.written);
@@ -378,7 +380,8 @@ impl Control {
 
 #[cfg(feature = "planted-bugs")]
 impl Control {
-    /// What was due before is due again in what is stored, see [`Bug::NamesFinished`].
+    /// Restores the previous control state, so that stored checkpoints name nodes that have
+    /// finished; see [`Bug::NamesFinished`].
     pub(crate) fn name_finished(&mut self) {
         if let Some(before) = self.before.take() {
             *self = *before;

@@ -31,18 +31,18 @@ pub struct Machine {
     control: Control,
 }
 
-/// One execution of one node in one superstep.
+/// A single execution of one node in one superstep.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// The node.
     pub node: NodeIdx,
-    /// How it came to run.
+    /// The reason it runs.
     pub path: Path,
-    /// What it was sent.
+    /// The argument it was sent.
     pub arg: Option<Arc<Arg>>,
 }
 
-/// How a task came to run.
+/// The reason a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
     /// An edge, a route or a join led to the node.
@@ -77,7 +77,7 @@ impl Machine {
         Self { plan, slots, control }
     }
 
-    /// One that was read back.
+    /// Rebuilds a machine from stored parts.
     pub(crate) fn from_parts(plan: Arc<Plan>, slots: Slots, control: Control) -> Self {
         Self { plan, slots, control }
     }
@@ -104,7 +104,7 @@ impl Machine {
         self.with_sends(self.control.due(&self.plan)).collect()
     }
 
-    /// Whether nothing is due.
+    /// `true` if nothing is due.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.due_iter().next().is_none()
@@ -115,7 +115,7 @@ impl Machine {
         self.with_sends(self.control.due(&self.plan))
     }
 
-    /// How many tasks were sent.
+    /// Number of tasks that were sent.
     #[must_use]
     pub fn sent(&self) -> usize {
         self.control.sends.len()
@@ -155,13 +155,13 @@ impl Machine {
         self.control.start.as_ref()
     }
 
-    /// Whether anything ever changed.
+    /// `true` if nothing has changed yet.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.control.version == 0
     }
 
-    /// Whether anything changed since [`pass`](Self::pass).
+    /// `true` if anything changed since [`pass`](Self::pass).
     #[must_use]
     pub fn changed_since_passed(&self) -> bool {
         self.control.version > self.control.passed
@@ -255,7 +255,8 @@ impl Machine {
         }
     }
 
-    /// What the hidden first node writes: the input's channels, as far as input may write them.
+    /// The writes of the hidden first node: the channels of the input, as far as input may write
+    /// them.
     ///
     /// # Errors
     /// [`EngineError`] when the input is no object, or names a channel the graph does not have and
@@ -292,7 +293,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether anything always follows a node.
+    /// `true` if anything always follows a node.
     #[must_use]
     pub fn has_edges(&self, node: NodeIdx) -> bool {
         match self.nodes.get(node.0) {

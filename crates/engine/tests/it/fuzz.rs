@@ -49,7 +49,7 @@ fn plan(extra: bool) -> Arc<Plan> {
     Arc::new(builder.build().expect("sound"))
 }
 
-/// What a task of this superstep leaves behind.
+/// The output of a task of this superstep.
 fn output(plan: &Plan, step: u128) -> TaskOutput {
     let message = json!([{"id": format!("m{}", step % 7), "role": "user",
         "parts": [{"type": "text", "text": format!("say {step}")}]}]);
@@ -78,7 +78,7 @@ fn output(plan: &Plan, step: u128) -> TaskOutput {
     output
 }
 
-/// What a store holds of a thread.
+/// The stored records of a thread.
 struct Corpus {
     plan: Arc<Plan>,
     /// The same graph with one more node and channel.
@@ -199,7 +199,7 @@ impl Corpus {
     }
 }
 
-/// What came of one input, in a word.
+/// The outcome of one input, in a word.
 type Way = Result<String, EngineError>;
 
 /// A checkpoint that was read is one: it is looked at, written again, and goes on.

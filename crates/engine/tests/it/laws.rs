@@ -68,7 +68,8 @@ proptest! {
         prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());
     }
 
-    /// What makes it right to store the changes of lists: a patch is the way from any older value.
+    /// The law that makes storing the changes of lists correct: a patch leads from any older value
+    /// to the newer one.
     #[test]
     fn a_value_survives_its_text_and_its_patch(
         numbers in prop::collection::vec(any::<u8>(), 2..120),

@@ -25,7 +25,7 @@ fn shown(value: &Value) -> Vec<String> {
     list.iter().map(|m| format!("{} {}", m.id, m.joined_text())).collect()
 }
 
-/// What a write does to a plain vector, said in the words of the documentation.
+/// Reference implementation: applies a write to a plain vector as the documentation describes it.
 fn model(messages: &mut Vec<(u8, u8)>, changes: &[Change]) -> bool {
     let from = changes.iter().rposition(|change| *change == Change::Clear);
     let mut next = if from.is_some() { Vec::new() } else { messages.clone() };
