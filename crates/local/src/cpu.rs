@@ -1,4 +1,4 @@
-//! What the CPU can do, against what this build was compiled for.
+//! Features of the CPU, compared with those this build was compiled for.
 
 use crate::Error;
 
@@ -12,13 +12,13 @@ pub fn name() -> String {
         .map_or_else(|| std::env::consts::ARCH.to_owned(), str::to_owned)
 }
 
-/// How many cores this process may use, containers and affinity considered.
+/// Number of cores available to this process; containers and affinity are taken into account.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Whether this build uses the wide instructions; without them the model runs several times
+/// `true` if this build uses the wide instructions; without them the model runs several times
 /// slower.
 #[must_use]
 pub const fn is_fast_build() -> bool {

@@ -29,7 +29,7 @@ pub struct Engine {
     pool: rayon::ThreadPool,
 }
 
-/// What the model has read and written so far. Cloning one keeps the point to come back to.
+/// The tokens that the model has read and written so far. A clone keeps the point to return to.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) tokens: Vec<u32>,
@@ -72,7 +72,7 @@ impl Engine {
         self.hash
     }
 
-    /// How many tokens fit: prompt and answer together.
+    /// Number of tokens that fit: prompt and answer together.
     #[must_use]
     pub fn context(&self) -> usize {
         self.llama.shape().context

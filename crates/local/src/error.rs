@@ -1,4 +1,4 @@
-//! How the embedded model fails.
+//! Errors of the embedded model.
 
 use std::path::{Path, PathBuf};
 use weftwork_types::ErrorCode;
@@ -19,11 +19,11 @@ pub enum Error {
     /// The file is there but the system does not let us read or write it.
     #[error("cannot {action} `{}`: {reason}", path.display())]
     Io {
-        /// What was tried, such as `read`.
+        /// The operation that failed, such as `read`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
     /// The file ends too early.
@@ -34,9 +34,9 @@ pub enum Error {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// How long it should be at least, in bytes.
+        /// Expected minimum length, in bytes.
         expected_bytes: u64,
-        /// How long it is, in bytes.
+        /// Actual length, in bytes.
         found_bytes: u64,
     },
     /// The file is not the one that is expected.
@@ -57,7 +57,7 @@ pub enum Error {
     NotGguf {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The file is a GGUF file that this engine cannot run.
@@ -67,9 +67,9 @@ pub enum Error {
         path: PathBuf,
         /// Which property does not fit.
         what: String,
-        /// What the file has.
+        /// The value in the file.
         found: String,
-        /// What the engine can run.
+        /// The values that the engine can run.
         expected: String,
     },
     /// The program was built for a newer CPU than this one.
@@ -90,7 +90,7 @@ pub enum Error {
     PromptTooLong {
         /// Tokens of the prompt and the reserve for the answer.
         tokens: usize,
-        /// What fits.
+        /// The most tokens that fit.
         tokens_max: usize,
     },
     /// A schema cannot be turned into a grammar.
@@ -114,15 +114,15 @@ pub enum Error {
     NoSource {
         /// The model.
         model: String,
-        /// What each source answered.
+        /// The failure of each source.
         attempts: Vec<SourceFailure>,
     },
     /// No such embedded model is known.
     #[error("unknown embedded model `{found}`; known are: {}", known.join(", "))]
     UnknownModel {
-        /// What was asked for.
+        /// The name that was requested.
         found: String,
-        /// What there is.
+        /// The names of the known models.
         known: Vec<String>,
     },
     /// A file given for import holds no known model.
@@ -130,7 +130,7 @@ pub enum Error {
     NothingToImport {
         /// The file.
         path: PathBuf,
-        /// What was found instead.
+        /// The reason it matches no known model.
         reason: String,
     },
     /// Nobody said where the cache is.
@@ -141,7 +141,7 @@ pub enum Error {
     /// The thread that runs the model is gone.
     #[error("the embedded model's thread ended unexpectedly: {reason}; start the program again")]
     EngineStopped {
-        /// What is known about it.
+        /// The known cause.
         reason: String,
     },
     /// Too many requests wait for the model.
@@ -149,7 +149,7 @@ pub enum Error {
         "{waiting_max} requests wait for the embedded model already; try again, or use a model that answers several at a time"
     )]
     QueueFull {
-        /// How many may wait.
+        /// The most requests that may wait.
         waiting_max: usize,
     },
 }
@@ -160,7 +160,7 @@ pub enum Error {
 pub struct SourceFailure {
     /// The source.
     pub source_name: String,
-    /// What happened.
+    /// The reason of the failure.
     pub reason: String,
 }
 

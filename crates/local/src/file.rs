@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use weftwork_types::canonical::Hash;
 
-/// What a model file must be.
+/// The expected length and hash of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Its length, in bytes.

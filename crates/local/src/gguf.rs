@@ -23,7 +23,7 @@ pub(crate) enum Meta {
     List(Vec<Meta>),
 }
 
-/// How the numbers of a tensor are stored.
+/// The storage format of a tensor's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     F32,
@@ -143,7 +143,7 @@ impl Gguf {
         }
     }
 
-    /// Whether there is such a tensor.
+    /// `true` if there is a tensor of that name.
     pub(crate) fn has_tensor(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Guide<'g> {
     subject: String,
 }
 
-/// What the grammar says about the next token.
+/// The tokens that the grammar allows next.
 pub(crate) enum Next {
     /// The text is complete.
     Done,
@@ -112,7 +112,7 @@ impl Grammars {
 }
 
 impl Guide<'_> {
-    /// What may follow.
+    /// Returns the tokens that may follow.
     pub(crate) fn next(&mut self) -> Result<Next, Error> {
         if self.matcher.is_stopped() {
             return Ok(Next::Done);

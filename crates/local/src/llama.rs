@@ -226,7 +226,7 @@ impl Llama {
         norm(&x, &self.norm, shape.norm_epsilon)
     }
 
-    /// How likely each token of the vocabulary is next, as logits, after each row of `outputs`.
+    /// Logits of the next token for each token of the vocabulary, after each row of `outputs`.
     pub(crate) fn logits(&self, outputs: &[f32]) -> Vec<f32> {
         self.head.as_ref().unwrap_or(&self.embedding).apply(outputs)
     }

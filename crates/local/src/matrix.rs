@@ -285,7 +285,7 @@ fn few<B: Block>(blocks: &[B], width: usize, x: &[[f32; BLOCK]]) -> Vec<f32> {
     columns
 }
 
-/// One unpacked weight row against one row of activations.
+/// Dot product of an unpacked weight row and a row of activations.
 #[inline(never)]
 fn dot(weights: &[[f32; BLOCK]], x: &[[f32; BLOCK]]) -> f32 {
     let mut sum = [0.0f32; BLOCK];
@@ -297,8 +297,8 @@ fn dot(weights: &[[f32; BLOCK]], x: &[[f32; BLOCK]]) -> f32 {
     sum.iter().sum()
 }
 
-/// One unpacked weight row against several rows of activations. The inner loops are short so
-/// that the compiler unrolls them and keeps the sums in registers.
+/// Dot products of an unpacked weight row and several rows of activations. The inner loops are
+/// short so that the compiler unrolls them and keeps the sums in registers.
 #[inline(never)]
 fn dots<const N: usize>(weights: &[[f32; HALF]], xs: [&[[f32; HALF]]; N]) -> [[f32; HALF]; N] {
     let xs = xs.map(|x| &x[..weights.len()]);

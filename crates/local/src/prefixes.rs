@@ -19,7 +19,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// How many tokens they hold together.
+    /// Number of tokens in all prompts together.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.memory.len()
@@ -62,8 +62,8 @@ impl Engine {
         }
     }
 
-    /// How likely `text` is after each of the prompts, each followed by its own `lead` token: the
-    /// logarithm of the product of its tokens' probabilities. The prefixes stay as they are.
+    /// Log-likelihood of `text` after each of the prompts, each followed by its own `lead` token:
+    /// the logarithm of the product of its tokens' probabilities. The prefixes stay unchanged.
     #[must_use]
     pub fn likelihoods(
         &self,

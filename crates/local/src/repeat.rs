@@ -4,7 +4,7 @@
 const SENTENCE_MIN: usize = 8;
 /// Longest phrase that is compared with what stands before it, in words.
 const PHRASE_WORDS_MAX: usize = 12;
-/// How often a phrase may follow itself.
+/// Number of times a phrase may follow itself.
 const TIMES_MAX: usize = 3;
 
 /// Where an answer is to be cut because its end repeats what it said: a whole sentence, or a
@@ -22,7 +22,7 @@ pub(crate) fn cut(bytes: &[u8]) -> Option<usize> {
     phrase(bytes)
 }
 
-/// How many bytes at the end of an answer may yet become a sentence that was there before.
+/// Number of bytes at the end of an answer that may still become a repeated sentence.
 pub(crate) fn held(bytes: &[u8]) -> usize {
     let sentences = sentences(bytes);
     let Some((last, before)) = sentences.split_last() else { return 0 };

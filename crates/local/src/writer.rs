@@ -10,10 +10,10 @@ use toktrie::SimpleVob;
 /// that must still come, and the least their values need.
 const CLOSING_MAX: usize = 400;
 
-/// How an answer is written.
+/// The settings for writing an answer.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
-    /// What the answer must satisfy.
+    /// The grammar that the answer must satisfy.
     pub grammar: Option<&'a Grammar>,
     /// The most tokens of the answer. An answer under a grammar that reaches this limit is closed
     /// as fast as the grammar allows, with a few hundred tokens more at most.
@@ -54,7 +54,7 @@ pub enum Vocabulary<'a> {
 pub struct Answer {
     /// The text.
     pub text: String,
-    /// How many tokens it has.
+    /// Number of tokens.
     pub tokens: usize,
     /// Why it ended.
     pub end: End,
@@ -76,7 +76,7 @@ pub trait Listener {
     /// More text, whole characters.
     fn text(&mut self, _piece: &str) {}
 
-    /// Whether the answer is still wanted; asked before every token.
+    /// `true` while the answer is still wanted; checked before every token.
     fn wanted(&self) -> bool {
         true
     }
@@ -129,7 +129,7 @@ impl Engine {
     }
 }
 
-/// One answer while it is written.
+/// An answer while it is written.
 struct Writer<'a> {
     engine: &'a Engine,
     session: &'a mut Session,
@@ -284,8 +284,8 @@ impl<'a> Lexicon<'a> {
         Self { words: words.collect(), numbers_only }
     }
 
-    /// Whether what is written stays within the words when a token is added: all words known, and
-    /// the last one, which may go on, the beginning of a known one.
+    /// `true` if the text stays within the vocabulary when a token is added: all words are known,
+    /// and the last one, which may continue, is the beginning of a known one.
     fn allows(&self, written: &[u8], token: &[u8]) -> bool {
         let start = written.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
         let open = &written[start..];

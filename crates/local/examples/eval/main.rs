@@ -27,7 +27,7 @@ const SETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals");
 struct Case {
     request: String,
     tool: String,
-    /// What the arguments must be; a list offers several.
+    /// The expected arguments; a list gives several accepted values.
     args: Value,
 }
 
@@ -205,8 +205,8 @@ fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// What this process has used of all cores, on Linux. On a busy machine it says more than the
-/// clock does.
+/// CPU time that this process used on all cores, on Linux. On a busy machine it is more reliable
+/// than wall-clock time.
 fn cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);

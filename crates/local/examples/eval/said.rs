@@ -50,7 +50,7 @@ fn copied(tool: &ToolSpec, name: &str) -> Option<Value> {
     values.next().filter(|_| all).map(|(_, value)| value.clone())
 }
 
-/// Whether a value stands in some words: a text anywhere, a number by itself.
+/// Returns `true` if a text contains a value: a string anywhere, a number as a word of its own.
 fn is_said(value: &Value, words: &str) -> bool {
     match value {
         Value::String(text) => words.to_lowercase().contains(&text.to_lowercase()),
@@ -69,7 +69,7 @@ struct Case {
     missing: Vec<String>,
 }
 
-/// What was done about arguments that were left out.
+/// Counts of the outcomes of requests with arguments left out.
 #[derive(Debug, Default)]
 struct Score {
     requests: usize,

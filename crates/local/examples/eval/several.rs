@@ -67,7 +67,7 @@ fn is_call(expected: &(String, Value), made: &(String, Value)) -> bool {
         && args.into_iter().all(|(name, value)| crate::matches(value, &made.1[name]))
 }
 
-/// What a tool of the desk answers.
+/// The result of a tool of the desk.
 fn result(name: &str, args: &Value) -> Value {
     let number = |name: &str| args[name].as_f64().unwrap_or_default();
     let text = |name: &str| args[name].as_str().unwrap_or_default().to_owned();
@@ -85,7 +85,8 @@ fn result(name: &str, args: &Value) -> Value {
     }
 }
 
-/// Whether one sentence of the answer holds what the result is about and what it says.
+/// Returns `true` if one sentence of the answer holds both the subject and the content of the
+/// result.
 fn tells(text: &str, result: &Value) -> bool {
     let words: Vec<String> = match result {
         Value::Object(map) => {

@@ -10,7 +10,7 @@ use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::{MessageId, ToolCallId};
 
-/// What one answer came to: a call, or words.
+/// The content of one answer: a call, or words.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     pub(crate) name: String,

@@ -15,15 +15,15 @@ use weftwork_types::tool::ToolSpec;
 /// Values offered for one argument.
 const OFFERS_MAX: usize = 600;
 
-/// What a person said that a call may copy.
+/// The words of the person that a call may copy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Said {
     pub(super) request: String,
     /// Parts of the request that other calls have taken.
     pub(super) used: Vec<Range<usize>>,
-    /// What the person answered when asked for an argument.
+    /// The person's answers to questions for arguments.
     pub(super) answers: BTreeMap<String, String>,
-    /// What the person said before the request, newest first.
+    /// The person's words before the request, newest first.
     pub(super) earlier: Vec<String>,
     /// Texts that earlier calls took from the person's words, by argument.
     pub(super) known: Map<String, Value>,
@@ -64,7 +64,7 @@ impl Copier {
         Self { number }
     }
 
-    /// What the person's words offer for each copied argument of a tool.
+    /// Collects the values in the person's words that fit each copied argument of a tool.
     pub(super) fn form(&self, tool: &ToolSpec, said: &Said) -> Form {
         let mut fields: Vec<Field> = self
             .copied(tool)
@@ -78,7 +78,7 @@ impl Copier {
         Form { schema: tool.parameters.clone(), fields }
     }
 
-    /// Whether the request holds a value for a required argument of the tool, or none is needed.
+    /// `true` if the request holds a value for a required argument of the tool, or none is needed.
     pub(super) fn offers_any(&self, tool: &ToolSpec, request: &str) -> bool {
         let mut required = self.copied(tool).filter(|(name, _)| is_required(tool, name)).peekable();
         required.peek().is_none()
@@ -240,7 +240,7 @@ impl Form {
         self.fields.iter().filter(empty).map(|field| field.name.as_str())
     }
 
-    /// Whether some value stands within a part of the request.
+    /// `true` if a value lies within a part of the request.
     pub(super) fn takes_from(&self, part: &Range<usize>) -> bool {
         self.fields.iter().flat_map(|field| &field.offers).any(|offer| offer.meets(part))
     }
@@ -324,7 +324,7 @@ fn settle(fields: &mut [Field]) {
     }
 }
 
-/// What an argument holds.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,

@@ -18,15 +18,15 @@ const EXAMPLES_MAX: usize = 3;
 const TRIED_MAX: usize = 384;
 const DESCRIPTION_CHARS_MAX: usize = 120;
 
-/// What stands for answering in plain words, beside the tools: name, description, requests.
+/// The pseudo-tool for answers in plain words: name, description, requests.
 const REPLY: (&str, &str, [&str; 3]) = (
     "reply",
     "Answers small talk.",
     ["Hello, how are you?", "Who was the first king of Rome?", "Thanks, you are kind."],
 );
 
-/// What a call came to. One prompt for all would now and then tell of a refund that was only
-/// looked up: each kind has its own, in which nothing else happens.
+/// The kind of a call's result, each with its own summary prompt. A shared prompt would now and
+/// then report a refund that was only looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Found,
@@ -80,7 +80,7 @@ const DONE: [Summary; 3] = [
     ),
 ];
 
-/// How an answer about a failed call begins.
+/// The opening of an answer about a failed call.
 pub(super) const FAILURE: &str = "That did not work:";
 
 /// Answers when the tool failed.
@@ -121,7 +121,7 @@ pub(super) struct Kits {
     kits: Vec<Kit>,
 }
 
-/// How many tokens of a request are tried, for so many candidates.
+/// Number of tokens of a request that are tried, given the number of candidates.
 pub(super) fn text_tokens_max(candidates: usize) -> usize {
     (TRIED_MAX / candidates.max(1)).clamp(12, 48)
 }
@@ -187,12 +187,12 @@ impl Kit {
         self.leads.iter().copied().enumerate().collect()
     }
 
-    /// What was read for the arguments of a tool.
+    /// The session and tokens of the prompt for the arguments of a tool.
     pub(super) fn args(&self, engine: &Engine, tool: usize) -> (Session, Vec<u32>) {
         self.at(engine, self.leads.len() + tool)
     }
 
-    /// What was read for summaries of that kind.
+    /// The session and tokens of the prompt for summaries of that kind.
     pub(super) fn summary(&self, engine: &Engine, kind: Kind) -> (Session, Vec<u32>) {
         self.at(engine, self.prefixes.prompts.len() - 3 + kind as usize)
     }

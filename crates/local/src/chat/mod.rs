@@ -53,7 +53,7 @@ pub(crate) struct Chat {
     talk: Session,
 }
 
-/// What happens while a request is answered.
+/// A receiver of the events that occur while a request is answered.
 pub(crate) trait Audience {
     /// A tool is called; its arguments follow.
     fn tool(&mut self, name: &str);
@@ -61,11 +61,11 @@ pub(crate) trait Audience {
     fn args(&mut self, piece: &str);
     /// More words.
     fn words(&mut self, piece: &str);
-    /// Whether anybody still listens.
+    /// `true` while the answer is still wanted.
     fn wanted(&self) -> bool;
 }
 
-/// How a request was answered.
+/// The outcome of a request: token counts and the reason it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Tokens of the prompts, whether read now or before.
@@ -111,7 +111,7 @@ impl Chat {
         }
     }
 
-    /// What the request is for now.
+    /// Decides the next step of a request.
     fn next(
         &mut self,
         request: &ChatRequest,
@@ -311,8 +311,8 @@ impl Chat {
         Ok(tokens.ending(reason))
     }
 
-    /// What a result answers: the call as a request of its own, where its example can be told
-    /// with other values, else the whole request.
+    /// The request that a result answers: the call as a request of its own, where its example can
+    /// be restated with other values, else the whole request.
     fn asked(&self, tools: &[ToolSpec], turn: &Turn<'_>, result: &ToolResult) -> String {
         let call = turn.made.iter().find(|call| call.id == result.tool_call_id);
         let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
@@ -397,7 +397,7 @@ impl Chat {
     }
 }
 
-/// What comes next.
+/// The next step of a request.
 enum Next {
     /// A call, its arguments written.
     Call { index: usize, args: Value, tokens: Spent },
@@ -436,7 +436,7 @@ fn outcome(input: usize, answer: &Answer, complete: FinishReason) -> Outcome {
     Outcome { input, output: answer.tokens, reason }
 }
 
-/// What a call came to.
+/// The kind of a call's result.
 fn kind(tools: &[ToolSpec], result: &ToolResult) -> Kind {
     let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
     match tool.map(|tool| tool.effect) {

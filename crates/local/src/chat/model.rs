@@ -13,12 +13,12 @@ use weftwork_models::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError,
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::usage::Tokens;
 
-/// What to run, and where to keep things.
+/// The model to run, and the directory for snapshots.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The model file.
     pub file: PathBuf,
-    /// What the file must be; `None` runs any file the engine can.
+    /// The expected length and hash of the file; `None` runs any file the engine can.
     pub expected: Option<Expected>,
     /// Where prompts that have been read are kept for the next process; `None` keeps none.
     pub snapshots: Option<PathBuf>,

@@ -24,7 +24,7 @@ pub(super) struct Desk<'a> {
 pub(super) struct Rest {
     /// The part.
     pub(super) part: Range<usize>,
-    /// Whether its values were taken by other calls and may be taken again.
+    /// `true` if its values were taken by other calls and may be taken again.
     pub(super) again: bool,
 }
 
@@ -45,15 +45,15 @@ impl<'a> Desk<'a> {
         named.next().is_none().then_some((index, wanted))
     }
 
-    /// Whether a text can be for a tool: it speaks of it, or holds what the tool needs. Asking
-    /// the person is for what is missing, never for a request.
+    /// `true` if a text can be for a tool: it mentions the tool, or holds the values the tool
+    /// needs. The tool that asks the person serves missing arguments, never a request.
     pub(super) fn is_possible(&self, index: usize, text: &str) -> bool {
         let Some(tool) = self.tools.get(index) else { return true };
         !turn::asks(tool) && (self.copier.offers_any(tool, text) || self.own[index].speaks_in(text))
     }
 
-    /// What was said for a call of a tool, without what other calls took, and without what
-    /// stands where the request speaks of other tools only.
+    /// The words for a call of a tool, without those that other calls took, and without those in
+    /// parts of the request that mention other tools only.
     pub(super) fn said(&self, index: usize, turn: &Turn<'_>) -> Said {
         let tool = &self.tools[index];
         let said = Said { used: self.used(turn), ..turn.said(tool) };
@@ -106,7 +106,7 @@ impl<'a> Desk<'a> {
         self.copier.form(tool, &Said { used: used.to_vec(), ..turn.said(tool) })
     }
 
-    /// Whether a list of values goes on after those that were used.
+    /// `true` if a list of values continues after those that were used.
     fn goes_on(
         &self,
         index: usize,
@@ -181,7 +181,7 @@ impl<'a> Desk<'a> {
         parts.into_iter().filter_map(rest).collect()
     }
 
-    /// Whether a tool that was chosen for a rest is to be called for it.
+    /// `true` if a tool that was chosen for a rest is to be called for it.
     pub(super) fn answers(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> bool {
         let text = &turn.request[rest.part.clone()];
         let tool = &self.tools[index];
@@ -195,7 +195,7 @@ impl<'a> Desk<'a> {
         self.apart[index].speaks_in(text) || fresh && form.missing().next().is_none()
     }
 
-    /// What was said for a rest.
+    /// The words for a call made for a rest.
     pub(super) fn said_in(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> Said {
         let said = turn.said(&self.tools[index]);
         let outside = [0..rest.part.start, rest.part.end..turn.request.len()];
@@ -211,7 +211,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Of each the words that none of the others has.
+/// For each tool, the words that none of the others has.
 fn apart(all: &[Own]) -> Vec<Own> {
     let others = |at| all.iter().enumerate().filter(move |(other, _)| *other != at);
     let apart = |at: usize| all[at].apart_from(others(at).map(|(_, own)| own));

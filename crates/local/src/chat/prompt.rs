@@ -38,13 +38,13 @@ pub(super) fn tail(engine: &Engine, text: &str, tokens_max: usize) -> Vec<u32> {
     tokens
 }
 
-/// What the summary is asked.
+/// The question that the summary prompt ends with.
 pub(super) fn question(request: &str, facts: &str) -> String {
     let request: String = request.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("Request: {request}\nFacts: {facts}")
 }
 
-/// What a message says, in words.
+/// The text of a message.
 pub(super) fn said(message: &Message) -> String {
     match message.role {
         Role::Tool => message.tool_results().map(super::facts::of).collect::<Vec<_>>().join("; "),

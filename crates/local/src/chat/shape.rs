@@ -1,4 +1,4 @@
-//! What the values of an argument look like in a tool's examples.
+//! The form of an argument's values, taken from a tool's examples.
 
 use super::words::{self, Own};
 use std::ops::Range;
@@ -10,12 +10,12 @@ const NAME_WORDS_MAX: usize = 5;
 /// A way to recognise a value by where it stands.
 type Way<'a> = &'a dyn Fn(&Range<usize>) -> bool;
 
-/// How values look: an order number has digits, an address an `@`, a name a capital letter, a
+/// The form of values: an order number has digits, an address an `@`, a name a capital letter, a
 /// sentence several words.
 #[derive(Debug)]
 pub(super) struct Shape {
     digit: bool,
-    /// Whether the values begin with a letter.
+    /// `true` if the values begin with a letter.
     letter: bool,
     at: bool,
     name: bool,
@@ -55,12 +55,12 @@ impl Shape {
         }
     }
 
-    /// Whether a value is known by its form alone.
+    /// `true` if the form alone identifies a value.
     pub(super) fn is_telling(&self) -> bool {
         self.digit || self.at
     }
 
-    /// Whether what stands there follows the word that it follows in an example.
+    /// `true` if the text at this place follows the same word as in an example.
     pub(super) fn is_anchored(&self, text: &str, at: &Range<usize>) -> bool {
         words::before(text, at.start).is_some_and(|word| self.anchors.contains(&word))
     }
@@ -87,7 +87,7 @@ impl Shape {
         found.unwrap_or_default()
     }
 
-    /// What an answer to a question for the value offers.
+    /// The places in an answer to a question that may hold the value.
     pub(super) fn answered(&self, answer: &str) -> Vec<Range<usize>> {
         let found = self.places(answer);
         if !found.is_empty() {
@@ -117,8 +117,8 @@ impl Shape {
             && (self.patterns.is_empty() || self.patterns.contains(&pattern(text)))
     }
 
-    /// Whether a word may stand for the value though the examples begin otherwise: where an
-    /// example has its value, or when it is neither a word nor a number.
+    /// `true` if a word may be the value although it does not have the form of the examples: where
+    /// an example has its value, or when it is neither a word nor a number.
     fn is_near(&self, text: &str, at: &Range<usize>) -> bool {
         let word = &text[at.clone()];
         let odd = !word.contains(char::is_alphabetic) && word.parse::<f64>().is_err();
@@ -134,8 +134,8 @@ impl Shape {
         !words::is_frame(word) && !self.own.has(word) && word.contains(char::is_alphanumeric)
     }
 
-    /// Whether all of it is written like a name. A single word that begins a sentence is not
-    /// known to be one.
+    /// `true` if all of it is written like a name. A single word that begins a sentence does not
+    /// count, as its capital letter proves nothing.
     fn is_name(&self, text: &str, at: &Range<usize>) -> bool {
         let words: Vec<&str> = text[at.clone()].split_whitespace().collect();
         let capital = |word: &&str| {

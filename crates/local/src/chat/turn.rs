@@ -1,4 +1,4 @@
-//! What was said and done since the person last spoke.
+//! The words and calls since the person's last message.
 
 use super::copy::Said;
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use weftwork_types::tool::ToolSpec;
 
 /// The tool that asks the person.
 const ASK: &str = "ask_human";
-/// How often one question is put before the answer says what is missing.
+/// Number of times one question may be asked before the answer names what is missing.
 const ASKED_MAX: usize = 2;
 
 /// A request, and what came of it so far.
@@ -51,7 +51,7 @@ impl<'a> Turn<'a> {
         Some(Self { request: text, made, results, asked, said })
     }
 
-    /// What there is to copy for a call of a tool.
+    /// The words that a call of a tool may copy.
     pub(super) fn said(&self, tool: &ToolSpec) -> Said {
         let answers = self.asked.iter().filter_map(|(question, answer)| {
             let args = tool.parameters.get("properties")?.as_object()?;
@@ -70,18 +70,18 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Whether the person may be asked this, once more.
+    /// `true` if the person may be asked this question once more.
     pub(super) fn may_ask(&self, question: &str) -> bool {
         self.asked.iter().filter(|(asked, _)| *asked == question).count() < ASKED_MAX
     }
 
-    /// Whether exactly this call was made.
+    /// `true` if exactly this call was made.
     pub(super) fn has_made(&self, tool: &ToolSpec, args: &Value) -> bool {
         self.made.iter().any(|call| call.name == tool.wire_name() && call.args == *args)
     }
 }
 
-/// Whether a tool asks the person.
+/// Returns `true` if a tool asks the person.
 pub(super) fn asks(tool: &ToolSpec) -> bool {
     tool.name == ASK
 }
@@ -91,7 +91,7 @@ pub(super) fn question(tool: &ToolSpec, argument: &str) -> String {
     format!("Which {} should I use for {}?", plain(argument), plain(&tool.wire_name()))
 }
 
-/// What is said when the person cannot be asked.
+/// The sentence that names the missing arguments when the person cannot be asked.
 pub(super) fn lack<'a>(tool: &ToolSpec, missing: impl Iterator<Item = &'a str>) -> String {
     let missing: Vec<String> = missing.map(plain).collect();
     format!("To use {} I need: {}.", plain(&tool.wire_name()), missing.join(", "))
@@ -101,7 +101,7 @@ fn plain(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// What a person said in a message.
+/// The person's words in a message, if it holds any.
 fn words(message: &Message) -> Option<String> {
     match message.role {
         Role::User => Some(message.joined_text()),

@@ -70,12 +70,12 @@ pub(super) fn is_frame(word: &str) -> bool {
     word.is_empty() || is_in(FRAME, &word)
 }
 
-/// Whether a word with a capital letter stands in the calendar or a title, and names nothing.
+/// Returns `true` if a capitalized word belongs to the calendar or a title, and is no name.
 pub(super) fn is_calendar(word: &str) -> bool {
     is_in(CALENDAR, &lower(word))
 }
 
-/// Whether a person wants something.
+/// Returns `true` if a text asks for something, by its form or by its words.
 pub(super) fn wishes(text: &str) -> bool {
     asks(text) || text.split_whitespace().any(|word| is_in(WISHES, &lower(word)))
 }
@@ -84,7 +84,7 @@ pub(super) fn is_joint(word: &str) -> bool {
     word == "&" || is_in(JOINTS, &lower(word))
 }
 
-/// Whether a part of a request asks for something by its form.
+/// Returns `true` if a part of a request asks for something by its form.
 pub(super) fn asks(segment: &str) -> bool {
     let first = segment.split_whitespace().find(|word| !is_joint(word));
     segment.trim_end().ends_with('?') || first.is_some_and(|word| is_in(OPENERS, &lower(word)))
@@ -151,7 +151,7 @@ impl Own {
         self.0.contains(&lower(word))
     }
 
-    /// Whether a text speaks of the tool.
+    /// `true` if a text mentions the tool.
     pub(super) fn speaks_in(&self, text: &str) -> bool {
         text.split_whitespace().any(|word| self.has(word))
     }

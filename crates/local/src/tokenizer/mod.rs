@@ -15,7 +15,7 @@ const CONTROL: i64 = 3;
 /// Turns text into tokens and back.
 #[derive(Debug)]
 pub(crate) struct Tokenizer {
-    /// What each token stands for.
+    /// The bytes that each token stands for.
     tokens: Vec<Box<[u8]>>,
     /// Which tokens are marks and not text.
     control: Vec<bool>,
@@ -71,7 +71,7 @@ impl Tokenizer {
         Ok(Self { tokens, control, singles, merges, names, end, splitter: Splitter::new() })
     }
 
-    /// How many tokens there are.
+    /// Number of tokens in the vocabulary.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -86,7 +86,7 @@ impl Tokenizer {
         self.names.get(name).copied().filter(|id| self.is_mark(*id))
     }
 
-    /// Whether a token is a mark and not text.
+    /// `true` if a token is a control token and not text.
     pub(crate) fn is_mark(&self, token: u32) -> bool {
         self.control.get(token as usize).copied().unwrap_or(true)
     }

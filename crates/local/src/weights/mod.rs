@@ -28,7 +28,7 @@ pub struct Known {
     pub sha256: &'static str,
     /// The licence of the weights.
     pub licence: &'static str,
-    /// What people must know about its answers.
+    /// The caveat about its answers that users must know.
     pub label: &'static str,
     /// Where it is published.
     pub url: &'static str,
@@ -65,7 +65,7 @@ pub fn find(name: &str) -> Result<&'static Known, Error> {
 }
 
 impl Known {
-    /// What the file must be.
+    /// The expected length and hash of the file.
     #[must_use]
     pub fn expected(&self) -> Expected {
         let mut hash = [0; 32];

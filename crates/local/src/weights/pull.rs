@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use weftwork_types::port::{Egress, EgressRequest, Method};
 
-/// How often a download that breaks is taken up again.
+/// The most attempts at a download that breaks off.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// What a download may use.
+/// The sources that a download may use.
 #[derive(Debug)]
 pub struct Sources<'a> {
     /// The HTTP client; `None` asks no server.
@@ -31,7 +31,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// The file is there already.
@@ -43,9 +43,9 @@ pub enum Progress {
     },
     /// Bytes have come.
     Bytes {
-        /// How many there are, those of an earlier attempt included.
+        /// Number of bytes received, those of an earlier attempt included.
         done: u64,
-        /// How many there will be.
+        /// Number of bytes in total.
         total: u64,
     },
     /// A source failed; the next one is asked.
@@ -160,7 +160,7 @@ enum Broken {
     Final(String),
 }
 
-/// One request, going on after what the `.part` file holds.
+/// Sends a single request, continuing after the bytes that the `.part` file already holds.
 async fn fetch(
     known: &Known,
     part: &Path,

@@ -4,7 +4,7 @@ use weftwork_local::weights::{Known, import};
 use weftwork_types::canonical::hash_bytes;
 use zip::write::SimpleFileOptions;
 
-/// What stands for a model in these tests.
+/// Stand-in for the content of a model file.
 pub(crate) const CONTENT: &[u8] = b"GGUF, as far as these tests are concerned; the rest is weights";
 
 /// A table of one model with that content.

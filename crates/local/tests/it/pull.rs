@@ -10,7 +10,7 @@ use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
 
 const URL: &str = "https://example.org/fake.gguf";
 
-/// What a server does with one request.
+/// The response of a server to one request.
 #[derive(Debug, Clone, Copy)]
 enum Reply {
     /// Sends what is asked for, and breaks off after so many bytes.

@@ -1,4 +1,4 @@
-//! What only the published weights can show.
+//! Tests that need the published weights.
 
 use crate::chat::{hear, said, tool};
 use serde::Deserialize;
@@ -113,8 +113,8 @@ fn desk() -> Vec<ToolSpec> {
     ]
 }
 
-/// One request of the story: what is said, which call must come, what the tool answers, and what
-/// the last answer must mention.
+/// A request of the story: its text, the expected call, the tool's result, and the words that the
+/// last answer must mention.
 struct Scene {
     says: &'static str,
     call: (&'static str, Value),

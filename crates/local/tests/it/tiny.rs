@@ -8,7 +8,7 @@ const HIDDEN: usize = 96;
 const KV: usize = 32;
 const LAYERS: usize = 2;
 
-/// What the file should be like.
+/// The properties of the generated model file.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipe {
     pub(crate) seed: u64,
@@ -93,7 +93,7 @@ fn tensors(vocabulary: usize) -> Vec<(String, usize, usize)> {
     out
 }
 
-/// One token per byte, a few merged ones, and the marks of a chat.
+/// A vocabulary with a token per byte, a few merged ones, and the control tokens of a chat.
 fn vocabulary() -> Vec<String> {
     let mut next = 0x100;
     let mut words: Vec<String> = (0..=255u8)

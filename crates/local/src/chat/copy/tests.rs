@@ -35,7 +35,7 @@ fn with(tool: &ToolSpec, said: &Said) -> (Value, Vec<String>) {
     (form.schema()["properties"].clone(), missing)
 }
 
-/// What a request offers for each argument of the refund.
+/// The values that a request offers for each argument of the refund.
 fn offers(request: &str) -> (Value, Value, Vec<String>) {
     let (properties, missing) = with(&refund(), &said(request));
     (properties["order_id"]["enum"].clone(), properties["amount"]["enum"].clone(), missing)
