@@ -36,7 +36,7 @@ impl Maker {
         Self { shared, semantics }
     }
 
-    /// What a spec runs, or the exception that putting it together raises.
+    /// Builds the graph of a spec, or returns the exception that building it raises.
     pub(crate) fn make(&self, body: &Body) -> Result<CompiledGraph, Raised> {
         match body {
             Body::Graph(graph) => self.graph(graph, Around::Nothing),
@@ -138,7 +138,7 @@ impl Maker {
     }
 }
 
-/// What a graph is part of. One that code calls has no stops.
+/// The surroundings of a graph. A graph that code calls has no stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Around {
     Nothing,

@@ -36,7 +36,7 @@ pub(crate) fn of(fault: &Fault) -> String {
     .to_owned()
 }
 
-/// Whether a class is another one or below it.
+/// Returns `true` if a class is the other one or a subclass of it.
 pub(crate) fn is_a(class: &str, other: &str) -> bool {
     let above = match class {
         "GraphRecursionError" | "NotImplementedError" => "RuntimeError",
@@ -46,7 +46,7 @@ pub(crate) fn is_a(class: &str, other: &str) -> bool {
     class == other || above == other
 }
 
-/// Whether the reference tries again when nothing else is said.
+/// Returns `true` if the reference retries this class by default.
 pub(crate) fn is_retried(class: &str) -> bool {
     const NEVER: [&str; 12] = [
         "ValueError",

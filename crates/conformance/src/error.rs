@@ -1,4 +1,4 @@
-//! How a spec is refused.
+//! Errors of reading specs.
 
 use weftwork_types::ErrorCode;
 
@@ -9,7 +9,7 @@ pub enum SpecError {
     /// The line is not JSON.
     #[error("the spec is not JSON: {reason}")]
     NotJson {
-        /// What is wrong with it, and where.
+        /// The problem, and its position.
         reason: String,
     },
     /// Something in it is not what the format has there.
@@ -17,9 +17,9 @@ pub enum SpecError {
     Unexpected {
         /// Where: a JSON pointer.
         place: String,
-        /// What stands there, cut short.
+        /// The value found, cut short.
         found: String,
-        /// What may stand there.
+        /// The values allowed there.
         expected: String,
     },
 }

@@ -31,7 +31,7 @@ pub(crate) enum Expr {
     Message { role: Role, content: Box<Expr>, id: Option<Json> },
 }
 
-/// What is done with two values.
+/// An operation on two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Binary {
     Add,
@@ -40,7 +40,7 @@ pub(crate) enum Binary {
     Get,
 }
 
-/// Who speaks in a message.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Ai,

@@ -1,4 +1,4 @@
-//! What the entries of a script hand in: answers, changes, targets.
+//! The values that entries of a script pass in: answers, changes, targets.
 
 use crate::build::into_next;
 use crate::message;

@@ -10,13 +10,13 @@ use std::path::Path;
 pub struct Scenario {
     /// Its name, unique in the kit.
     pub name: String,
-    /// What it is about.
+    /// The topic it covers.
     pub group: String,
     /// The spec.
     pub spec: Json,
     /// The recorded trace.
     pub expect: Json,
-    /// Whether the order in which tasks of one superstep finish is compared.
+    /// Comparison of the order in which tasks of one superstep finish.
     pub finish_order: FinishOrder,
 }
 

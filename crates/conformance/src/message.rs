@@ -140,7 +140,7 @@ pub(crate) fn id_of(record: &Json) -> Result<MessageId, Raised> {
     MessageId::new(id).map_err(|error| Raised::new("ValueError", error.to_string()))
 }
 
-/// Whether a value is a record of a message or a removal.
+/// Returns `true` if a value is a record of a message or a removal.
 pub(crate) fn is_record(value: &Json) -> bool {
     read(value).is_some()
 }

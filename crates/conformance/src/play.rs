@@ -24,10 +24,10 @@ use weftwork_types::InterruptId;
 const LIMIT: u32 = 10_007;
 /// The thread that a history is kept of.
 const THREAD: &str = "t";
-/// What runs tell when an entry says nothing; checkpoints only where they are kept.
+/// The stream modes of a run when an entry names none; checkpoints only where they are stored.
 const MODES: [&str; 5] = ["values", "updates", "tasks", "checkpoints", "custom"];
 
-/// How graphs behave where the reference and we differ.
+/// The behaviour of graphs where the reference and this product differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
     /// Like the reference, LangGraph 1.2.22.
@@ -296,7 +296,7 @@ impl<'a> Play<'a> {
         run.limit.or(self.spec.recursion_limit).unwrap_or(LIMIT)
     }
 
-    /// What a run tells. Names that are no mode tell nothing, as in the reference.
+    /// The stream modes of a run. Names that are no mode are ignored, as in the reference.
     fn modes(&self, run: &RunEntry) -> Modes {
         let default: Vec<String> = MODES
             .iter()
@@ -307,7 +307,7 @@ impl<'a> Play<'a> {
         names.filter_map(|name| Modes::parse(name)).fold(Modes::NONE, |all, mode| all | mode)
     }
 
-    /// What a run starts from. The inner result is what starting it raises.
+    /// The start of a run. The inner error is an exception that starting it raises.
     async fn start(&self, entry: &Entry, run: &RunEntry) -> Played<Played<Start>> {
         let start = match &run.begin {
             Begin::Input(input) => Start::from(message::records(input.alone()?)),

@@ -96,12 +96,12 @@ pub(crate) fn type_name(value: &Json) -> &'static str {
     }
 }
 
-/// Whether a value is a message, which is no dict though it is written as one.
+/// Returns `true` if a value is a message, which is no dict although it is written as one.
 fn is_message(value: &Json) -> bool {
     crate::expr::as_message(value).is_some()
 }
 
-/// Whether a value counts as true.
+/// Returns `true` if a value counts as true.
 pub(crate) fn truth(value: &Json) -> bool {
     match value {
         Json::Null => false,
@@ -290,7 +290,7 @@ pub(crate) fn sorted(value: &Json) -> Result<Json, Raised> {
     failed.map_or(Ok(Json::Array(items)), Err)
 }
 
-/// What a loop over a value visits.
+/// The values that a loop over a value visits.
 pub(crate) fn items(value: &Json) -> Result<Vec<Json>, Raised> {
     match value {
         Json::Array(items) => Ok(items.clone()),
@@ -331,7 +331,7 @@ pub(crate) fn dumped(value: &Json) -> Result<String, Raised> {
     Ok(text(value))
 }
 
-/// What an exception shows of a key.
+/// The text that an exception shows for a key.
 pub(crate) fn bare(key: &Json) -> String {
     match key {
         Json::Null => "None".to_owned(),

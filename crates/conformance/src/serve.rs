@@ -6,9 +6,9 @@ use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a spec may take, each time it is played.
+/// Time limit of a spec, each time it is played.
 pub const GUARD: Duration = Duration::from_secs(20);
-/// How much longer a spec may take that does not let itself be cut off: one that never waits.
+/// Extra time for a spec that cannot be cut off because it never yields.
 const GRACE: Duration = Duration::from_secs(2);
 /// The stack of the thread a spec is played on. Graphs within graphs within graphs need some.
 const STACK_BYTES: usize = 32 << 20;

@@ -1,4 +1,4 @@
-//! How specs are played: with which semantics, over which store, and how hard it is made.
+//! Settings for playing specs: semantics, store and mode.
 
 use crate::spec::Spec;
 use crate::{GUARD, Profile, Tally};
@@ -12,13 +12,13 @@ use weftwork_store::CheckpointStore;
 use weftwork_types::port::Clock;
 use weftwork_types::{OrgId, Principal};
 
-/// How a spec is played.
+/// The mode in which a spec is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// From one superstep to the next, as users' runs go.
     #[default]
     Straight,
-    /// What a run knows is dropped after each superstep, and read back from the store.
+    /// The in-memory state of a run is dropped after each superstep, and read back from the store.
     RebuildEachStep,
     /// Straight on; and again for each write to the store, once cut off before it took effect and
     /// once after, and taken up by another process.
@@ -31,12 +31,12 @@ pub type Opener = Arc<dyn Fn() -> Arc<dyn Saver> + Send + Sync>;
 /// Makes a store without checkpoints, each time a spec is played.
 pub type Stores = Arc<dyn Fn() -> Opener + Send + Sync>;
 
-/// How specs are played.
+/// The settings for playing specs.
 #[derive(Clone)]
 pub struct Setting {
     /// The semantics.
     pub profile: Profile,
-    /// How hard it is made.
+    /// The mode.
     pub mode: Mode,
     stores: Stores,
     tally: Arc<Mutex<Tally>>,
@@ -93,7 +93,7 @@ impl Setting {
         (self.stores)()
     }
 
-    /// How long a spec may take as a whole. Those that are played many times are guarded each time.
+    /// Time limit of a spec as a whole. Specs that are played many times are guarded each time.
     pub(crate) fn limit(&self) -> Duration {
         const TIMES: u32 = 100;
         match self.mode {
@@ -102,7 +102,7 @@ impl Setting {
         }
     }
 
-    /// How the specs went that were answered with this setting, or with clones of it.
+    /// Returns the counts of the specs that were answered with this setting, or with clones of it.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,15 +1,14 @@
-//! How playing specs went.
+//! Counts of played specs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How playing specs went: how many, and about how many nothing can be said, by reason.
+/// Counts of played specs and crashes, and of those without a verdict, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Specs that were played.
     pub played: u64,
-    /// Of these, those that could not be played to their end, or whose trace was another one after
-    /// a crash.
+    /// The part of `played` that did not reach its end, or whose trace changed after a crash.
     pub failed: u64,
     /// Specs about which the mode says nothing, by reason.
     pub not_applicable: BTreeMap<&'static str, u64>,

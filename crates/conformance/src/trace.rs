@@ -148,7 +148,7 @@ fn questions(interrupts: &[Interrupt]) -> Json {
     asks.map(|ask| json!({ "$interrupt": question(ask), "id": ask.id.to_string() })).collect()
 }
 
-/// What is asked.
+/// The question of an interrupt, as JSON.
 pub(crate) fn question(interrupt: &Interrupt) -> Json {
     match &interrupt.ask {
         Ask::Value { value } => value.clone(),

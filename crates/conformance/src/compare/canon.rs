@@ -301,7 +301,7 @@ impl<'a> Canon<'a> {
     }
 }
 
-/// One event of a trace.
+/// An event of a trace.
 #[derive(Debug, Clone)]
 struct Event<'a> {
     namespace: Vec<String>,
@@ -325,7 +325,7 @@ impl<'a> Event<'a> {
         matches!(self.mode, "custom" | "messages")
     }
 
-    /// Whether it stands between supersteps, or starts a task.
+    /// `true` if the event lies between supersteps, or starts a task.
     fn is_barrier(&self) -> bool {
         match self.mode {
             "tasks" => self.payload.get("result").is_none(),

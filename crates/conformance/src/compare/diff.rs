@@ -11,9 +11,9 @@ const SHOWN_MAX: usize = 160;
 pub struct Difference {
     /// A JSON pointer into the canonical traces.
     pub place: String,
-    /// What was expected there; absent when nothing was.
+    /// The value expected there; absent if none was.
     pub expected: Option<Json>,
-    /// What is there; absent when nothing is.
+    /// The value found there; absent if there is none.
     pub got: Option<Json>,
 }
 

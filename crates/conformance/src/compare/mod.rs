@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Whose messages of errors are compared; classes always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Messages {
-    /// Those that the nodes of the spec raise: an engine words its own errors.
+    /// Messages that the nodes of the spec raise: an engine words its own errors.
     #[default]
     Own,
     /// None.
@@ -28,17 +28,17 @@ pub enum Messages {
     All,
 }
 
-/// Whether the order in which tasks of one superstep finish is compared.
+/// Comparison of the order in which tasks of one superstep finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FinishOrder {
-    /// It is.
+    /// The order is compared.
     #[default]
     Compared,
     /// Finished tasks are put into the order in which they started.
     Any,
 }
 
-/// How strictly traces are compared.
+/// Rules that set how strictly traces are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
     /// Messages of errors.

@@ -32,7 +32,7 @@ pub(crate) struct At {
 /// A task in the superstep that starts at a checkpoint.
 type Due = (Place, CheckpointId, TaskKey);
 
-/// What is seen of the writes of one entry.
+/// An observer of the writes of one entry.
 #[derive(Debug)]
 pub(crate) struct Watch {
     world: Arc<Shared>,
@@ -43,11 +43,11 @@ pub(crate) struct Watch {
 struct Seen {
     dies: Option<At>,
     dead: bool,
-    /// How many writes were asked for.
+    /// Number of writes requested.
     writes: usize,
-    /// What those were about that took effect.
+    /// Signatures of the writes that took effect.
     kept: Vec<String>,
-    /// Whether one of these says that a question took an answer.
+    /// `true` if one of them records that a question was answered.
     answered: bool,
     /// Tasks whose results were kept.
     finished: BTreeSet<Due>,
@@ -77,15 +77,16 @@ impl Watch {
         (seen.dead, seen.dies) = (false, None);
     }
 
-    /// What those writes were about that took effect, in an order that tells nothing: tasks that
-    /// run side by side may finish in another one, and several of them may share a write.
+    /// Signatures of the writes that took effect, sorted, since their order carries no meaning:
+    /// tasks that run side by side may finish in another order, and several of them may share a
+    /// write.
     pub(crate) fn kept(&self) -> Vec<String> {
         let mut kept = self.seen().kept.clone();
         kept.sort();
         kept
     }
 
-    /// Whether one of them says that a question took an answer.
+    /// `true` if one of them records that a question was answered.
     pub(crate) fn answered(&self) -> bool {
         self.seen().answered
     }
@@ -141,14 +142,14 @@ impl Watch {
     }
 }
 
-/// What a write is about.
+/// A summary of a write.
 #[derive(Default)]
 struct What {
     /// The graphs and tasks, without their ids.
     sign: String,
-    /// Whether no task of the outermost graph is open any more.
+    /// `true` if no task of the outermost graph is open any more.
     closes: bool,
-    /// Whether it says that a question took an answer.
+    /// `true` if it records that a question was answered.
     answered: bool,
     /// The names of the tasks of which it says how they ended. The failure of a task of a graph
     /// within is not known to the graphs around it, whose task runs again after a crash.

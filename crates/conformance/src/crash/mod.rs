@@ -42,12 +42,12 @@ impl fmt::Display for Crash<'_> {
     }
 }
 
-/// What came of playing a script once.
+/// The result of playing a script once.
 struct Played {
     trace: Json,
-    /// What the writes of each entry were about.
+    /// Signatures of the writes of each entry.
     writes: Vec<Vec<String>>,
-    /// What a crash must not lead to, whatever the trace shows.
+    /// A violation that no crash may cause, whatever the trace shows.
     fault: Option<String>,
     /// Why there is nothing to compare.
     passed_over: Option<&'static str>,
@@ -78,7 +78,7 @@ pub(crate) async fn play(spec: &Spec, setting: &Setting) -> Json {
     if differences.is_empty() { undisturbed.trace } else { json!({ "crash_error": differences }) }
 }
 
-/// What is wrong after a crash.
+/// Returns the problem found after a crash, if there is one.
 fn judge(
     undisturbed: &Json,
     played: Played,
@@ -93,7 +93,7 @@ fn judge(
     played.fault.or_else(|| rule::difference(undisturbed, played.trace, crash))
 }
 
-/// What a spec is played on, and what outlives a process.
+/// The environment in which a spec is played, including the parts that outlive a process.
 struct Ground {
     graph: CompiledGraph,
     store: Opener,
@@ -110,7 +110,7 @@ impl Ground {
         Ok(Self { graph, store: setting.store(), items: items(), world, watch })
     }
 
-    /// What a new process starts with.
+    /// Creates the host of a new process.
     fn host(&self) -> Host {
         let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
         let items = Arc::clone(&self.items);

@@ -1,16 +1,16 @@
-//! What the process does that finds an entry cut off.
+//! Recovery of an entry that was cut off, by the next process.
 //!
-//! - Nothing of the entry was kept, or the thread has no checkpoint yet, or none since an entry
-//!   that starts from an older one: it does the same again.
-//! - All of it was kept: there is nothing to do.
-//! - Some changes of a list were kept: it makes the others.
-//! - A run: it goes on. It gives the answers again that the run was given, by the ids of their
-//!   questions; in the reference, where the id of a task's first question stands for its next one,
-//!   only those whose questions are still open. The run may take as many supersteps as are left of
-//!   its limit.
+//! - No write of the entry was stored, or the thread has no checkpoint yet, or none since an entry
+//!   that starts from an older one: the process repeats the entry.
+//! - All writes were stored: there is nothing to do.
+//! - Some changes of a list were stored: the process makes the others.
+//! - A run: the process resumes it. It repeats the answers that the run was given, by the ids of
+//!   their questions; in the reference, where the id of a task's first question stands for its next
+//!   one, only those whose questions are still open. The run may take the supersteps left of its
+//!   limit.
 //!
 //! Some crashes are passed over, each with its reason ([`passed_over`](Recovery::passed_over)):
-//! what the run knew then is on no record, in the reference no more than here.
+//! the state of the run at that point is not recorded, in the reference no more than here.
 
 use crate::Profile;
 use crate::input::resume;
@@ -92,15 +92,15 @@ pub(super) struct Recovery<'a> {
     pub(super) profile: Profile,
     pub(super) entry: &'a Entry,
     pub(super) before: Before,
-    /// How many of its writes took effect.
+    /// Number of its writes that took effect.
     pub(super) kept: usize,
-    /// Whether one of them says that a question took an answer.
+    /// `true` if one of them records that a question was answered.
     pub(super) answered: bool,
-    /// Whether these are all of them.
+    /// `true` if these are all of its writes.
     pub(super) over: bool,
 }
 
-/// How an entry went on.
+/// The outcome of continuing an entry.
 pub(super) enum Taken {
     Up(Played<()>),
     /// Nothing can be said, for this reason.
@@ -227,7 +227,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Whether all that was kept is the beginning of a branch, where questions have other ids.
+    /// `true` if the only stored change is the beginning of a branch, where questions have other
+    /// ids.
     fn just_forked(&self, now: &Snapshot) -> bool {
         let forked = now.metadata.as_ref().is_some_and(|made| made.source == Source::Fork);
         let at_once = step(now) == step(&self.before.stood) + 1;

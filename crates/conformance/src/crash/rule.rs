@@ -1,12 +1,12 @@
-//! What must be the same after a crash, and what need not be.
+//! Rules for comparing a trace with a crash to the undisturbed one.
 //!
-//! Compared as traces are: the state after each entry with values, what is due, results, questions
-//! and errors of tasks, the history with how each checkpoint came about, what later entries tell,
-//! and how the entry ended. Left out is what a crash changes by nature:
+//! Compared as in all traces: the state after each entry with values, due tasks, results, questions
+//! and errors of tasks, the history with the origin of each checkpoint, the events of later
+//! entries, and the end of the entry. Not compared, since a crash changes them by nature:
 //!
-//! - the events of the entry that was cut off, for nobody told the first part of them twice;
-//! - how that entry ended, when it was cut off after its last write;
-//! - side effects may have happened more often from that entry on, never less often.
+//! - the events of the entry that was cut off, whose first part is not emitted again;
+//! - the end of that entry, when it was cut off after its last write;
+//! - additional side effects from that entry on; fewer of them are a difference.
 
 use super::Crash;
 use crate::compare::{self, FinishOrder, Rules};
@@ -20,7 +20,8 @@ fn fewer(whole: &Map<String, Json>, got: &Map<String, Json>) -> Option<String> {
     })
 }
 
-/// How the trace with a crash differs from the undisturbed one, where it must not.
+/// Returns a difference between the trace with a crash and the undisturbed one, where they must be
+/// equal.
 pub(super) fn difference(undisturbed: &Json, mut got: Json, crash: &Crash<'_>) -> Option<String> {
     let mut expected = undisturbed.clone();
     let entries = |trace: &mut Json| trace["trace"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! What Python makes of values that are written to a conversation and are no messages.
+//! Conversion, as in Python, of values that are written to a conversation and are no messages.
 
 use super::{is_record, put, removal, role_of};
 use crate::expr;

@@ -1,4 +1,4 @@
-//! What the nodes of a spec do when they run.
+//! Execution of the nodes of a spec.
 
 mod outcome;
 mod store;
@@ -41,11 +41,11 @@ impl Counts {
 
 type Fails = BTreeMap<(String, String), u64>;
 
-/// What the nodes of one spec share.
+/// State shared by the nodes of one spec.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) counts: Counts,
-    /// How often each op that fails has run, by node and op.
+    /// Number of runs of each op that fails, by node and op.
     fails: Mutex<Fails>,
     /// The same when it was last kept what became of the node.
     fails_kept: Mutex<Fails>,
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What became of some nodes was kept: how often they failed up to now counts.
+    /// Records that the outcomes of some nodes were stored: their failures so far stay counted.
     pub(crate) fn kept(&self, is_kept: impl Fn(&str) -> bool) {
         let mut kept = lock(&self.fails_kept);
         for (at, count) in lock(&self.fails).iter().filter(|((node, _), _)| is_kept(node)) {
@@ -62,7 +62,7 @@ impl Shared {
         }
     }
 
-    /// What is not kept is lost: failures that nobody knows of happen again.
+    /// Restores the stored counts: failures that were not recorded happen again.
     pub(crate) fn lost(&self) {
         let kept = lock(&self.fails_kept).clone();
         *lock(&self.fails) = kept;
@@ -101,8 +101,8 @@ pub(crate) struct Code {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What makes a node of the reference finish after plain ones that started with it, though it
-/// waits for nothing.
+/// The causes that make a node of the reference finish after plain ones that started with it,
+/// although it waits for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Turns {
     /// Each branch is asked on another thread.
@@ -140,7 +140,7 @@ impl Code {
     }
 }
 
-/// One execution of a node.
+/// A single execution of a node.
 struct Execution<'a> {
     code: &'a Code,
     ctx: Ctx,

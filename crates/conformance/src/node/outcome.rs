@@ -1,4 +1,4 @@
-//! What a node of a spec leaves behind, and how it is returned.
+//! Outcomes of a spec's nodes, and the form in which they are returned.
 
 use super::raise;
 use crate::expr;
@@ -50,12 +50,12 @@ fn one_goto(value: &Json) -> Option<Goto> {
     value.as_str().map(Goto::named)
 }
 
-/// What the ops of a node left behind.
+/// The results that the ops of a node left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     writes: Vec<(String, Write)>,
     pub(super) goto: Vec<Goto>,
-    /// What was returned outright; it takes the place of all else.
+    /// The value returned directly; it replaces all other results.
     pub(super) returned: Option<Returned>,
 }
 
@@ -65,7 +65,7 @@ enum Write {
     Overwrite(Json),
 }
 
-/// What a node returns outright.
+/// A value that a node returns directly.
 #[derive(Debug)]
 pub(crate) enum Returned {
     Value(Json),
@@ -92,13 +92,13 @@ impl Out {
         self.writes.push((key.to_owned(), Write::Overwrite(value)));
     }
 
-    /// Whether the writes are returned as a list of pairs, in which the reference looks for no
+    /// `true` if the writes are returned as a list of pairs, in which the reference looks for no
     /// messages.
     pub(super) fn is_list_of_pairs(&self) -> bool {
         self.returned.is_none() && !self.is_object()
     }
 
-    /// Whether the writes are returned as an object rather than as a list of pairs.
+    /// `true` if the writes are returned as an object rather than as a list of pairs.
     fn is_object(&self) -> bool {
         let keys: BTreeSet<&str> = self.writes.iter().map(|(key, _)| key.as_str()).collect();
         self.goto.is_empty() && keys.len() == self.writes.len()

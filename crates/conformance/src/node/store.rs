@@ -103,7 +103,7 @@ fn shown(item: Item) -> Json {
     json!([item.namespace.labels(), item.key, item.value])
 }
 
-/// What the reference raises where our store refuses.
+/// Converts a refusal of our store into the exception that the reference raises.
 fn refused(error: StoreError) -> NodeError {
     let class = match &error {
         StoreError::BadNamespace { .. } => "InvalidNamespaceError",

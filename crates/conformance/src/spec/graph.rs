@@ -20,12 +20,12 @@ pub(crate) struct GraphSpec {
 }
 
 impl GraphSpec {
-    /// Whether a graph within keeps its own state.
+    /// `true` if a subgraph keeps its own state.
     pub(super) fn has_own_graphs(&self) -> bool {
         self.nodes.iter().any(|(_, node)| node.has_own_graphs())
     }
 
-    /// Whether it has channels whose values are not stored, itself or in a graph within.
+    /// `true` if it has channels whose values are not stored, itself or in a subgraph.
     pub(super) fn has_untracked(&self) -> bool {
         let within = |node: &NodeSpec| {
             let graphs = [&node.sub, &node.call_sub];
@@ -51,7 +51,7 @@ impl FlowSpec {
     }
 }
 
-/// What a key of the state does with writes.
+/// The reducer of a key of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reducer {
     Last,
@@ -85,7 +85,7 @@ pub(crate) struct NodeSpec {
     pub(crate) persist: Persist,
 }
 
-/// How a node is tried, for how long, and whether its results are kept.
+/// The retry, cache and timeout policies of a node.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Policies {
     pub(crate) retry: Option<RetrySpec>,
@@ -113,7 +113,7 @@ pub(crate) struct TimeoutSpec {
     pub(crate) idle: Option<Duration>,
 }
 
-/// What becomes of a subgraph's state.
+/// The persistence of a subgraph's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Persist {
     #[default]
@@ -153,7 +153,7 @@ pub(crate) enum StopsSpec {
 }
 
 impl StopsSpec {
-    /// Whether it stops nowhere.
+    /// `true` if it has no stops.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Nodes(nodes) if nodes.is_empty())
     }
@@ -221,12 +221,12 @@ impl Reducer {
         })
     }
 
-    /// Whether the run gives the value and nobody writes it.
+    /// `true` if the run supplies the value and no node writes it.
     pub(crate) fn is_managed(self) -> bool {
         matches!(self, Self::LastStep | Self::Remaining)
     }
 
-    /// Whether an overwrite replaces the value; the others take it for a value like any.
+    /// `true` if an overwrite replaces the value; other reducers treat it as an ordinary value.
     pub(crate) fn knows_overwrites(self) -> bool {
         matches!(
             self,

@@ -27,7 +27,7 @@ pub struct Spec {
     pub(crate) script: Vec<Entry>,
 }
 
-/// What a spec runs.
+/// The body of a spec: a graph, or tasks in the functional form.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Body {
     Graph(GraphSpec),
@@ -65,7 +65,7 @@ impl Spec {
         })
     }
 
-    /// Whether a run of it keeps checkpoints only at its end.
+    /// `true` if one of its runs stores checkpoints only at the end.
     pub(crate) fn keeps_at_exit(&self) -> bool {
         self.script.iter().any(|entry| match &entry.act {
             Act::Run(run) => run.durability == Durability::Exit,
@@ -73,7 +73,7 @@ impl Spec {
         })
     }
 
-    /// Whether a graph within it keeps its own state.
+    /// `true` if a subgraph keeps its own state.
     pub(crate) fn has_own_graphs(&self) -> bool {
         match &self.body {
             Body::Graph(graph) => graph.has_own_graphs(),
@@ -81,7 +81,7 @@ impl Spec {
         }
     }
 
-    /// Whether it has channels whose values are not stored, itself or in a graph within.
+    /// `true` if it has channels whose values are not stored, itself or in a subgraph.
     pub(crate) fn has_untracked(&self) -> bool {
         match &self.body {
             Body::Graph(graph) => graph.has_untracked(),

@@ -6,7 +6,7 @@ use crate::expr::Expr;
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 
-/// One op of a node.
+/// An op of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Op {
     Set(String, Expr),
@@ -47,7 +47,7 @@ pub(crate) struct Fail {
     pub(crate) message: Option<String>,
 }
 
-/// One part of a returned list.
+/// An element of a returned list.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     Write(String, Expr),
@@ -64,7 +64,7 @@ pub(crate) enum StoreOp {
     List(ListNamespaces),
 }
 
-/// What namespaces to list.
+/// The arguments of a namespace listing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ListNamespaces {
     pub(crate) prefix: Option<Vec<String>>,

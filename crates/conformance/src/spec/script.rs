@@ -6,7 +6,7 @@ use crate::SpecError;
 use crate::expr::Expr;
 use serde_json::Value as Json;
 
-/// One entry.
+/// An entry of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) act: Act,
@@ -14,11 +14,11 @@ pub(crate) struct Entry {
     /// Names of nodes: the subgraph reached through them.
     pub(crate) inside: Option<Vec<String>>,
     pub(crate) at: Option<Which>,
-    /// Whether the state shows snapshots of subgraphs.
+    /// `true` if the state includes snapshots of subgraphs.
     pub(crate) with_subgraphs: bool,
 }
 
-/// What an entry does.
+/// The action of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
     Run(Box<RunEntry>),
@@ -34,7 +34,7 @@ pub(crate) enum Act {
     Look,
 }
 
-/// What `update` writes: an expression when it is an object.
+/// The values that `update` writes: an expression when it is an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Update {
     Object(Expr),
@@ -53,7 +53,7 @@ pub(crate) struct RunEntry {
     pub(crate) context: Option<Json>,
 }
 
-/// How a run begins.
+/// The start of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Begin {
     Input(Expr),

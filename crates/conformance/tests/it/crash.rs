@@ -13,7 +13,7 @@ use weftwork_graph::exec::{
 use weftwork_graph::exec::{MemorySaver, Saver};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// How many scenarios are played.
+/// Number of scenarios played.
 const SPECS: usize = 32;
 const SEED: u64 = 1;
 
@@ -51,7 +51,7 @@ fn chosen(setting: &Setting, share: usize) -> Vec<Scenario> {
     order.into_iter().map(|(_, scenario)| scenario).take(count / share).collect()
 }
 
-/// What is found wrong with an answer; a trace is compared when it can be.
+/// The problems that an answer reports.
 fn wrong(answer: &Json) -> Vec<String> {
     let found = answer.get("crash_error").or(answer.get("harness_error"));
     match found {
@@ -113,7 +113,7 @@ fn over_postgres() {
     check(over(&MadeOf::postgres("crash")), 4);
 }
 
-/// What a saver drops of what it was asked to keep of open supersteps.
+/// The records of open supersteps that a saver drops although it was asked to store them.
 #[derive(Debug, Clone, Copy)]
 enum Drops {
     All,

@@ -6,7 +6,7 @@ use std::path::Path;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Spec, SpecError};
 
-/// How many specs are tried; more by `WEFT_FUZZ_ROUNDS`.
+/// Number of specs tried; `WEFT_FUZZ_ROUNDS` overrides it.
 const ROUNDS: u64 = 5_000;
 /// The seed; another one by `WEFT_FUZZ_SEED`.
 const SEED: u64 = 1;
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// How many values a value holds, itself included.
+/// Number of values in a value, itself included.
 fn size(json: &Json) -> usize {
     1 + match json {
         Json::Array(items) => items.iter().map(size).sum(),

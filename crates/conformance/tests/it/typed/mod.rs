@@ -75,7 +75,7 @@ fn chain<S: StateSpec>(graph: Graph<S>, nodes: &[&str]) -> Graph<S> {
     from.zip(nodes).fold(graph, |graph, (from, to)| graph.edge(*from, *to))
 }
 
-/// What the graphs of one scenario share.
+/// State shared by the graphs of one scenario.
 #[derive(Default)]
 struct Kit {
     counts: Counts,
@@ -91,7 +91,7 @@ impl Kit {
     }
 }
 
-/// How often each node that fails was tried.
+/// Number of tries of each node that fails.
 #[derive(Clone, Default)]
 struct Tries(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 

@@ -20,7 +20,7 @@ struct Item {
     i: i64,
 }
 
-/// What is in the log: numbers of items, and names of nodes.
+/// A line of the log: the number of an item, or the name of a node.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
@@ -28,7 +28,7 @@ enum Line {
     Node(String),
 }
 
-/// What there is to do, replaced as a whole.
+/// The items to process, replaced as a whole.
 #[derive(Clone, Serialize, Deserialize)]
 struct Items(Vec<i64>);
 
