@@ -17,7 +17,7 @@ fn steps() -> Vec<Step> {
     vec![Step::call("lookup_order", json!({"order_id": "A1"})), Step::text(ANSWER)]
 }
 
-/// What a run of the agent emits in a mode, and the conversation it ends with.
+/// Returns the events that a run of the agent emits in a mode, and the conversation it ends with.
 async fn watched(steps: Vec<Step>, modes: Modes) -> (Vec<StreamEvent>, Vec<Message>) {
     let model = Arc::new(ScriptedModel::from_steps(steps));
     let graph = agent(model, Arc::new(Refunds::default()));
