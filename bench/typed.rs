@@ -26,7 +26,7 @@ struct Said {
     content: String,
 }
 
-/// What a node writes: a value in place of the one before, and what to append to lists.
+/// Writes of a node: a value that replaces the one before, and items to append to lists.
 #[derive(Debug, Default)]
 struct Update {
     n: Option<u64>,
@@ -57,14 +57,14 @@ impl Typed {
         Self { work, nodes, branch }
     }
 
-    /// What a run starts from.
+    /// Returns the initial state of a run.
     pub(crate) fn input(&self) -> State {
         let further = (self.work == Work::Wide100)
             .then(|| wide().map(|(_, value)| value.as_str().map(str::to_owned)).collect());
         State { further: further.unwrap_or_default(), ..State::default() }
     }
 
-    /// One run from its start to its end.
+    /// Runs the work from start to end.
     pub(crate) async fn run(&self, input: State) -> State {
         let mut state = Arc::new(input);
         match (self.work, self.nodes.as_slice()) {
@@ -95,7 +95,7 @@ impl Typed {
         Arc::unwrap_or_clone(state)
     }
 
-    /// Whether a state is what a run of this work ends with.
+    /// Returns `true` if a state is the expected final state of this work.
     pub(crate) fn is_right(&self, end: &State) -> bool {
         let lens = (end.items.len(), end.messages.len(), end.further.iter().flatten().count());
         (end.n, lens)
@@ -108,7 +108,7 @@ impl Typed {
     }
 }
 
-/// One node, alone in its step.
+/// Runs a single node, alone in its step.
 async fn step(state: &mut Arc<State>, node: &Node) {
     let update = node(Arc::clone(state)).await;
     apply(state, update);

@@ -62,9 +62,9 @@ type ErasedRun = dyn Fn(&TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOut
 type ErasedCheck = dyn Fn(&BuildInfo<'_>) -> Checked + Send + Sync;
 type ErasedRoute = dyn Fn(Seen<'_>) -> NodeResult<Vec<Goto>> + Send + Sync;
 
-/// What a node's types tell when its graph is built.
+/// Result of checking a node's types against its graph.
 pub(crate) struct Checked {
-    /// What does not fit the graph, and what to do about it.
+    /// Mismatches with the graph, each with its fix.
     pub(crate) misfits: Vec<(String, String)>,
     /// The channels it reads, when it reads only some.
     pub(crate) reads: Option<Vec<&'static str>>,
@@ -78,7 +78,7 @@ pub(crate) struct NodeFn {
     pub(crate) options: Arc<NodeOptions>,
 }
 
-/// How a node is run.
+/// Settings under which a node runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeOptions {
     pub(crate) retry: Option<Retry>,
@@ -96,7 +96,7 @@ pub(crate) enum Thread {
     /// The run's own.
     #[default]
     Run,
-    /// One of the pool for code that blocks.
+    /// A thread of the pool for blocking code.
     Blocking,
     /// Any of the runtime's, side by side with the others.
     Parallel,
@@ -108,7 +108,7 @@ impl NodeOptions {
         self.graph.as_ref().filter(|(_, keep)| *keep != Keep::Never)
     }
 
-    /// Whether one call on the run's own thread is all there is to an attempt.
+    /// Returns `true` if an attempt is a single call on the run's own thread.
     pub(crate) fn is_plain(&self) -> bool {
         let limits = self.timeout.run.is_some() || self.timeout.idle.is_some();
         self.retry.is_none() && !limits && self.thread == Thread::Run
@@ -219,12 +219,12 @@ impl CompiledGraph {
         crate::draw::svg(self)
     }
 
-    /// Whether the graph's state is `S`.
+    /// Returns `true` if the graph's state is `S`.
     pub(crate) fn is_over<S: StateSpec>(&self) -> bool {
         self.0.state.0 == TypeId::of::<S>()
     }
 
-    /// What is known of the graph to those that must fit it.
+    /// Returns the facts about the graph that node types are checked against.
     pub(crate) fn info(&self) -> BuildInfo<'_> {
         let (state, state_name) = self.0.state;
         BuildInfo { state, state_name, deps: &self.0.deps, role: Role::Node, led_to: None }

@@ -1,4 +1,4 @@
-//! What a node knows of its run.
+//! The context of a node: its view of the run.
 
 use crate::exec::Attempt;
 use crate::exec::scope::TaskAt;
@@ -23,17 +23,17 @@ pub(crate) struct TaskContext {
     pub(crate) node: Arc<str>,
     pub(crate) step: i64,
     pub(crate) attempt: u32,
-    /// What the error handler handles.
+    /// The failure that the error handler handles.
     pub(crate) failure: Option<Fault>,
     /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
-    /// Whether the messages that the attempt returns are kept out of streams.
+    /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
-    /// How many graphs the attempt called.
+    /// Number of graphs that the attempt called.
     pub(crate) graphs: AtomicU32,
-    /// What the task asked; what was asked together stands together.
+    /// Questions of the task, grouped by the call that asked them.
     pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
     pub(crate) run: Local,
 }
@@ -88,9 +88,9 @@ impl Ctx {
         &self.calls().thread
     }
 
-    /// What model and tool calls need from the run. In a run of this process nobody is billed and
-    /// nothing is limited, and calls are journaled when its checkpoints are kept: without a saver a
-    /// node that runs again makes them again.
+    /// Returns what model and tool calls need from the run. An in-process run has no billing and no
+    /// limits, and it journals calls if its checkpoints are stored: without a checkpointer, a node
+    /// that runs again repeats its calls.
     #[must_use]
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
@@ -149,7 +149,7 @@ impl Ctx {
         open.into_iter().flatten().collect()
     }
 
-    /// What was asked first.
+    /// Takes the first group of questions.
     pub(crate) fn take_first_open(&self) -> Vec<Interrupt> {
         let open = std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner));
         open.into_iter().next().unwrap_or_default()

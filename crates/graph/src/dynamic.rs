@@ -68,7 +68,7 @@ impl StateSpec for Dynamic {
     }
 }
 
-/// What nodes read of a [`Dynamic`] state.
+/// View of a [`Dynamic`] state that nodes read.
 #[derive(Debug, Clone)]
 pub struct DynView {
     slots: Slots,
@@ -106,7 +106,7 @@ impl DynView {
     }
 }
 
-/// What a node writes to a [`Dynamic`] state.
+/// Update that a node writes to a [`Dynamic`] state.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct DynUpdate(TaskOutput);

@@ -1,4 +1,4 @@
-//! How nodes and the runtime fail.
+//! Errors of nodes and of the runtime.
 
 use crate::builder::BuildError;
 use weftwork_engine::ids::did_you_mean;
@@ -34,7 +34,7 @@ impl NodeError {
         Self(Stop::Interrupted)
     }
 
-    /// Whether the node stopped at an open question rather than failing.
+    /// Returns `true` if the node stopped at an open question rather than failing.
     #[must_use]
     pub fn is_interrupt(&self) -> bool {
         matches!(self.0, Stop::Interrupted)
@@ -167,7 +167,7 @@ pub enum RuntimeError {
         did_you_mean.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
     )]
     UnknownNode {
-        /// What names it.
+        /// The request that names it.
         what: &'static str,
         /// The name.
         node: String,
@@ -181,15 +181,15 @@ pub enum RuntimeError {
         "{what} is nested deeper than {DEPTH_MAX} levels and could not be read back; make it flatter, or give it as text"
     )]
     TooDeep {
-        /// What the value is.
+        /// Description of the value.
         what: &'static str,
     },
     /// Typed input is of another state than the graph's.
     #[error("the input is {what}; {fix}: give an update of that")]
     OtherState {
-        /// What it is.
+        /// The state that the input belongs to.
         what: String,
-        /// What the graph's state is.
+        /// The state of the graph.
         fix: String,
     },
     /// A run was asked to go on with nothing to go on with, or to start with nothing.
@@ -202,15 +202,15 @@ pub enum RuntimeError {
         "{what} needs kept checkpoints, and the host keeps none; give it a saver (`Host::with_saver`)"
     )]
     NoSaver {
-        /// What needs them.
+        /// The operation that needs checkpoints.
         what: &'static str,
     },
-    /// One answer was given while several questions are open.
+    /// A single answer was given while several questions are open.
     #[error(
         "one answer was given and {open} questions are open; answer them by their ids (`Answers::ById`)"
     )]
     ManyQuestions {
-        /// How many are open.
+        /// Number of open questions.
         open: usize,
     },
     /// An answer does not satisfy the schema of its question, which stays open.
@@ -222,7 +222,7 @@ pub enum RuntimeError {
         question: InterruptId,
         /// The node that asked it.
         node: String,
-        /// What is wrong, with places in the answer.
+        /// Description of the problem, with places in the answer.
         problem: String,
     },
     /// An answer was given by a key that no open question has.
@@ -236,7 +236,7 @@ pub enum RuntimeError {
     /// The schema that a node gave for an answer is none.
     #[error("the schema of an answer does not compile, so that none could fit it: {problem}")]
     BadAnswerSchema {
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// A graph's state was asked for by a way that leads to no graph.
@@ -269,7 +269,7 @@ pub enum RuntimeError {
     CrashLoop {
         /// The run.
         run: String,
-        /// How many workers had it since it last got further.
+        /// Number of workers that held the run since its last progress.
         attempts: u32,
     },
     /// A person left open whether something was done, and it is not done again.
@@ -277,7 +277,7 @@ pub enum RuntimeError {
         "nobody knows whether `{name}` was done, and a person said to leave it; see on the other side what came of it"
     )]
     GivenUp {
-        /// What was to be done once.
+        /// Name of the operation that runs once.
         name: String,
     },
     /// Something that is done once asked a question within its work.
@@ -285,15 +285,16 @@ pub enum RuntimeError {
         "`{name}` is done once, and its work asked a question: whoever answers it would begin the work a second time; ask before it, and give the answer to the work"
     )]
     AskedWithin {
-        /// What was to be done once.
+        /// Name of the operation that runs once.
         name: String,
     },
-    /// What is on record of something that was done is not what the node reads.
+    /// The recorded result of an operation that runs once does not match the type that the node
+    /// reads.
     #[error(
         "what is on record of `{name}` is not what the node expects of it: {problem}; give it another name or input when it has become something else"
     )]
     OtherResult {
-        /// What was done once.
+        /// Name of the operation that ran once.
         name: String,
         /// Why it cannot be read.
         problem: String,
@@ -329,7 +330,7 @@ pub enum RuntimeError {
     /// Changes that do not go together.
     #[error("{reason}")]
     BadUpdate {
-        /// What is wrong.
+        /// Description of the problem.
         reason: &'static str,
     },
     /// A node commanded the graph around its own, and there is none.

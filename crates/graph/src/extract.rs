@@ -1,4 +1,4 @@
-//! What a node's arguments may be.
+//! Types that a node may take as arguments.
 
 use crate::context::Ctx;
 use crate::error::NodeError;
@@ -12,7 +12,7 @@ use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
 
-/// What a task gives to its node's arguments.
+/// Input of a task, from which the arguments of its node are extracted.
 pub struct TaskInput<'a> {
     pub(crate) slots: &'a Slots,
     pub(crate) plan: &'a Arc<Plan>,
@@ -32,8 +32,8 @@ impl TaskInput<'_> {
         self.plan.node_name(self.node)
     }
 
-    /// What the node reads, as JSON: what was sent to it, else an object of the channels it may
-    /// read and that have a value.
+    /// Returns the node's input as JSON: the value sent to it, else an object of the readable
+    /// channels that have a value.
     pub(crate) fn json(&self) -> serde_json::Value {
         match self.arg {
             Some(arg) => arg.json.clone(),
@@ -48,8 +48,8 @@ impl std::fmt::Debug for TaskInput<'_> {
     }
 }
 
-/// What a node reads, as JSON: what was sent to it, else an object of the channels it may read
-/// and that have a value.
+/// A node's input as JSON: the value sent to it, else an object of the readable channels that have
+/// a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input(pub serde_json::Value);
 
@@ -59,7 +59,7 @@ impl FromTask for Input {
     }
 }
 
-/// What is known of a graph when it is built, for arguments that must check themselves.
+/// Facts about a graph at build time, for arguments that check themselves.
 #[derive(Debug)]
 pub struct BuildInfo<'a> {
     pub(crate) state: TypeId,
@@ -70,7 +70,7 @@ pub struct BuildInfo<'a> {
     pub(crate) led_to: Option<String>,
 }
 
-/// What a function is to its node.
+/// Role of a function in its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Node,
@@ -90,7 +90,7 @@ impl BuildInfo<'_> {
     }
 }
 
-/// What of its state an argument of a node reads.
+/// The part of the state that an argument of a node reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reads {
@@ -98,7 +98,7 @@ pub enum Reads {
     Nothing,
     /// Any of it.
     All,
-    /// One channel.
+    /// A single channel.
     Channel(&'static str),
 }
 
@@ -133,13 +133,13 @@ pub trait FromTask: Sized {
     /// [`NodeError`] when the task does not have it, or has it in another type.
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError>;
 
-    /// What a graph lacks to give this argument, and what to do about it.
+    /// Returns what the graph lacks for this argument and the fix; `None` if it lacks nothing.
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let _ = info;
         None
     }
 
-    /// What of the state it reads: any of it, unless it says otherwise.
+    /// Returns the part of the state that the argument reads; all of it by default.
     fn reads() -> Reads {
         Reads::All
     }
@@ -179,7 +179,7 @@ impl FromTask for Failure {
     }
 }
 
-/// What a [`Send`](crate::Send) carried to this task.
+/// The value that a [`Send`](crate::Send) carried to this task.
 #[derive(Debug, Clone)]
 pub struct Arg<T>(pub T);
 

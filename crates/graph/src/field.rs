@@ -1,4 +1,4 @@
-//! One field of a typed state as an argument of a node.
+//! A single field of a typed state as an argument of a node.
 
 use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, Reads, TaskInput};
@@ -17,7 +17,7 @@ use weftwork_engine::Value;
 pub trait FieldKey: 'static {
     /// The state.
     type State: StateSpec;
-    /// What the field holds.
+    /// Type of the field's value.
     type Value: 'static;
     /// The field's name, which is the channel's.
     const NAME: &'static str;
@@ -33,7 +33,7 @@ pub trait FieldKey: 'static {
 )]
 pub trait HasValue: FieldKey {}
 
-/// One field of the state at the start of the superstep. Borrows; copies nothing.
+/// A single field of the state at the start of the superstep. Borrows; copies nothing.
 ///
 /// A node that takes fields instead of the whole [`State`](struct@crate::State) says by its type
 /// what it reads: that is all that its task's input shows, and all that its

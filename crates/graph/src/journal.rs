@@ -30,7 +30,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 pub struct TaskJournal {
     book: Box<dyn CallBook>,
     place: Place,
-    /// Who may have made calls of the task before.
+    /// Earlier attempts that may have made calls of the task.
     earlier: Earlier,
     known: Mutex<Known>,
 }
@@ -47,10 +47,10 @@ struct Place {
     attempt: u32,
 }
 
-/// What the attempt itself has done.
+/// Calls of the attempt itself.
 #[derive(Debug, Default)]
 struct Known {
-    /// How often it called what with which input.
+    /// Number of calls so far by input, kind and name.
     seen: BTreeMap<(Hash, CallKind, String), u32>,
     /// Its calls as they stand.
     calls: BTreeMap<CallKey, Arc<CallRecord>>,
@@ -82,7 +82,7 @@ impl TaskJournal {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells a call from others of the task with the same input.
+    /// Assigns a call its identity among calls of the task with the same input.
     fn occurrence(&self, intent: &Intent) -> Occurrence {
         if let Some(id) = &intent.call_id {
             return Occurrence::Id(id.clone());
@@ -102,7 +102,7 @@ impl TaskJournal {
         key::key(intent, occurrence, place, attempt)
     }
 
-    /// What is on record of a call, as far as there can be something.
+    /// Returns the record of a call, if one can exist.
     async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, Fault> {
         if let Some(own) = self.known().calls.get(&key) {
             return Ok(Some(Arc::clone(own)));
@@ -154,8 +154,9 @@ impl TaskJournal {
         }
     }
 
-    /// How often a call may have been begun without leaving a trace. What changes something always
-    /// leaves one; of the rest, each process that died in the superstep may have been within it.
+    /// Returns how often a call may have been started without leaving a record. A call with effects
+    /// always leaves one; a read-only call may have been in progress in each process that died
+    /// during the superstep.
     fn unaccounted(&self, effect: Effect) -> u32 {
         let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
         if may { self.book.lost() } else { 0 }

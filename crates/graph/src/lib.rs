@@ -57,7 +57,7 @@ pub use weftwork_engine::pregel::Path as TaskPath;
 pub use weftwork_engine::{List, Value, Write, channel};
 pub use weftwork_macros::{Routes, State};
 
-/// What the derive macros expand to. Not part of the promise of this crate.
+/// Items that the derive macros expand to. Not part of this crate's public API.
 #[doc(hidden)]
 pub mod __private {
     pub use weftwork_engine::channel::{

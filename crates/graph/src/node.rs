@@ -12,7 +12,8 @@ use weftwork_types::BoxFuture;
 /// The result of a node.
 pub type NodeResult<T> = Result<T, NodeError>;
 
-/// What a node may return: an update of its state, a [`Command`], nothing, or a `Result` of those.
+/// Types that a node may return: an update of its state, a [`Command`], nothing, or a `Result` of
+/// those.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a node",
     label = "not an update of a state",
@@ -128,7 +129,8 @@ pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.
     fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>>;
 
-    /// What does not fit the graph: what is taken or returned, and what to do.
+    /// Returns the mismatches between the node's types and the graph: the argument or result, and
+    /// the fix.
     fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)>;
 
     /// The channels it reads, when its arguments say so: those of its

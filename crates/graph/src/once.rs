@@ -1,4 +1,4 @@
-//! What a node does once, whatever becomes of its run.
+//! Operations that a node performs once, whatever the outcome of its run.
 
 use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
@@ -80,7 +80,7 @@ impl From<&str> for Once {
     }
 }
 
-/// What is on record of something that was done.
+/// The record of a completed operation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {

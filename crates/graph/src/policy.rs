@@ -1,14 +1,14 @@
-//! What happens when an attempt of a node fails or takes too long.
+//! Policies for attempts of a node that fail or take too long.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::code::Fault;
 
-/// Whether and when a failed node is tried again.
+/// Policy that decides if and when a failed node is retried.
 ///
-/// Without one a node is tried once. What a failed attempt wrote is dropped. Recorded effects are
-/// used again, models and reads are called anew; a run of this process without a saver records
+/// Without a policy a node is tried once. Writes of a failed attempt are dropped. Recorded effects
+/// are reused; models and reads are called again. An in-process run without a checkpointer records
 /// nothing.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -71,7 +71,7 @@ impl Retry {
         self
     }
 
-    /// How long to wait after attempt number `attempt` failed; `None` to give up. `random` decides
+    /// Returns the delay after attempt number `attempt` failed; `None` to give up. `random` decides
     /// the jitter.
     pub(crate) fn wait(&self, attempt: u32, fault: &Fault, random: u128) -> Option<Duration> {
         if attempt >= self.attempts_max {
@@ -100,10 +100,10 @@ impl Retry {
     }
 }
 
-/// How long the result of a node with the same input is used again instead of running the node.
-/// There is a limit of how many results are kept
-/// ([`Host::with_cache_limit`](crate::Host::with_cache_limit)): a node whose result made room for
-/// another one runs again.
+/// Time for which the result of a node is reused for the same input instead of running the node.
+/// The number of stored results is limited
+/// ([`Host::with_cache_limit`](crate::Host::with_cache_limit)): a node whose result was evicted
+/// runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Cache {
@@ -122,8 +122,8 @@ impl Cache {
     }
 }
 
-/// How long an attempt of a node may take. An attempt that takes longer is cut at its await point
-/// and fails; trying again may cure it.
+/// Time limits of an attempt of a node. An attempt that exceeds a limit is cancelled at its await
+/// point and fails; a retry may succeed.
 #[derive(Debug, Clone, Copy, Default)]
 #[must_use]
 pub struct Timeout {

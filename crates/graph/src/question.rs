@@ -1,4 +1,4 @@
-//! What a node asks, and the times it waits for.
+//! Questions that a node asks, and the timers it waits for.
 
 use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};

@@ -68,7 +68,7 @@ pub trait Routes: Sized {
     fn target(&self) -> &'static str;
 }
 
-/// What a route may return: one enum of [`Routes`], a [`Next`], or a list of those.
+/// Types that a route may return: an enum of [`Routes`], a [`Next`], or a list of those.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a route",
     note = "routes return an enum with `#[derive(Routes)]`, a `Next`, a `Vec` of those, or a `Result` of one of them"

@@ -14,10 +14,10 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
     /// The struct's name, for messages.
     const NAME: &'static str;
 
-    /// What nodes read: one method per field that borrows its value.
+    /// View that nodes read: one method per field, which borrows its value.
     type View: Clone + Send + Sync + 'static;
 
-    /// What nodes write: one method per field.
+    /// Update that nodes write: one method per field.
     type Update: IntoOutput + Default + Send + 'static;
 
     /// The channels, in the order of the fields.
@@ -35,7 +35,7 @@ pub trait StateSpec: Sized + Send + Sync + 'static {
     fn into_update(self) -> Self::Update;
 }
 
-/// What a node, or one of its routes, sees.
+/// State as seen by a node or one of its routes.
 #[derive(Debug)]
 pub struct Seen<'a> {
     pub(crate) slots: Slots,
@@ -53,7 +53,7 @@ pub(crate) type Members = serde_json::Map<String, serde_json::Value>;
 pub struct ChannelDef {
     /// Its name: the field's.
     pub name: Cow<'static, str>,
-    /// What it does with writes.
+    /// Channel that applies the writes.
     pub channel: Arc<dyn Channel>,
 }
 

@@ -25,8 +25,8 @@ pub(crate) fn node(graph: CompiledGraph, keep: Keep) -> NodeFn {
     node
 }
 
-/// What the graph takes of what its node reads. One that ignores names it does not know sorts them
-/// out itself.
+/// Reduces the node's input to the channels that the graph takes as input. A graph that ignores
+/// unknown names filters them itself.
 fn taken(plan: &Plan, mut input: Json) -> Json {
     if let (Json::Object(members), Unknown::Refuse, false) =
         (&mut input, plan.unknown(), plan.is_single())

@@ -1,4 +1,4 @@
-//! What a task costs: our runs against the same work written by hand, in the same process.
+//! Cost of a task: our runs against the same work written by hand, in the same process.
 //!
 //! `make bench` prints CPU microseconds per task (user and system, all threads) as medians of
 //! interleaved rounds, and the ratios to two loops by hand: the bound, over a typed state
@@ -34,7 +34,7 @@ const HOSTED_TASKS: u32 = 1_000;
 const FILED_COMMITS: u32 = 2_000;
 /// The most commits a task of an agent may need, its calls and their bills included.
 const COMMITS_MAX: f64 = 1.2;
-/// How often a conversation is read from the file again.
+/// Number of times that a conversation is read from the file again.
 const LOADS: usize = 9;
 /// Tasks per round and side.
 const TASKS: u32 = 20_000;
@@ -95,7 +95,7 @@ fn medians(costs: &[Cost]) -> Cost {
     }
 }
 
-/// What the same work costs by hand.
+/// Cost of the same work by hand.
 #[derive(Clone, Copy)]
 struct ByHand {
     typed: Cost,
@@ -144,7 +144,7 @@ impl Loops {
     }
 }
 
-/// One case without a saver and with one, interleaved with the loops by hand.
+/// Measures a case without and with a checkpointer, interleaved with the loops by hand.
 async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     case.verify().await;
     let mut by_hand = Loops::new(case.work).await;
@@ -179,7 +179,7 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     }
 }
 
-/// What the bar of a case with a store is made of.
+/// Parts of the bar of a case with a store.
 #[derive(Clone, Copy)]
 struct Bar {
     commits_per_task: f64,

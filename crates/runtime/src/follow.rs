@@ -16,7 +16,7 @@ use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunFinal, RunRef, RunStatus};
 use weftwork_types::{BoxStream, Principal};
 
-/// How long to wait before looking again.
+/// Interval between two reads of the store.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The most events read at once.
 const EVENTS_MAX: usize = 256;
@@ -32,13 +32,13 @@ pub(crate) struct Follow {
     pub(crate) at: RunRef,
 }
 
-/// Who follows a run, and how far he is.
+/// A follower of a run and its position.
 #[derive(Debug)]
 struct Follower {
     run: Follow,
-    /// What he has seen.
+    /// Position of the last event it received.
     at: Position,
-    /// What waits for him.
+    /// Events that wait for it.
     next: VecDeque<RunEvent>,
     source: Source,
 }
@@ -57,7 +57,8 @@ enum Source {
 }
 
 impl Follow {
-    /// What is told after a position. Of a run that goes here (`hub`), text comes at once.
+    /// Returns a handle to the events after a position. For a run in this process (`hub`), text
+    /// arrives at once.
     pub(crate) fn handle(self, after: Position, hub: Option<&Hub>) -> RunHandle {
         let run = self.at.clone();
         let source = hub.and_then(Hub::attach).map_or(Source::Store, Source::Before);
@@ -73,13 +74,13 @@ impl Follow {
         ended.unwrap_or_else(|error| RunFinal::Failed { fault: error.fault() })
     }
 
-    /// Whether something comes after the `done` at this place, since the run was requeued.
+    /// Returns `true` if events follow the `done` at this place, because the run was requeued.
     async fn goes_on(&self, last: u64) -> bool {
         let more = self.host.store.events(&self.who, &self.at, last, 1).await;
         more.is_ok_and(|more| !more.is_empty())
     }
 
-    /// What the store has after a position, as far as one look goes.
+    /// Reads a page of the stored events after a position.
     async fn look(&self, after: Position) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let Self { host, who, at, .. } = self;
         let events = match host.store.events(who, at, after.seq, EVENTS_MAX).await {
@@ -137,7 +138,7 @@ impl Follower {
         events.boxed()
     }
 
-    /// What comes next; waits for it.
+    /// Waits for the next event and returns it.
     async fn event(&mut self) -> Option<RunEvent> {
         loop {
             if let Some(event) = self.next.pop_front() {
@@ -159,7 +160,7 @@ impl Follower {
         }
     }
 
-    /// What the store has of what was told before somebody listened here.
+    /// Reads the stored events that were emitted before this follower attached.
     async fn before(&mut self, attached: Attached) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let mut seen = self.run.look(self.at).await?;
         seen.retain(|event| event.position().is_some_and(|at| at <= attached.from));

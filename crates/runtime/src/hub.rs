@@ -32,17 +32,17 @@ struct State {
     queue: VecDeque<Told>,
     watchers: Vec<mpsc::UnboundedSender<RunEvent>>,
     spoken: Spoken,
-    /// What the commit on its way takes along.
+    /// Contents of the commit in progress.
     flight: Option<Flight>,
-    /// How many of the queue the commit took that failed last.
+    /// Number of queued events in the last failed commit.
     failed: usize,
-    /// Whether the next commit is that one once more.
+    /// `true` if the next commit retries that one.
     again: bool,
-    /// Whether the numbers of the log are known.
+    /// `true` if the numbers of the log are known.
     synced: bool,
     /// Reason why the store accepts no writes, while it accepts none.
     paused: Option<Fault>,
-    /// Whether the last event was told; whoever still emits then is not heard.
+    /// `true` if the last event was emitted; later events are discarded.
     over: bool,
 }
 
@@ -54,22 +54,22 @@ struct Told {
 
 #[derive(Debug)]
 struct Flight {
-    /// How many of the queue it takes.
+    /// Number of queued events that it takes.
     taken: usize,
-    /// How many of these are durable.
+    /// Number of these that are durable.
     durable: usize,
-    /// Whether it has events of its own, behind which text must wait.
+    /// `true` if it has events of its own, behind which text must wait.
     own: bool,
     /// The places of the pieces among those.
     places: VecDeque<PieceAt>,
-    /// What is said after it, unless it takes nothing but text.
+    /// State of the text once it succeeds; `None` if it takes nothing but text.
     after: Option<Spoken>,
 }
 
-/// What a commit takes along of what was told.
+/// Emitted events and text that a commit includes.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// What waited for the log.
+    /// Events that waited for the log.
     pub(crate) events: Vec<AiEvent>,
     /// Up to where text is void with this commit.
     pub(crate) void: Option<Position>,
@@ -77,14 +77,14 @@ pub(crate) struct Carried {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// What a watcher gets who comes in the middle of a run.
+/// State handed to a watcher that attaches in the middle of a run.
 #[derive(Debug)]
 pub(crate) struct Attached {
     /// Everything before is in the store, or void.
     pub(crate) from: Position,
     /// Text that is not there.
     pub(crate) unsaved: Vec<Piece>,
-    /// What is told from now on.
+    /// Events from now on.
     pub(crate) live: mpsc::UnboundedReceiver<RunEvent>,
 }
 
@@ -168,7 +168,7 @@ impl Hub {
         }
     }
 
-    /// Whether something is to be committed, even if nothing else is.
+    /// Returns `true` if events or text are due for a commit, even if nothing else is.
     pub(crate) fn waits(&self) -> bool {
         let state = self.lock();
         state.has_durable() || state.spoken.is_due(|| self.clock.elapsed())
@@ -289,7 +289,7 @@ impl State {
         self.queue.iter().any(|told| told.event.is_durable())
     }
 
-    /// Whether text waits for what is not on disk yet.
+    /// Returns `true` if text must wait for events that are not on disk yet.
     fn holds(&self) -> bool {
         !self.queue.is_empty() || self.flight.as_ref().is_some_and(|flight| flight.own)
     }

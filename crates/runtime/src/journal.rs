@@ -9,7 +9,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, Clock};
 use weftwork_types::{BoxFuture, CheckpointId, Principal};
 
-/// What the journals of all tasks of a hosted run share.
+/// Data that the journals of all tasks of a hosted run share.
 #[derive(Debug)]
 pub(crate) struct RunJournal {
     pub(crate) store: Arc<dyn Store>,
@@ -17,7 +17,7 @@ pub(crate) struct RunJournal {
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) log: Arc<CallLog>,
-    /// How many processes died with the run since it last got further.
+    /// Number of processes that died with the run since its last progress.
     pub(crate) lost: u32,
     /// Where to look for calls that are not on record on a branch.
     pub(crate) origins: Option<Origins>,

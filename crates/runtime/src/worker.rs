@@ -8,14 +8,14 @@ use weftwork_store::{Store, WorkerRow};
 use weftwork_types::port::Clock;
 use weftwork_types::{Timestamp, WorkerId};
 
-/// How fast the death of a worker is noticed.
+/// Intervals that decide how fast the death of a worker is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// How often a worker says that it is alive. By the time of the machine, as all of these.
+    /// Interval at which a worker renews its lease. In machine time, as all of these.
     pub renew_every: Duration,
     /// For how long it is believed. Several times `renew_every`.
     pub lease: Duration,
-    /// How often a worker looks for runs that no living worker has.
+    /// Interval at which a worker looks for runs without a living worker.
     pub look_every: Duration,
 }
 

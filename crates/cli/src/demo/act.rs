@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a process may be silent.
+/// The longest that a process may be silent.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// One process, over pipes. It is killed when it is dropped.
+/// A process driven over pipes. It is killed when it is dropped.
 pub(super) struct Act {
     child: Child,
     typing: ChildStdin,

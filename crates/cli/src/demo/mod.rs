@@ -25,10 +25,10 @@ use weftwork::types::{Principal, ThreadId};
 const ORDER: &str = "A1001";
 const QUESTIONS: [&str; 2] = ["Where is order A1001?", "Refund order A1001, amount 25."];
 const REFUND_CENTS: i64 = 2_500;
-/// What the answers must say: the day of the order's status, and the amount.
+/// Texts that the answers must contain: the day of the order's status, and the amount.
 const ARRIVES: &str = "Friday";
 const REFUNDED: &str = "25";
-/// How long to wait between two acts, for people.
+/// Pause between two acts, for people.
 const PAUSE: Duration = Duration::from_millis(900);
 
 pub(crate) struct Story<'a> {
@@ -42,7 +42,7 @@ pub(crate) struct Story<'a> {
     pub(crate) clock: &'a dyn Clock,
 }
 
-/// What is on record of the thread.
+/// Records of the thread.
 struct Record {
     calls: Vec<CallRecord>,
     usage: Vec<UsageRow>,
@@ -211,7 +211,8 @@ impl Story<'_> {
     }
 }
 
-/// Whether an answer in words says something: not the person, nor a call or its result.
+/// Returns `true` if an answer in words contains the text: not a message of the person, nor a call
+/// or its result.
 fn told(lines: &[String], what: &str) -> bool {
     let words = lines.iter().filter(|line| !line.contains(['→', '←', '?', '{']));
     words.filter(|line| !line.contains("you>")).any(|line| line.contains(what))

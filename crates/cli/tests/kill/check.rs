@@ -1,4 +1,4 @@
-//! What must be true of a story that was killed again and again, as a function of what was seen.
+//! Invariants of a story that was killed again and again, as a function of the observed facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const CONVERSATION: [&str; 8] =
     ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant"];
 
-/// What was seen of one story, from outside: in the store, at the provider, in the desk's database.
+/// Observations of a story from outside: in the store, at the provider, in the desk's database.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// The thread's runs, oldest first.
     pub(crate) runs: Vec<Run>,
-    /// How many refunds the order has had.
+    /// Number of refunds of the order.
     pub(crate) refunds: u64,
-    /// Who said what, in the thread's state: the roles of its messages.
+    /// The roles of the messages in the thread's state, in order.
     pub(crate) roles: Vec<String>,
     /// The journal.
     pub(crate) calls: Vec<Call>,
-    /// What reached the provider, in order of arrival.
+    /// Requests that reached the provider, in order of arrival.
     pub(crate) requests: Vec<Request>,
     /// The ledger: one fact per attempt that ended, in its order.
     pub(crate) bills: Vec<Bill>,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
 pub(crate) struct Call {
     pub(crate) key: String,
     pub(crate) kind: Kind,
-    /// Whether it changes nothing: then it comes on record with its result.
+    /// `true` if it has no effect: then it is recorded together with its result.
     pub(crate) reads: bool,
     pub(crate) settled: bool,
     pub(crate) made: u32,
@@ -70,14 +70,14 @@ pub(crate) struct Request {
 pub(crate) struct Bill {
     /// Our own hash of the prompt.
     pub(crate) prompt: String,
-    /// Whether a whole answer arrived.
+    /// `true` if a whole answer arrived.
     pub(crate) answered: bool,
 }
 
 /// A kill, and what the journal held after it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kill {
-    /// Whether the process still ran.
+    /// `true` if the process still ran.
     pub(crate) landed: bool,
     /// The calls without a result, by key, and how often each was possibly paid before.
     pub(crate) open: BTreeMap<String, u32>,
@@ -121,16 +121,16 @@ pub(crate) enum Repeat {
     AfterSettled { key: String, then: u32, later: u32 },
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
-    /// How often a process died inside a call, so that it was made once more.
+    /// Number of calls made once more because a process died inside them.
     pub(crate) possibly_paid: u32,
 }
 
 impl Findings {
-    /// How many calls were made again although their answers were on record.
+    /// Returns the number of calls that were made again although their answers were on record.
     pub(crate) fn repeats(&self) -> usize {
         self.violations.iter().filter(|one| matches!(one, Violation::Repeated(_))).count()
     }

@@ -42,15 +42,15 @@ struct Killer {
     _folder: tempfile::TempDir,
 }
 
-/// What came of all kills.
+/// Counts over all kills.
 #[derive(Debug, Default)]
 struct Tally {
     sent: usize,
     landed: usize,
     possibly_paid: u32,
-    /// How many landed in stories whose supersteps are stored when.
+    /// Number of kills that landed in stories, by durability of their supersteps.
     modes: BTreeMap<&'static str, usize>,
-    /// How many kills landed in which act and phase.
+    /// Number of kills that landed in each act and phase.
     places: BTreeMap<(Act, &'static str), usize>,
 }
 
@@ -107,7 +107,8 @@ impl Killer {
     }
 }
 
-/// How many kills: few, thousands when the full figures are asked for, or as many as are named.
+/// Returns the number of kills: few, thousands when the full figures are requested, or the number
+/// that is named.
 fn kills_wanted() -> usize {
     let named = std::env::var(KILLS).map(|kills| kills.parse().expect("a number"));
     let full = std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full");

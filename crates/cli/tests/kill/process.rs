@@ -1,4 +1,4 @@
-//! One process of `weft`, watched from outside and killed at a chosen moment.
+//! A process of `weft`, watched from outside and killed at a chosen moment.
 
 use crate::check::Kind;
 use std::fs::File;
@@ -12,9 +12,9 @@ use weftwork::types::port::Clock;
 
 /// A process that says nothing for so long hangs.
 const HANGS: Duration = Duration::from_secs(60);
-/// What a process is in before anything is seen of it.
+/// Phase of a process before its first event.
 const START_UP: &str = "start-up";
-/// What a process is in once its run has ended and it tells so, line by line.
+/// Phases of a process once its run has ended and it prints the result, line by line.
 const QUESTION: &str = "question";
 const END: &str = "end";
 const OUTCOME: &str = "outcome";
@@ -35,20 +35,21 @@ pub(crate) enum Tick {
 pub(crate) struct Plan {
     pub(crate) ticks: u64,
     pub(crate) moment: Duration,
-    /// Whether also after the run has ended, when the process has next to nothing left to do.
+    /// `true` to kill also after the run has ended, when the process has next to nothing left to
+    /// do.
     pub(crate) after_end: bool,
 }
 
-/// What became of a process.
+/// End of a process.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Whether it was killed, and whether it still ran then; `None` when it ended before.
+    /// `Some` if it was killed, with `true` if it still ran then; `None` if it ended before.
     pub(crate) landed: Option<bool>,
-    /// What was seen of it last.
+    /// Its last observed phase.
     pub(crate) phase: &'static str,
     pub(crate) status: ExitStatus,
     pub(crate) ticks: u64,
-    /// How long it took to the first tick.
+    /// Time to the first tick.
     pub(crate) start_up: Duration,
 }
 
@@ -190,7 +191,7 @@ impl Seen {
     }
 }
 
-/// What goes on after an event.
+/// Returns the phase that follows an event.
 fn phase_of(line: &str) -> Option<&'static str> {
     let event: serde_json::Value = serde_json::from_str(line).expect("an event in JSON");
     match event["type"].as_str().expect("a type") {

@@ -84,7 +84,7 @@ fn told(stdout: ChildStdout) -> impl Iterator<Item = String> + Send {
     })
 }
 
-/// What the provider's process does; a test that passes at once unless it is that process.
+/// Entry point of the provider's process; a test that passes at once in other processes.
 #[test]
 fn provider_process() {
     let (Ok(log), Ok(seed)) = (std::env::var(LOG), std::env::var(SEED)) else { return };

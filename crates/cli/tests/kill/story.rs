@@ -17,7 +17,7 @@ use weftwork::types::tool::Effect;
 use weftwork::types::usage::UsageStatus;
 use weftwork::types::{Principal, ThreadId};
 
-/// What a process of the story is to do.
+/// Task of a process of the story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
     /// Ask where the order is.
@@ -41,7 +41,7 @@ impl Act {
     }
 }
 
-/// Whether calls are recorded.
+/// Recording of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Journal {
     On,
@@ -61,7 +61,7 @@ pub(crate) struct Story {
 /// When supersteps are stored.
 pub(crate) const DURABILITIES: [&str; 3] = ["sync", "async", "exit"];
 
-/// What the store held at some moment.
+/// Contents of the store at some moment.
 #[derive(Debug, Default)]
 struct Snapshot {
     runs: Vec<RunRow>,
@@ -83,7 +83,7 @@ impl Story {
         Self { name: name.to_owned(), folder, journal, durability, kills: Vec::new() }
     }
 
-    /// What is to be done next; `None` when the story is over.
+    /// Returns the next act; `None` when the story is over.
     pub(crate) fn next(&self) -> Option<Act> {
         let runs = self.snapshot().runs;
         let Some(last) = runs.last() else { return Some(Act::Ask) };
@@ -152,7 +152,7 @@ impl Story {
         self.folder.path().join("errors.txt")
     }
 
-    /// What the last process said about itself.
+    /// Returns the error output of the last process.
     fn errors(&self) -> String {
         std::fs::read_to_string(self.errors_file()).unwrap_or_default()
     }
@@ -264,7 +264,7 @@ fn refunds(file: &Path) -> u64 {
     database.query_row(sql, [], |row| row.get(0)).expect("a count")
 }
 
-/// How many ticks each act has, and how long a process takes to its first one, when nobody kills.
+/// Number of ticks of each act, and the time to a process's first tick, without kills.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measure {
     pub(crate) ticks: BTreeMap<Act, u64>,

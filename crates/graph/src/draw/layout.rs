@@ -11,7 +11,7 @@ const GAP_X: f64 = 28.0;
 const GAP_Y: f64 = 46.0;
 const SWEEPS: usize = 8;
 
-/// How wide and high a box is.
+/// Width and height of a box.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     pub(super) width: f64,
@@ -269,8 +269,9 @@ fn draw(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) 
     Layout { size, middles: (0..sizes.len()).map(at).collect(), ways }
 }
 
-/// How far from the middle of its upper box each line leaves it, and from that of its lower box
-/// it arrives: lines at one side of a box stand apart, in the order of where they go.
+/// Returns the horizontal offsets at which each line leaves its upper box and enters its lower box,
+/// measured from their middles: lines at the same side of a box are spread out, ordered by their
+/// other ends.
 fn ports(sizes: &[Size], cells: &[Cell], chains: &[Vec<usize>]) -> Vec<[f64; 2]> {
     let mut ports = vec![[0.0; 2]; chains.len()];
     for side in [0, 1] {

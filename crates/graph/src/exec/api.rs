@@ -1,4 +1,4 @@
-//! How a run in this process is asked for, and how it ends.
+//! Requests for in-process runs, and their outcomes.
 
 use crate::error::RuntimeError;
 use crate::extract::BuildInfo;
@@ -12,7 +12,7 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunCommand;
 pub use weftwork_types::run::{Answers, Durability, Stops};
 
-/// What a run starts from.
+/// Starting point of a run.
 #[derive(Debug)]
 pub enum Start {
     /// New input: an object of channel values, or whatever a [`Flow`](crate::Flow) takes.
@@ -63,7 +63,7 @@ impl From<RunCommand> for StartCommand {
     }
 }
 
-/// Whether a graph within a graph keeps its state.
+/// Lifetime of a subgraph's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
     /// As long as the task that runs it: each task starts afresh, and goes on where it stopped
@@ -76,7 +76,7 @@ pub enum Keep {
     Never,
 }
 
-/// How a run in this process ended. Interrupts, drain and limits are outcomes, not errors.
+/// Outcome of an in-process run. Interrupts, drain and limits are outcomes, not errors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Nothing is left to do.
@@ -112,21 +112,21 @@ impl Outcome {
     }
 }
 
-/// How a graph behaves where the reference and we differ (`docs/adr/0007-semantics.md`).
+/// Behaviour of a graph where weft and the reference differ (`docs/adr/0007-semantics.md`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Semantics {
-    /// What happens with names of channels, nodes and checkpoints that are not there, and with
-    /// input for channels that take none.
+    /// Handling of unknown channels, nodes and checkpoints, and of input for channels that take
+    /// none.
     pub unknown: weftwork_engine::Unknown,
-    /// What happens with tasks whose questions were not answered when a run goes on.
+    /// Handling of tasks with unanswered questions when a run resumes.
     pub unanswered: Unanswered,
-    /// How a run goes on where another one stopped or failed.
+    /// Handling of a run that resumes after another one stopped or failed.
     pub resuming: Resuming,
-    /// How supersteps are counted against the limit.
+    /// Counting of supersteps against the limit.
     pub limits: Limits,
 }
 
-/// What happens with tasks whose questions were not answered when a run goes on.
+/// Handling of tasks with unanswered questions when a run resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
     /// They keep waiting and are not run.
@@ -135,12 +135,12 @@ pub enum Unanswered {
     Rerun,
 }
 
-/// How a run goes on where another one stopped or failed.
+/// Handling of a run that resumes after another one stopped or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resuming {
-    /// What finished is not run again, error handlers included. A graph that keeps its own state
-    /// takes its input unless it stopped within the very task that goes on. Of a superstep that
-    /// could not be closed nothing is kept but what its tasks left behind.
+    /// Finished tasks are not run again, error handlers included. A graph that keeps its own state
+    /// takes its input unless it stopped within the very task that resumes. Of a superstep that
+    /// could not be closed, only the results of its tasks are stored.
     Exact,
     /// As the reference does: error handlers run again; a graph that keeps its own state goes on
     /// where it stands and drops its input; when checkpoints are kept at the end, one holds the
@@ -148,7 +148,7 @@ pub enum Resuming {
     Reference,
 }
 
-/// How supersteps are counted against the limit.
+/// Counting of supersteps against the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limits {
     /// A run takes at most as many supersteps as the limit says, and one that ends with the last
@@ -171,7 +171,7 @@ impl Semantics {
         }
     }
 
-    /// Those of LangGraph 1.2.
+    /// Returns the semantics of LangGraph 1.2.
     #[must_use]
     pub const fn langgraph() -> Self {
         Self {
@@ -189,7 +189,7 @@ impl Default for Semantics {
     }
 }
 
-/// How one run goes.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) thread: Arc<str>,
@@ -203,11 +203,11 @@ pub(crate) struct Options {
     pub(crate) concurrency: Option<usize>,
     pub(crate) durability: Durability,
     pub(crate) deadline: Option<std::time::Duration>,
-    /// Whether the run waits in place for its timers.
+    /// `true` if the run waits in place for its timers.
     pub(crate) waiting: bool,
 }
 
-/// How the loop of a graph ended, the graph's caller being the program or another graph.
+/// Outcome of a graph's loop; the graph's caller is the program or another graph.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Nothing is left to do.
@@ -238,7 +238,7 @@ impl Drain {
 
 pub(crate) type Going<T> = Result<T, Fail>;
 
-/// What ends a loop early, besides interrupts.
+/// Reason why a loop ends early, besides interrupts.
 #[derive(Debug)]
 pub(crate) enum Fail {
     Error(RuntimeError),

@@ -1,4 +1,4 @@
-//! What a run does first: takes its input, or goes on where the thread stands.
+//! The start of a run: it takes its input, or continues from the thread's checkpoint.
 
 use super::api::{Fail, Going, Resuming, StartCommand, Unanswered};
 use super::cycle::Cycle;
@@ -12,7 +12,7 @@ use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
 
-/// What a loop starts from.
+/// Starting point of a loop.
 pub(crate) enum Begin {
     Input(StartInput),
     Nothing,
@@ -148,8 +148,8 @@ impl Cycle {
         Ok(output)
     }
 
-    /// Whether a graph that keeps its own state was left by another task than the one that runs it
-    /// now.
+    /// Returns `true` if a graph that keeps its own state was last run by another task than the
+    /// current one.
     fn starts_anew(&self) -> bool {
         let scope = &self.scope;
         scope.keep.own

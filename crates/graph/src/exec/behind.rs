@@ -19,7 +19,7 @@ use std::task::Poll;
 use tokio::sync::watch;
 use weftwork_types::{BoxFuture, StoreError};
 
-/// How far the write of a loop's newest checkpoint has come.
+/// Progress of writing a loop's newest checkpoint.
 #[derive(Debug, Clone)]
 enum Stage {
     Stored,
@@ -88,7 +88,7 @@ pub(super) struct Writing {
 }
 
 impl Drop for Writing {
-    /// Whoever outlives the loop is not to wait for a write that nobody drives any more.
+    /// Marks an unfinished write as failed, so that tasks that outlive the loop do not wait for it.
     fn drop(&mut self) {
         let Some(Behind(stage)) = &self.scope.behind else { return };
         let error = StoreError::Unavailable {
@@ -116,7 +116,8 @@ impl Drop for Turn<'_> {
 }
 
 impl End {
-    /// Whether a task ended with a question, which is told only when what it stands on is stored.
+    /// Returns `true` if a task ended with a question, which is emitted only once the checkpoint it
+    /// depends on is stored.
     pub(super) fn asks(&self) -> bool {
         matches!(self.what, What::Waiting(_))
     }
@@ -202,7 +203,7 @@ impl Cycle {
         Ok(self.scope.stored_around().await?)
     }
 
-    /// Whether something is not stored yet that the open superstep stands on.
+    /// Returns `true` if the open superstep depends on a write that is not stored yet.
     pub(super) fn is_behind(&self) -> bool {
         self.scope.behinds().any(Behind::is_writing)
     }

@@ -1,4 +1,4 @@
-//! What a node's code may run: other graphs, and tasks of a flow.
+//! Code that a node may run: other graphs, and tasks of a flow.
 
 use super::api::{Ended, Fail, Keep, Options};
 use super::begin::Begin;
@@ -89,7 +89,7 @@ impl Ctx {
         call.settle(end.what, end.answers, self, key).await
     }
 
-    /// What the last turn of the flow on this thread saved; none in its first.
+    /// Returns the value that the flow's previous turn on this thread saved; `None` in its first.
     #[must_use]
     pub fn previous(&self) -> Option<Json> {
         let at = self.at();
@@ -363,7 +363,7 @@ impl Call<'_> {
     }
 }
 
-/// What the task of a flow returned.
+/// Returns the result of a flow's task.
 fn returned_of(output: &TaskOutput) -> Option<Json> {
     output.named.iter().find_map(|(_, write)| match write {
         Write::Json(json) => Some((**json).clone()),

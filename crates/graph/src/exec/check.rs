@@ -1,4 +1,4 @@
-//! What a run is refused for before it begins.
+//! Reasons to refuse a run before it starts.
 
 use super::api::{Options, Start, Stops};
 use super::host::Host;

@@ -25,35 +25,35 @@ pub(crate) struct Cycle {
     pub(super) stop: i64,
     /// The checkpoint the superstep starts from.
     pub(super) id: CheckpointId,
-    /// That which was loaded.
+    /// The loaded checkpoint.
     pub(super) loaded: CheckpointId,
     /// The newest checkpoint that is kept.
     pub(super) saved: Option<CheckpointId>,
-    /// What the saver wants to be reminded of.
+    /// Base for delta-encoding the next checkpoint, returned by the checkpointer.
     pub(super) memo: Memo,
     /// A checkpoint that is kept together with the next one.
     pub(super) held: Option<Box<Put>>,
     /// A checkpoint that is written while tasks run.
     pub(super) writing: Option<Writing>,
-    /// Whether such a write failed: nothing is stored after it.
+    /// `true` if such a write failed: nothing is stored after it.
     pub(super) broken: bool,
     /// The one before it.
     pub(super) prev: Option<CheckpointId>,
     pub(super) meta: Metadata,
-    /// What became of the tasks of the open superstep before this loop.
+    /// Outcomes of the open superstep's tasks before this loop.
     pub(super) known: Records,
     pub(super) outside: Outside,
-    /// Whether anything of the open superstep came from before this loop, or from outside.
+    /// `true` if anything of the open superstep came from before this loop, or from outside.
     pub(super) has_open: bool,
-    /// Whether the superstep before the open one did.
+    /// `true` if anything of the superstep before the open one did.
     pub(super) had_open: bool,
     pub(super) tasks: Vec<Slot>,
-    /// Whether finished tasks run again.
+    /// `true` if finished tasks run again.
     pub(super) replaying: bool,
     pub(super) superseded: bool,
-    /// Whether the next checkpoint begins a branch of the thread.
+    /// `true` if the next checkpoint begins a branch of the thread.
     pub(super) branches: bool,
-    /// Whether the run was told which checkpoint to start from.
+    /// `true` if the run's request names the checkpoint to start from.
     pub(super) addressed: bool,
     /// The channels that the last superstep wrote.
     pub(super) written: Vec<ChannelIdx>,

@@ -1,4 +1,4 @@
-//! What a run in this process tells while it goes.
+//! Events that an in-process run emits.
 
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ impl Modes {
     pub const NONE: Self = Self(0);
     /// The whole output after each superstep that changed it.
     pub const VALUES: Self = Self(1);
-    /// What each task wrote.
+    /// Writes of each task.
     pub const UPDATES: Self = Self(2);
     /// Tasks as they start and end.
     pub const TASKS: Self = Self(4);
     /// Checkpoints as they are made.
     pub const CHECKPOINTS: Self = Self(8);
-    /// What nodes chose to tell.
+    /// Custom events that nodes emit.
     pub const CUSTOM: Self = Self(16);
     /// Messages: partial text as models produce it, and the messages that nodes return.
     pub const MESSAGES: Self = Self(32);
@@ -44,7 +44,7 @@ impl Modes {
         })
     }
 
-    /// Whether any of these modes is in the set.
+    /// Returns `true` if any of these modes is in the set.
     #[must_use]
     pub const fn any_of(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -68,7 +68,7 @@ pub struct StreamItem {
     pub event: StreamEvent,
 }
 
-/// What happened.
+/// An event of the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
     /// The output as it stands.
@@ -78,16 +78,16 @@ pub enum StreamEvent {
         /// The questions, when the run stops at them.
         interrupts: Option<Vec<Interrupt>>,
     },
-    /// What a task left behind.
+    /// Writes of a task.
     Updates {
         /// The node.
         node: String,
         /// Its writes to the output: nothing, one object, or one for each write when it wrote a
         /// channel more than once.
         updates: Vec<Vec<(String, Written)>>,
-        /// What it returned, for a [`Flow`](crate::Flow) and its tasks.
+        /// Its result, for a [`Flow`](crate::Flow) and its tasks.
         returned: Option<Json>,
-        /// Whether it was not run, because it had finished before or was in the cache.
+        /// `true` if it was not run, because it had finished before or its result was cached.
         cached: bool,
     },
     /// The run stops at questions, or, without any, before or after a node.
@@ -98,7 +98,7 @@ pub enum StreamEvent {
     TaskEnded(TaskEnded),
     /// A checkpoint was made.
     Checkpoint(Box<Snapshot>),
-    /// What a node chose to tell.
+    /// A value that a node emitted.
     Custom(Json),
     /// A message, or a part of one.
     Message {
@@ -145,11 +145,11 @@ pub struct TaskStarted {
     pub id: TaskId,
     /// The node, or the task of a flow.
     pub name: String,
-    /// What it gets.
+    /// Its input.
     pub input: Json,
-    /// What made it due.
+    /// Its triggers.
     pub triggers: Vec<String>,
-    /// Whether it is a task of a flow.
+    /// `true` for a task of a flow.
     pub call: bool,
 }
 
@@ -164,7 +164,7 @@ pub struct TaskEnded {
     pub result: Vec<(String, Written)>,
     /// Why it failed.
     pub error: Option<Fault>,
-    /// What it asks.
+    /// Its questions.
     pub interrupts: Vec<Interrupt>,
 }
 
@@ -188,7 +188,7 @@ pub struct Snapshot {
     pub config: Option<Config>,
     /// The checkpoint before it.
     pub parent: Option<Config>,
-    /// How it came about; none for a thread on which nothing ran.
+    /// Its origin; `None` for a thread on which nothing ran.
     pub metadata: Option<Metadata>,
     /// The tasks that were due, and what became of them.
     pub tasks: Vec<TaskSnapshot>,
@@ -218,10 +218,10 @@ impl Config {
     }
 }
 
-/// How a checkpoint came about.
+/// Origin of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
-    /// What made it.
+    /// The kind of operation that made it.
     pub source: Source,
     /// The number of its superstep; the first input has -1.
     pub step: i64,
@@ -234,7 +234,7 @@ pub struct Metadata {
     pub delta: BTreeMap<String, (u64, u64)>,
 }
 
-/// What made a checkpoint.
+/// The kind of operation that made a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
     /// New input.
@@ -257,24 +257,24 @@ pub struct TaskSnapshot {
     pub id: TaskId,
     /// The node.
     pub name: String,
-    /// How it came to run.
+    /// The path by which the task was scheduled.
     pub path: weftwork_engine::pregel::Path,
     /// Why it failed.
     pub error: Option<Fault>,
-    /// What it asked.
+    /// Its questions.
     pub interrupts: Vec<Interrupt>,
-    /// What it left behind, once it finished.
+    /// Its result, once it finished.
     pub result: Option<TaskResult>,
     /// The graph it runs.
     pub state: Option<SubState>,
 }
 
-/// What a finished task left behind.
+/// Result of a finished task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskResult {
     /// Its writes.
     Writes(Vec<(String, Written)>),
-    /// What it returned.
+    /// Its return value.
     Returned(Json),
 }
 
@@ -283,6 +283,6 @@ pub enum TaskResult {
 pub enum SubState {
     /// Where it is.
     Config(Config),
-    /// How it stands.
+    /// Its state.
     Snapshot(Box<Snapshot>),
 }

@@ -1,4 +1,4 @@
-//! What runs in this process share, and starting one.
+//! Resources that in-process runs share, and the start of a run.
 
 use super::environment::RunEnvironment;
 use super::in_process::LocalEnvironment;
@@ -12,8 +12,8 @@ use weftwork_types::CheckpointId;
 use weftwork_types::item::ItemStore;
 use weftwork_types::port::Clock;
 
-/// What runs in this process share: where checkpoints and items are kept, the cache of nodes, and
-/// time. Cloning shares it.
+/// Resources that in-process runs share: the stores of checkpoints and items, the node cache, and
+/// the clock. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Host(Arc<Inner>);
 

@@ -79,7 +79,7 @@ impl RunEnvironment for LocalEnvironment {
     }
 }
 
-/// What the calls of all tasks of a run of this process have in common.
+/// Data that the calls of all tasks of an in-process run share.
 #[derive(Debug)]
 pub(crate) struct InProcess {
     principal: Principal,

@@ -1,4 +1,4 @@
-//! One task: its attempts, and what comes of them.
+//! A single task: its attempts and its outcome.
 
 use super::api::{Fail, Resuming, Unanswered};
 use super::caught::{choose, millis, node_panicked};
@@ -26,7 +26,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 
-/// How a task ended.
+/// End of a task.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) what: What,
@@ -34,10 +34,10 @@ pub(super) struct End {
     pub(super) answers: Option<Vec<Json>>,
 }
 
-/// What came of a task.
+/// Outcome of a task.
 #[derive(Debug)]
 pub(super) enum What {
-    /// What it left behind, and the state with that where its routes have seen it.
+    /// Its writes, and the state with them if its routes have seen it.
     Done(Arc<TaskOutput>, Option<Box<Ahead>>),
     /// Questions are open; none: a graph within stopped before or after a node.
     Waiting(Vec<Interrupt>),
@@ -46,11 +46,11 @@ pub(super) enum What {
     Ends(Box<Fail>),
 }
 
-/// How a task failed.
+/// Failure of a task.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) fault: Fault,
-    /// What it wrote before it failed.
+    /// Its writes before it failed.
     pub(super) partial: Option<TaskOutput>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Job {
     pub(super) follows: Follows,
 }
 
-/// Whether routes follow the node's result.
+/// The consumer of the node's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follows {
     Routes,
@@ -197,7 +197,7 @@ impl Job {
         }
     }
 
-    /// What came of an attempt.
+    /// Returns the outcome of an attempt.
     pub(super) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
         finish(&self.at, (self.index, self.follows), polled, ctx)
     }
@@ -207,7 +207,7 @@ impl Job {
     }
 }
 
-/// What came of an attempt of a node that this follows.
+/// Returns the outcome of an attempt of a node, given the consumer of its result.
 pub(super) fn finish(
     at: &TaskAt,
     node: (NodeIdx, Follows),
@@ -343,8 +343,7 @@ pub(super) fn routed_after(
     led(graph, node, output, ahead.ok())
 }
 
-/// What a node returned, when it returned an object and the graph leaves names it does not know to
-/// the routes.
+/// Returns the object that a node returned, if the graph leaves unknown names to the routes.
 fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Members>> {
     let lenient = graph.semantics().unknown == Unknown::Ignore && output.goto.is_empty();
     if !lenient || output.named.is_empty() {

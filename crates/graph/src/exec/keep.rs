@@ -1,4 +1,4 @@
-//! How the checkpoints of a loop come about, and what is kept between them.
+//! Creation of a loop's checkpoints, and the records stored between them.
 
 use super::api::{Durability, Ended, Going};
 use super::cycle::Cycle;
@@ -17,7 +17,7 @@ use weftwork_types::{BoxFuture, CheckpointId};
 /// Supersteps after which the counts of a counted channel start over, however few updates it had.
 const COUNTED_STEPS_MAX: u64 = 5_000;
 
-/// Whether the superstep is still open when records are kept.
+/// State of the superstep when records are stored: open or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Still {
     Open,
@@ -175,7 +175,7 @@ impl Cycle {
         counts
     }
 
-    /// What became of tasks and is not kept yet.
+    /// Takes the task outcomes that are not stored yet.
     pub(super) fn unkept(&mut self, still: Still) -> Records {
         if !self.keeps() {
             return Records::new();

@@ -1,4 +1,4 @@
-//! What tasks of runs in this process call: kept with what becomes of them.
+//! Calls of tasks of in-process runs, stored with the outcomes of the tasks.
 
 use super::Host;
 use super::api::Durability;
@@ -15,7 +15,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, CallState, Clock};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// How many checkpoints are read at a time.
+/// Number of checkpoints read at a time.
 const PAGE: usize = 64;
 
 /// Calls of a task, as they are kept: mostly there are none.
@@ -49,7 +49,7 @@ impl CallList {
     }
 }
 
-/// How far a call got. What is known of one only grows.
+/// Returns the progress of a call, for comparison. Knowledge of a call only grows.
 fn further(call: &CallRecord) -> (bool, u64) {
     let counts = [call.made, call.possibly_paid, call.reused].map(u64::from);
     (call.state == CallState::Settled, counts.iter().sum())
@@ -65,7 +65,7 @@ struct Noted {
     all: Vec<Arc<CallRecord>>,
     /// Where each is, once there are more than a few.
     places: BTreeMap<CallKey, usize>,
-    /// Those to be kept, by their places.
+    /// Positions of the calls to be stored.
     fresh: SmallVec<[usize; 2]>,
 }
 
@@ -95,7 +95,7 @@ impl Noted {
         CallList::of(calls.collect())
     }
 
-    /// Whoever keeps calls next is to take the one there along.
+    /// Marks a call for the next write.
     fn freshen(&mut self, at: usize) {
         if !self.fresh.contains(&at) {
             self.fresh.push(at);
@@ -113,7 +113,7 @@ impl Noted {
 }
 
 impl TaskCalls {
-    /// Those that are on record already.
+    /// Creates a list of calls that are already on record.
     pub(super) fn known(calls: &Calls) -> Self {
         let mut noted = Noted::default();
         let known = calls.iter().flat_map(|calls| &calls.0);
@@ -137,7 +137,7 @@ impl TaskCalls {
         noted.take_fresh()
     }
 
-    /// Those that are to be kept, which from now on are.
+    /// Takes the calls that are to be stored, and marks them as stored.
     pub(super) fn take_fresh(&self) -> Calls {
         lock(&self.0).take_fresh()
     }
@@ -179,7 +179,7 @@ pub(crate) struct Keeper {
 }
 
 impl TaskAt {
-    /// Who keeps the calls of the task; nobody without a saver.
+    /// Returns the keeper that stores the calls of the task; `None` without a checkpointer.
     pub(crate) fn keeper(&self) -> Option<Keeper> {
         let own = || Keeper {
             scope: Arc::clone(&self.scope),

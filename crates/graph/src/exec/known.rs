@@ -1,4 +1,4 @@
-//! What became of the tasks of an open superstep before this loop.
+//! Outcomes of an open superstep's tasks before this loop.
 
 use super::api::{Resuming, Unanswered};
 use super::cycle::Cycle;
@@ -78,7 +78,7 @@ impl Cycle {
 }
 
 impl Slot {
-    /// What a task keeps when it runs again: the answers it got, and its calls.
+    /// Restores the state that a task retains when it runs again: its answers and its calls.
     fn take_along(&mut self, record: &TaskRecord) {
         if record.resume.is_some() {
             self.record.resume.clone_from(&record.resume);

@@ -102,7 +102,7 @@ impl CompiledGraph {
         self.history_of(host, at, &HistoryFilter::default()).await
     }
 
-    /// Those of the checkpoints that are wanted, newest first.
+    /// Returns the checkpoints that match the filter, newest first.
     ///
     /// # Errors
     /// As [`state`](Self::state).
@@ -267,7 +267,7 @@ impl Look<'_> {
         })
     }
 
-    /// Whether nothing is left to do for a task: it finished, or its error handler did.
+    /// Returns `true` if nothing is left to do for a task: it finished, or its error handler did.
     fn is_over(
         &self,
         task: &Task,

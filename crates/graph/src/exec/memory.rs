@@ -146,13 +146,13 @@ impl MemorySaver {
         Arc::default()
     }
 
-    /// How many checkpoints there are.
+    /// Returns the number of checkpoints.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().graphs.iter().map(|graph| graph.0.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no checkpoints.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

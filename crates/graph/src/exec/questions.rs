@@ -42,7 +42,7 @@ impl Cycle {
         Ok(None)
     }
 
-    /// Whether tasks wait until their questions are answered.
+    /// Returns `true` if tasks wait until their questions are answered.
     fn waits(&self) -> bool {
         self.scope.graph.semantics().unanswered == Unanswered::Wait
     }
@@ -126,7 +126,8 @@ fn wrong(question: InterruptId, node: &str, problem: String) -> RuntimeError {
 }
 
 impl Scope {
-    /// Whether one of a task's open questions may get an answer in this run, or its default.
+    /// Returns `true` if one of a task's open questions may get an answer in this run, or its
+    /// default.
     pub(super) fn may_answer(&self, open: &[Interrupt]) -> bool {
         let given = |question: &Interrupt| self.shared.answer(question.id).is_some();
         let expires = open.iter().any(|question| question.lapses_at().is_some());

@@ -151,7 +151,7 @@ impl Run {
         self
     }
 
-    /// What the stream tells.
+    /// Sets the modes of the stream.
     pub fn modes(mut self, modes: Modes) -> Self {
         self.modes = modes;
         self
@@ -239,7 +239,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Whether nothing is left to do.
+    /// Returns `true` if nothing is left to do.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         matches!(self.ended, Ended::Done)
@@ -263,7 +263,7 @@ impl Finished {
         self.graph.is_over::<S>().then(|| State::over(seen()))
     }
 
-    /// How the run ended, with its output as JSON.
+    /// Returns the outcome of the run, with its output as JSON.
     #[must_use]
     pub fn outcome(self) -> Outcome {
         match self.ended {
@@ -312,7 +312,7 @@ impl Options {
         }
     }
 
-    /// Those of a run within another.
+    /// Options of a nested run.
     pub(super) fn within(scope: &Scope) -> Self {
         Self {
             thread: Arc::clone(&scope.place.thread),
@@ -337,7 +337,7 @@ impl std::fmt::Debug for RunStream {
 }
 
 impl RunStream {
-    /// How the run ended; `None` before the last event was read.
+    /// Returns the outcome of the run; `None` before the last event was read.
     #[must_use]
     pub fn outcome(&self) -> Option<&Result<Outcome, RuntimeError>> {
         self.outcome.as_ref()

@@ -29,7 +29,7 @@ pub struct Checkpoint {
     pub id: CheckpointId,
     /// The checkpoint before it.
     pub parent: Option<CheckpointId>,
-    /// How it came about.
+    /// Its origin.
     pub metadata: Metadata,
     /// State and what is due.
     pub machine: Machine,
@@ -42,7 +42,7 @@ pub enum TaskKey {
     Node {
         /// The node.
         node: Arc<str>,
-        /// How it came to run.
+        /// The path by which it was scheduled.
         path: Path,
     },
     /// A task called from the code of another.
@@ -51,12 +51,12 @@ pub enum TaskKey {
         name: Arc<str>,
         /// The other.
         of: Arc<TaskKey>,
-        /// How many the other called before.
+        /// Number of tasks that the other called before.
         index: u32,
     },
 }
 
-/// What is known of tasks: mostly of one.
+/// Task records: mostly of a single task.
 pub type Records = SmallVec<[(TaskKey, TaskRecord); 1]>;
 
 /// Why a saver did not do what it was asked.
@@ -71,12 +71,12 @@ pub enum SaverError {
     Engine(#[from] EngineError),
 }
 
-/// What a saver wants to be reminded of when the next checkpoint is kept.
+/// Base for the next checkpoint, returned by the checkpointer.
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     /// The checkpoint relative to which the next one is written.
     pub mark: Option<Arc<Mark>>,
-    /// Whether that is the newest of its graph.
+    /// `true` if that is the newest of its graph.
     pub newest: bool,
 }
 
@@ -110,18 +110,18 @@ impl std::fmt::Debug for Kept<'_> {
     }
 }
 
-/// What became of a task, as far as it is known.
+/// Outcome of a task, as far as it is known.
 ///
-/// Most tasks finish at their first attempt; what is known of the others lies apart and is read as
-/// if it were here.
+/// Most tasks finish at their first attempt; details of the others are stored separately and are
+/// readable as if they were fields of this struct.
 #[derive(Debug, Clone, Default)]
 pub struct TaskRecord {
-    /// What it left behind: when it finished, or failed after it had written.
+    /// Its writes: when it finished, or failed after it had written.
     pub output: Option<Arc<TaskOutput>>,
-    /// Whether its edges were followed: not when an error handler took over, nor when it failed
+    /// `true` if its edges were followed; `false` if an error handler took over, or if it failed
     /// before.
     pub edges: bool,
-    /// Whether the output is the input that waits at the checkpoint, and nothing else.
+    /// `true` if the output is only the input that waits at the checkpoint.
     pub is_input: bool,
     /// The calls it made, as far as they are kept with it: not in hosted runs.
     pub calls: Calls,
@@ -129,25 +129,25 @@ pub struct TaskRecord {
     pub rest: Option<Box<Rest>>,
 }
 
-/// What is known of a task that did not just finish.
+/// Details of a task that did not simply finish.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rest {
-    /// What it returned, for the task of a flow.
+    /// Its result, for the task of a flow.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     pub returned: Option<serde_json::Value>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
-    /// Whether an error handler takes over.
+    /// `true` if an error handler takes over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub handled: bool,
-    /// What it asked last.
+    /// Its last questions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Interrupt>,
-    /// Whether it went on past that: it failed afterwards, or a graph within it stopped.
+    /// `true` if it continued past those: it failed afterwards, or a subgraph within it stopped.
     pub went_on: bool,
-    /// Whether a graph within it stopped before or after a node.
+    /// `true` if a subgraph within it stopped before or after a node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// The answers it got, in order.
@@ -205,13 +205,13 @@ impl TaskRecord {
         Self { output: Some(output), edges: true, ..Self::default() }
     }
 
-    /// Whether the task finished.
+    /// Returns `true` if the task finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.output.is_some() || self.returned.is_some()
     }
 
-    /// Whether nothing is known.
+    /// Returns `true` if the record is empty.
     pub(super) fn is_blank(&self) -> bool {
         let open = self.error.is_none() && self.interrupts.is_empty() && !self.stopped;
         !self.is_finished() && open
@@ -225,7 +225,7 @@ impl TaskRecord {
         self.interrupts.iter().filter(|question| !self.has_answered(question)).cloned().collect()
     }
 
-    /// Whether an answer that the task took is the one to this question of it.
+    /// Returns `true` if one of the answers that the task took belongs to this question of it.
     pub(super) fn has_answered(&self, question: &Interrupt) -> bool {
         let taken = self.resume.as_ref().map_or(0, Vec::len);
         let mut taken = 0..u32::try_from(taken).unwrap_or(u32::MAX);
@@ -288,7 +288,7 @@ pub struct Saved {
     pub checkpoint: Checkpoint,
     /// The tasks of the superstep that starts there.
     pub tasks: Records,
-    /// What came from outside.
+    /// Input from outside the graph.
     pub outside: Outside,
     /// For keeping the checkpoint after it.
     pub memo: Memo,
@@ -411,7 +411,7 @@ pub struct Put {
     pub checkpoint: Checkpoint,
     /// The checkpoint that the tasks were due at.
     pub of: CheckpointId,
-    /// What became of them, as far as it was not kept before.
+    /// Task outcomes, as far as they were not stored before.
     pub tasks: Records,
     /// In hosted runs, the nodes that ran in the superstep, when it was one of the outermost graph.
     pub ran: Option<Vec<String>>,

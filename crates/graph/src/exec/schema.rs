@@ -4,7 +4,7 @@ use crate::error::RuntimeError;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value as Json;
 
-/// How many problems of an answer are listed.
+/// The most problems of an answer that are listed.
 const PROBLEMS_MAX: usize = 5;
 /// The longest single problem, in characters: it may quote the answer.
 const PROBLEM_CHARS_MAX: usize = 240;

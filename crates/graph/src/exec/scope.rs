@@ -1,4 +1,4 @@
-//! What the loops of one run share, and what each loop and each task has of its own.
+//! Data that the loops of a run share, and data of each loop and each task.
 
 use super::api::Durability;
 use super::behind::Behind;
@@ -22,7 +22,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all loops of one run share.
+/// Data that all loops of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) host: Host,
@@ -41,10 +41,10 @@ pub(crate) struct Shared {
     pub(crate) drains: AtomicBool,
     /// Answers by the ids of their questions.
     pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
-    /// What this run's ids of checkpoints come after, and how many were given.
+    /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
-    /// What they come after since a graph within turned out to have later ones.
+    /// A later lower bound, set when a subgraph turned out to have later ids.
     later: Mutex<Option<u128>>,
     has_later: AtomicBool,
     /// When questions that are on record expire.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) branch: Mutex<Option<CheckpointId>>,
     /// The checkpoint from which the outermost graph went on; none when there was none.
     pub(crate) since: OnceLock<CheckpointId>,
-    /// What calls have in common in a run of this process.
+    /// Data that calls share in an in-process run.
     pub(crate) in_process: OnceLock<InProcess>,
     /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
     pub(crate) messages: Mutex<BTreeSet<String>>,
@@ -159,22 +159,22 @@ impl Replay {
         Self { before, visited: Mutex::default() }
     }
 
-    /// Whether a graph is run for the first time, whatever task runs it.
+    /// Returns `true` if a graph is run for the first time, whatever task runs it.
     pub(crate) fn first_visit(&self, ns: &str) -> bool {
         let stable = ns.rsplit_once(':').map_or(ns, |(stable, _)| stable);
         lock(&self.visited).insert(stable.to_owned())
     }
 }
 
-/// One loop: a graph, its place, and what it got from the loop around it.
+/// A single loop: a graph, its place, and its inputs from the enclosing loop.
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) shared: Arc<Shared>,
     pub(crate) graph: CompiledGraph,
     pub(crate) place: Place,
     pub(crate) keep: Keeping,
-    /// Whether the run goes on rather than starts: said by the loop around this one, or found out
-    /// by the outermost one.
+    /// Tells if the run resumes rather than starts: set by the enclosing loop, or determined by the
+    /// outermost one.
     resuming: AtomicU8,
     pub(crate) replay: Mutex<Option<Arc<Replay>>>,
     /// The checkpoints of the loops around this one, by their ways.
@@ -183,19 +183,19 @@ pub(crate) struct Scope {
     pub(crate) outer: Option<Arc<Scratch>>,
     /// Where that stands, when calls are journaled.
     pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
-    /// Who may have made calls of the task around this loop before.
+    /// Earlier attempts that may have made calls of the task around this loop.
     pub(crate) earlier: Earlier,
     /// An answer that belongs to no task yet.
     pub(crate) answer: Mutex<Option<Json>>,
-    /// What became of the tasks that tasks called, in the open superstep.
+    /// Outcomes of the tasks that tasks called, in the open superstep.
     pub(crate) calls: Mutex<Vec<Called>>,
-    /// Whether there are any.
+    /// `true` if there are any.
     pub(crate) called: AtomicBool,
-    /// Who keeps the calls of its tasks: the task of the outermost graph around it.
+    /// The keeper that stores the calls of its tasks: the task of the outermost graph around it.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// Tells the loop, when it waits, that a task has calls to keep.
     pub(crate) noted: Notify,
-    /// How far its writes have come, when they go on beside its tasks.
+    /// Progress of its writes, when they run beside its tasks.
     pub(crate) behind: Option<Behind>,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct Scope {
 pub(crate) struct Called {
     pub(crate) key: TaskKey,
     pub(crate) record: TaskRecord,
-    /// Whether it ended in this run.
+    /// `true` if it ended in this run.
     pub(crate) fresh: bool,
 }
 
@@ -212,9 +212,9 @@ pub(crate) struct Called {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keeping {
     pub(crate) saver: Option<Arc<dyn Saver>>,
-    /// What graphs within may use.
+    /// The checkpointer that subgraphs may use.
     pub(crate) lent: Option<Arc<dyn Saver>>,
-    /// Whether the graph keeps its state from run to run.
+    /// `true` if the graph keeps its state from run to run.
     pub(crate) own: bool,
 }
 
@@ -287,7 +287,7 @@ impl Scope {
         self.outer.as_ref().map_or(&self.graph, |outer| outer.scope.outermost_graph())
     }
 
-    /// Whether there are checkpoints of this loop, and those around it, to go on from.
+    /// Returns `true` if this loop and those around it store checkpoints to resume from.
     pub(crate) fn is_kept(&self) -> bool {
         let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_kept());
         self.keep.saver.is_some() && around
@@ -315,7 +315,8 @@ impl Scope {
         lock(&self.answer).take()
     }
 
-    /// Whether there is an answer that belongs to no task yet, here or around.
+    /// Returns `true` if there is an answer that belongs to no task yet, here or in an enclosing
+    /// loop.
     pub(crate) fn offers_answer(&self) -> bool {
         let around = || self.outer.as_ref().is_some_and(|outer| outer.scope.offers_answer());
         lock(&self.answer).is_some() || around()
@@ -332,7 +333,7 @@ impl Scope {
     }
 }
 
-/// What a loop within another gets.
+/// Inputs of a nested loop.
 pub(crate) struct Within<'a> {
     pub(crate) graph: &'a CompiledGraph,
     pub(crate) ns: Arc<str>,
@@ -345,7 +346,7 @@ pub(crate) struct Within<'a> {
     pub(crate) earlier: Earlier,
 }
 
-/// Who may have made calls of a task before, so that they may be on record.
+/// Earlier attempts that may have made calls of a task, so that the calls may be on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Earlier {
     /// Nobody: its superstep was begun by this loop, and this is its first attempt.
@@ -357,12 +358,12 @@ pub(crate) enum Earlier {
     Processes,
 }
 
-/// What a task keeps over its attempts.
+/// Data that a task retains across its attempts.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     /// Answers, in the order of the questions.
     pub(crate) resume: Mutex<Vec<Json>>,
-    /// Whether a question took one of them.
+    /// `true` if a question took one of them.
     pub(crate) resumed: AtomicBool,
     pub(crate) asked: AtomicU32,
     /// The questions that something on record took, which are not asked again.
@@ -372,7 +373,7 @@ pub(crate) struct Scratch {
     pub(crate) calls: TaskCalls,
     /// The messages of which the task emitted chunks.
     pub(crate) chunked: Mutex<Vec<MessageId>>,
-    /// Whether the loop had an answer for no task in particular when the task began.
+    /// `true` if the loop had an unassigned answer when the task began.
     offered: bool,
     /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
     id: OnceLock<TaskId>,
@@ -448,7 +449,8 @@ pub struct TaskAt {
     pub(crate) step: i64,
     pub(crate) resuming: Option<bool>,
     pub(crate) earlier: Earlier,
-    /// Who keeps its calls, when it is another task: that of the outermost graph around it.
+    /// The keeper that stores its calls, when it is another task: that of the outermost graph
+    /// around it.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,

@@ -84,7 +84,7 @@ impl Cycle {
         node.is_some_and(|node| node.options.on_error.is_some())
     }
 
-    /// Whether a task failed that no handler takes over from.
+    /// Returns `true` if a task failed and no error handler takes over.
     pub(super) fn failed(&self) -> bool {
         self.fault().is_some()
     }
@@ -94,7 +94,7 @@ impl Cycle {
         fresh.filter(|slot| slot.state == SlotState::Ended).find_map(|s| s.record.error.as_ref())
     }
 
-    /// How the superstep stopped short, if it did: by a failure, by what ends the loop, or by
+    /// Returns why the superstep stopped early, if it did: a failure, an early end of the loop, or
     /// questions, in this order.
     pub(super) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
         if let Some(fault) = self.fault().cloned() {

@@ -19,14 +19,14 @@ pub(crate) struct Slot {
     pub(super) record: TaskRecord,
     /// The calls it made before this loop.
     pub(super) known_calls: Calls,
-    /// What it keeps over its attempts, once it needs something.
+    /// Data that the task retains across its attempts, created on first use.
     pub(super) scratch: OnceLock<Arc<Scratch>>,
     /// The state with what the task wrote.
     pub(super) ahead: Option<Box<Ahead>>,
     pub(super) state: SlotState,
-    /// Whether the record is kept already.
+    /// `true` if the record is already stored.
     pub(super) kept: bool,
-    /// Whether the task finished before, or was in the cache.
+    /// `true` if the task finished before, or its result was cached.
     pub(super) cached: bool,
     /// Under which key its result is cached.
     pub(super) cache: Option<Box<super::node_cache::CacheKey>>,
@@ -64,7 +64,7 @@ impl Slot {
         key_of(graph, &self.task)
     }
 
-    /// Whether the key is that of the task.
+    /// Returns `true` if the key is that of the task.
     pub(super) fn is(&self, other: &TaskKey, graph: &CompiledGraph) -> bool {
         let TaskKey::Node { node, path } = other else { return false };
         *path == self.task.path && node == self.name(graph)

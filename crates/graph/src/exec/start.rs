@@ -122,7 +122,7 @@ impl Cycle {
         End { what, answers: None }
     }
 
-    /// What the hidden first node does.
+    /// Runs the hidden first node.
     fn start_input(&self) -> End {
         let what = match self.machine.start_output() {
             Ok(output) => {
@@ -144,7 +144,8 @@ impl Cycle {
         End { what, answers: None }
     }
 
-    /// Who may have made calls of the open superstep before. What runs within a task is as the task.
+    /// Returns the earlier attempts that may have made calls of the open superstep. Nested tasks
+    /// inherit the answer of their parent.
     fn earlier(&self) -> Earlier {
         let begun = match self.scope.shared.durability {
             Durability::Sync => self.has_open,

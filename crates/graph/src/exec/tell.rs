@@ -18,7 +18,7 @@ pub(super) fn parts(ns: &str) -> Vec<String> {
     if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
 }
 
-/// What a node may read and that has a value, as an object.
+/// Returns the readable channels of a node that have a value, as an object.
 pub(crate) fn read_json(plan: &Plan, slots: &Slots, node: NodeIdx) -> Json {
     let read = plan.reads(node);
     object(plan, slots, read)
@@ -113,7 +113,7 @@ impl Scope {
         }
     }
 
-    /// Whether a channel is told: of the outermost graph the whole state is, of graphs within
+    /// Returns `true` if a channel is emitted: the outermost graph emits its whole state, subgraphs
     /// their output.
     pub(super) fn tells(&self, channel: ChannelIdx) -> bool {
         let plan = self.graph.plan();
@@ -182,7 +182,7 @@ impl Scope {
     }
 }
 
-/// What the node of a flow returned.
+/// Returns the result of a flow's node.
 pub(super) fn returned(plan: &Plan, output: &TaskOutput) -> Option<Json> {
     if !plan.is_single() {
         return None;
@@ -216,7 +216,7 @@ impl Cycle {
         }
     }
 
-    /// What a task gets, as JSON.
+    /// Returns the input of a task as JSON.
     pub(super) fn input_json(&self, slot: &Slot) -> Json {
         match &slot.task.arg {
             Some(arg) => arg.json.clone(),

@@ -1,4 +1,4 @@
-//! One superstep: plan, start, settle, close.
+//! A single superstep: plan, start, settle, close.
 
 use super::api::{Ended, Fail, Going, Limits, Resuming, Stops};
 use super::cycle::Cycle;

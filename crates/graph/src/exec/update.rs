@@ -259,7 +259,7 @@ impl Change<'_> {
         self.put(from, Source::Update, &written, records).await
     }
 
-    /// What is on record of the tasks that were due and in whose name the changes are made.
+    /// Returns the records of the due tasks in whose name the changes are made.
     fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> Records {
         let mut due: Vec<_> = from.machine.due_in_order();
         let mut records = Records::new();

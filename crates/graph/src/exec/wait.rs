@@ -63,7 +63,7 @@ fn wake(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
     all?.into_iter().filter(|at| *at > began).min()
 }
 
-/// What the loops share when the run goes on: what was told stays told.
+/// Creates the shared data for a resumed run, with the messages that were already emitted.
 fn again(before: &Shared, options: &Options) -> Shared {
     let shared = Shared::new(before.host.clone(), options, before.sink.clone());
     std::mem::swap(&mut *lock(&shared.messages), &mut *lock(&before.messages));
@@ -71,7 +71,7 @@ fn again(before: &Shared, options: &Options) -> Shared {
 }
 
 impl Cycle {
-    /// What is left of the step limit.
+    /// Returns the remaining steps of the step limit.
     fn steps_left(&self) -> u32 {
         let beyond = match self.scope.graph.semantics().limits {
             Limits::Exact => 0,

@@ -6,18 +6,18 @@ use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::{CallKey, CallKind, Intent};
 
-/// What tells a call from others of the task with the same input.
+/// Identity of a call among calls of the task with the same input.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Occurrence {
     /// Its own id.
     Id(String),
-    /// How many equal calls there are up to it.
+    /// Number of equal calls up to this one, inclusive.
     Nth(u32),
 }
 
-/// What a key is the hash of: members in the order of their names, as the canonical form of JSON
-/// has them. Keys are on record, so this must not change.
+/// Input of the hash that forms a key: members in the order of their names, as in canonical JSON.
+/// Keys are stored, so this must not change.
 #[derive(Serialize)]
 struct Hashed<'a> {
     attempt: u32,

@@ -1,4 +1,4 @@
-//! What a run over SQLite costs besides its commits: by itself, and with the caches as cold as a
+//! Cost of a run over SQLite besides its commits: by itself, and with the caches as cold as a
 //! commit leaves them.
 
 use super::Case;
@@ -14,8 +14,9 @@ const ROUNDS: usize = 9;
 /// Runs per round.
 const RUNS: u32 = 500;
 
-/// One case without any commit, and with commits by hand in the place of its own. What these cost
-/// one after the other is taken off, so that what they cost more between tasks is in the figure.
+/// Measures a case without commits, and with commits by hand in the place of its own. The cost of
+/// these, one after the other, is subtracted, so that their additional cost between tasks is in the
+/// figure.
 pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
     let by_hand = Inline::new(case.work);
     for (level, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {

@@ -42,7 +42,7 @@ impl Filed {
         Self { host, store, counted, _dir: dir }
     }
 
-    /// How often it committed so far.
+    /// Returns the number of commits so far.
     pub(crate) fn commits(&self) -> u64 {
         self.counted.commits.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl Filed {
         self.counted.bytes.load(Ordering::Relaxed) / self.commits().max(1) as usize
     }
 
-    /// How many checkpoints a thread has.
+    /// Returns the number of checkpoints of a thread.
     pub(crate) async fn checkpoints(&self, thread: &str) -> usize {
         let thread = ThreadId::new(thread).expect("a name");
         let at = Shelf { thread, ns: String::new() };
@@ -98,7 +98,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<rusqlite::Co
     Ok(conn)
 }
 
-/// What is done for a commit.
+/// Work done for a commit.
 #[derive(Debug)]
 pub(crate) enum Commits {
     Ours,

@@ -20,7 +20,7 @@ use weftwork_types::{Principal, ThreadId};
 const GRAPH: &str = "bench:chat";
 /// Bytes of each message's text: two of them a turn are 0.43 MB in 1,000 turns.
 const TEXT: usize = 215;
-/// How many of the last messages a turn reads.
+/// Number of the last messages that a turn reads.
 const READ: usize = 10;
 
 #[derive(State)]

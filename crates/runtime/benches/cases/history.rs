@@ -23,7 +23,7 @@ const PAGE: usize = 10;
 const ROUNDS: usize = 9;
 /// Looks at each thread in a round.
 const LOOKS: u32 = 20;
-/// How many times the cost with ten checkpoints a look may take.
+/// Limit of a look's cost, as a multiple of the cost with ten checkpoints.
 const LIMIT: f64 = 2.0;
 
 /// A counter, a text that stays and one that is replaced, a list that is replaced, and a
@@ -75,7 +75,7 @@ struct Long {
     middle: CheckpointId,
 }
 
-/// One run that leaves so many checkpoints, two of them for its input.
+/// Creates a run with this many checkpoints, two of them for its input.
 async fn long(graph: &CompiledGraph, host: &Host, checkpoints: u32) -> Long {
     let input = json!({
         "until": checkpoints - 2, "still": "s".repeat(TEXT),

@@ -56,7 +56,7 @@ impl Hosted {
         request(&format!("t{thread}"), input)
     }
 
-    /// One run on a thread of its own; its checkpoints are in the file when it ends.
+    /// Runs on a thread of its own; the checkpoints are in the file when the run ends.
     pub(crate) async fn run(&self, request: RunRequest) {
         let at = (request.principal.clone(), request.thread.clone());
         let handle = self.runtime.execute(request).await.expect("accepted");

@@ -98,7 +98,7 @@ impl Journaled {
         Self { runtime: runtime.open().await.expect("opens"), threads: 0, dir }
     }
 
-    /// One run on a thread of its own.
+    /// Runs on a thread of its own.
     pub(crate) async fn run(&mut self) {
         self.threads += 1;
         let request = RunRequest {
@@ -134,7 +134,7 @@ impl Journaled {
         conn.query_row(sql, [], |row| row.get(0)).expect("a number")
     }
 
-    /// How many commits are in the write-ahead log, as the file itself says.
+    /// Returns the number of commits in the write-ahead log, from the file itself.
     pub(crate) fn commits(&self) -> u64 {
         let log: PathBuf = self.dir.path().join("bench.db-wal");
         let bytes = std::fs::read(log).expect("a log");

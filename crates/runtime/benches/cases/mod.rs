@@ -57,7 +57,7 @@ fn chain() -> CompiledGraph {
     graph.build().expect("sound")
 }
 
-/// One node.
+/// A graph with a single node.
 fn one() -> CompiledGraph {
     let node = async |state: State<Bench>| BenchUpdate::new().n(state.n() + 1);
     Graph::<Bench>::new("one").node("n0", node).edge(START, "n0").build().expect("sound")
@@ -77,7 +77,7 @@ fn fan() -> CompiledGraph {
         .expect("sound")
 }
 
-/// Who speaks after `len` messages, and what it says, in a conversation of so many turns.
+/// Returns the message that follows `len` others in a conversation of this many turns.
 fn said(len: usize, turns: usize) -> Said {
     if turns == TURNS {
         let (role, content) = inline::message(len);
@@ -110,7 +110,7 @@ fn react(turns: usize) -> CompiledGraph {
         .expect("sound")
 }
 
-/// One kind of work as a graph.
+/// A kind of work as a graph.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) work: Work,
@@ -173,7 +173,7 @@ impl Case {
         Self { name, work, tasks, graph, start, check, host, threads }
     }
 
-    /// Whether each task makes a call.
+    /// Returns `true` if each task makes a call.
     pub(crate) fn journals(&self) -> bool {
         self.name == "react50-calls"
     }
@@ -182,7 +182,7 @@ impl Case {
         (self.start)()
     }
 
-    /// One run, without a saver.
+    /// Runs the graph without a checkpointer.
     pub(crate) async fn run(&self, input: Start) {
         let run = self.graph.run(&self.host, input);
         let ended = run.finish().await.expect("it runs");
@@ -195,18 +195,19 @@ impl Case {
         ((self.start)(), format!("t{thread}").into())
     }
 
-    /// How many checkpoints a run leaves: the input and the hidden first superstep leave one each.
+    /// Returns the number of checkpoints of a run: the input and the hidden first superstep leave
+    /// one each.
     pub(crate) fn checkpoints(&self) -> usize {
         2 + if self.work == Work::Fan100 { 3 } else { self.tasks as usize }
     }
 
-    /// One run on a thread of its own whose checkpoints are kept.
+    /// Runs on a thread whose checkpoints are stored.
     pub(crate) async fn run_kept(&self, host: &Host, (input, thread): (Start, Arc<str>)) {
         let ended = self.graph.run(host, input).thread(thread).finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
     }
 
-    /// How many calls are on record on a thread.
+    /// Returns the number of calls on record on a thread.
     pub(crate) async fn calls_on(&self, host: &Host, thread: &str) -> usize {
         self.graph.calls(host, &At::thread(thread)).await.expect("it is kept").len()
     }

@@ -26,7 +26,7 @@ const STEPS: [u32; 4] = [10, 100, 1_000, 10_000];
 const CALLS: u64 = 20;
 /// Rounds that count; one before them warms up.
 const ROUNDS: usize = 5;
-/// How many times the cost with ten supersteps an answer may take.
+/// Limit of an answer's cost, as a multiple of the cost with ten supersteps.
 const LIMIT: f64 = 2.0;
 
 const GRAPH: &str = "bench:resumed";

@@ -16,11 +16,11 @@ use weftwork_types::{Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 /// Rounds that count; one before them warms up.
 const ROUNDS: usize = 9;
-/// Of each kind in a round.
+/// Number of repetitions of each operation in a round.
 const LOOKS: u32 = 50;
 /// The most an opening may take, in milliseconds.
 const OPEN_MS_MAX: f64 = 2_000.0;
-/// How many times what it costs in an empty store something may take.
+/// Limit of an operation's cost, as a multiple of the cost in an empty store.
 const LIMIT: f64 = 2.0;
 /// Threads of a page.
 const PAGE: usize = 20;
@@ -28,7 +28,7 @@ const PAGE: usize = 20;
 const NORMAL: Options =
     Options { durability: Durability::Normal, busy_timeout_ms: 5_000, size_bytes_max: None };
 
-/// What is measured.
+/// Measured operations.
 const WHAT: [&str; 6] = ["create", "claim", "orphans", "due", "list", "state"];
 
 /// A name spread over the whole of the range, as names are that somebody else gives.
@@ -104,7 +104,7 @@ impl Stored {
         self.store.commit(&Principal::local(), claim, commit).await.expect("ends");
     }
 
-    /// What each of `WHAT` costs in a round, in microseconds.
+    /// Returns the cost of each operation of `WHAT` in a round, in microseconds.
     async fn round(&mut self) -> Vec<f64> {
         let (who, now) = (Principal::local(), Timestamp(2));
         let mut cost = vec![0.0; WHAT.len()];

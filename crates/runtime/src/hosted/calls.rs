@@ -1,5 +1,5 @@
-//! What nodes of hosted runs reach: models and tools with journal, budget and ledger, and those
-//! who watch.
+//! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
+//! watchers of the run.
 
 use super::writer::Writer;
 use super::{CallLog, Host};
@@ -26,7 +26,7 @@ pub(super) struct Calls {
     pub(super) host: Arc<Host>,
     pub(super) hub: Arc<Hub>,
     pub(super) caller: Arc<GraphCaller>,
-    /// Who answered which question of the thread.
+    /// Answers of the thread, by question, with who gave them.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,

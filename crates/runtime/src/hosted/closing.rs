@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// How far the process is on its way out.
+/// Progress of the process's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Open,
@@ -44,7 +44,7 @@ impl Closing {
         self.stage.send_replace(Stage::Cutting);
     }
 
-    /// Whether the process is on its way out.
+    /// Returns `true` if the process is shutting down.
     pub(crate) fn drains(&self) -> bool {
         self.drains.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! What became of a run that this process drove.
+//! Outcome of a run that this process drove.
 
 use super::writer::{Patience, Writer};
 use serde_json::Value as Json;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weftwork_graph::exec::{Finished, Outcome};
 use weftwork_types::run::RunFinal;
 
-/// How a run ended.
+/// End of a run.
 pub(crate) enum End {
     Told(RunFinal),
     /// Its graph came to its end, with an output that nobody may want as JSON.
@@ -34,7 +34,7 @@ impl End {
     }
 }
 
-/// What became of a run that this process drove.
+/// Outcome of a run that this process drove.
 pub(crate) enum Ended {
     /// Its end is on record, or never will be.
     Told(End),

@@ -1,4 +1,4 @@
-//! What calls leave behind, until a commit of the run takes it along.
+//! Records of calls, until a commit of the run includes them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -17,7 +17,7 @@ pub(crate) struct CallLog {
     written: watch::Sender<Written>,
 }
 
-/// What the next commit takes along.
+/// Records for the next commit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting {
     pub(crate) calls: Vec<Arc<CallRecord>>,
@@ -32,11 +32,11 @@ impl Waiting {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
-    /// How many calls were put in.
+    /// Number of calls that were put in.
     put: u64,
-    /// How many of them are on disk.
+    /// Number of them that are on disk.
     on_disk: u64,
-    /// Whether the run goes on, so that somebody commits.
+    /// `true` while the run continues, so that further commits follow.
     goes_on: bool,
 }
 
@@ -113,7 +113,7 @@ impl CallLog {
         self.lock().is_empty()
     }
 
-    /// What waits. It stays until [`committed`](Self::committed).
+    /// Returns the waiting records. They stay until [`committed`](Self::committed).
     pub(crate) fn waiting(&self) -> Waiting {
         self.lock().clone()
     }

@@ -45,7 +45,7 @@ use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
 
-/// What all runs of a process share.
+/// Data that all runs of a process share.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
@@ -55,17 +55,17 @@ pub(crate) struct Host {
     pub(crate) journal: bool,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
-    /// How many workers a run may end without getting further.
+    /// Number of workers that a run may end without progress.
     pub(crate) attempts_max: u32,
     /// The cache of nodes, and the last id of a checkpoint.
     pub(crate) local: Local,
     /// Threads that ran here lately.
     pub(crate) recent: Arc<Recent>,
-    /// Whether the process is on its way out.
+    /// Shutdown state of the process.
     pub(crate) closing: Arc<Closing>,
 }
 
-/// One run on its way.
+/// A run in progress.
 pub(crate) struct Run {
     pub(crate) host: Arc<Host>,
     pub(crate) graph: CompiledGraph,
@@ -74,7 +74,7 @@ pub(crate) struct Run {
     pub(crate) row: RunRow,
     pub(crate) hub: Arc<Hub>,
     pub(crate) cancel: watch::Sender<bool>,
-    /// Whether somebody asked for it to go on, however often it ended its process.
+    /// `true` if a client asked for it to resume, however often it ended its process.
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
@@ -85,10 +85,10 @@ const SUSPICION: Duration = Duration::from_secs(10);
 /// The most events read at once.
 const LOG_PAGE: usize = 1_000;
 
-/// How long a commit that is on its way when the process stops may take.
+/// Time limit for a commit in progress when the process stops.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 
-/// How a run is begun.
+/// First action of a run.
 enum Begin {
     /// Its input is a change from outside, after which nothing runs.
     Update(Vec<(String, Json)>, AsNode),
@@ -249,7 +249,7 @@ impl Run {
         });
     }
 
-    /// What the log says of the claims before this one.
+    /// Reads the log of earlier claims.
     async fn past(&self) -> Result<Past, RuntimeError> {
         let (mut past, mut after) = (Past::default(), 0);
         loop {
@@ -413,7 +413,7 @@ impl Run {
         At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
     }
 
-    /// What the run starts with, unless a process before this one did.
+    /// Returns the start of the run, unless an earlier process performed it.
     async fn begin(
         &self,
         begun: bool,

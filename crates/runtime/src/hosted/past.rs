@@ -1,22 +1,22 @@
-//! What became of a run before this claim.
+//! History of a run before this claim.
 
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::Durability;
 
-/// What claims before this one left in the log.
+/// History of earlier claims, read from the log.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// Whether the first checkpoint is there.
+    /// `true` if the first checkpoint exists.
     pub(super) begun: bool,
-    /// How often it was taken over since it last got further.
+    /// Number of takeovers since the last progress.
     taken_over: u32,
-    /// How often it was put back in order since then.
+    /// Number of orderly releases since then.
     released: u32,
     /// The same two, of which a requeue makes no new start: what was begun stays begun.
     begun_again: u32,
     ended: u32,
-    /// How many workers died between the last two supersteps that were committed, and how many
-    /// before the last one.
+    /// Number of workers that died between the last two committed supersteps; `died_ever` includes
+    /// all supersteps before.
     died_before: u32,
     died_ever: u32,
 }
@@ -49,14 +49,14 @@ impl Past {
         }
     }
 
-    /// How many workers it ended since then, the one before this included.
+    /// Returns the number of workers it ended since then, the previous one included.
     pub(super) fn attempts(&self) -> u32 {
         (self.taken_over + 1).saturating_sub(self.released)
     }
 
-    /// How many workers died in the superstep that is open, at most. One that stores its checkpoints
-    /// behind may have died in it although the one before was committed by the next worker, and one
-    /// that stores them at the end although any were.
+    /// Returns the most workers that may have died in the open superstep. With asynchronous
+    /// durability, a worker may have died in it although the superstep before was committed by the
+    /// next worker; with durability at exit, all earlier deaths count.
     pub(super) fn lost(&self, durability: Durability) -> u32 {
         let since = (self.begun_again + 1).saturating_sub(self.ended);
         since
@@ -72,9 +72,9 @@ impl Past {
 mod tests {
     use super::*;
 
-    /// What is known after a log of starts (`s`), steps (`.`), takeovers (`t`), releases (`r`) and
-    /// requeues (`q`): how many workers it ended without getting further, and how many died in the
-    /// superstep that is open, with each durability.
+    /// Summarises a log of starts (`s`), steps (`.`), takeovers (`t`), releases (`r`) and requeues
+    /// (`q`): the number of workers it ended without progress, and the number that died in the open
+    /// superstep, for each durability.
     fn after(log: &str) -> (u32, [u32; 3]) {
         let mut past = Past::default();
         for letter in log.chars() {

@@ -23,8 +23,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// The most bytes of checkpoints that wait for the end of their run.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// How a store that is full or out of reach for now is waited for: a second, and then twice as
-/// long each time.
+/// Delay between attempts to write to a full or unreachable store: one second, doubled each time.
 #[derive(Debug)]
 pub(crate) struct Patience {
     wait: Duration,
@@ -66,7 +65,7 @@ impl Patience {
 pub(super) struct Writer {
     pub(super) host: Arc<Host>,
     pub(super) claim: Claim,
-    /// What calls leave behind; each commit takes along what waits there.
+    /// Records of calls; each commit includes the waiting ones.
     pub(super) calls: Arc<CallLog>,
     who: Principal,
     hub: Arc<Hub>,
@@ -74,13 +73,13 @@ pub(super) struct Writer {
     state: Arc<Mutex<State>>,
     /// The next commit, while it is a certain checkpoint's.
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
-    /// Whether checkpoints wait for the end of the run.
+    /// `true` if checkpoints wait for the end of the run.
     pub(super) holds: bool,
     /// Held until the run gets further.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// What waits for a commit.
+/// Writes and events that wait for a commit.
 type Held = (Arc<Keep>, Vec<AiEvent>);
 
 #[derive(Debug)]
@@ -153,7 +152,7 @@ impl Writer {
         }
     }
 
-    /// Whether something waits for the next commit, whatever that is about.
+    /// Returns `true` if calls, events or text wait for the next commit.
     fn waits(&self) -> bool {
         !self.calls.is_empty() || self.hub.waits()
     }
@@ -437,7 +436,7 @@ impl Claimed for Writer {
     }
 }
 
-/// What waits, and what is kept and told after it.
+/// Appends new writes and their events to the waiting ones.
 fn with(held: Option<Held>, keep: Keep, told: Vec<AiEvent>) -> Held {
     let Some((mut all, mut events)) = held else { return (Arc::new(keep), told) };
     let Keep { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
@@ -449,7 +448,7 @@ fn with(held: Option<Held>, keep: Keep, told: Vec<AiEvent>) -> Held {
     (all, events)
 }
 
-/// What is told of nodes whose attempts were cut off.
+/// Returns the events that reset nodes whose attempts were cancelled.
 fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
     nodes.into_iter().map(|node| AiEvent::AttemptReset { node })
 }

@@ -9,27 +9,27 @@ use weftwork_types::port::Clock;
 
 /// The longest that text waits for a commit. One that happens anyway takes it along.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(250);
-/// How much text waits at most.
+/// The most text that waits, in bytes.
 pub(crate) const FLUSH_BYTES: usize = 4 << 10;
 /// The most text of a run that is kept, unsaved and in the store together. What is told beyond it,
 /// mostly because the store takes nothing, is live only until what is kept is void.
 pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What a run has said since its last superstep, and how far that is in the store.
+/// Text of a run since its last superstep, and the part of it that is in the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spoken {
-    /// How far whoever watches is.
+    /// Position of the watchers.
     at: Position,
     unsaved: VecDeque<Said>,
-    /// How many of these are on their way to the store: what is said now is none of them.
+    /// Number of unsaved pieces in the commit in progress; later text is not among them.
     sealed: usize,
     saved: VecDeque<Saved>,
-    /// How much waits for a commit.
+    /// Bytes of text that wait for a commit.
     waiting_bytes: usize,
     kept_bytes: usize,
-    /// Whether some of it was too much to be kept.
+    /// `true` if some of it exceeded the limit and was not retained.
     full: bool,
-    /// Whether the store may have pieces of claims before this one.
+    /// `true` if the store may have text of earlier claims.
     left: bool,
 }
 
@@ -74,7 +74,7 @@ impl Spoken {
         self.unsaved.front().map_or(self.at, |said| said.piece.start())
     }
 
-    /// What is in no store.
+    /// Returns the text that is not stored.
     pub(super) fn unsaved(&self) -> impl Iterator<Item = &Piece> {
         self.unsaved.iter().map(|said| &said.piece)
     }
@@ -157,7 +157,8 @@ impl Spoken {
         any.then_some(Position::END)
     }
 
-    /// What is void goes from the front: what still stands before it keeps it there.
+    /// Removes void text. Stored text is removed from the front only: valid text before it retains
+    /// it.
     fn void(&mut self, is: impl Fn(TaskId, i64) -> bool) -> Option<Position> {
         self.unsaved.retain(|said| !is(said.piece.at.task, said.step));
         for saved in &mut self.saved {
@@ -173,7 +174,7 @@ impl Spoken {
         last
     }
 
-    /// What is unsaved is on its way from now on.
+    /// Marks all unsaved text as part of a commit.
     pub(super) fn seal(&mut self) {
         (self.sealed, self.waiting_bytes) = (self.unsaved.len(), 0);
     }
@@ -184,7 +185,7 @@ impl Spoken {
         self.waiting_bytes = self.unsaved().map(|piece| piece.text.len()).sum();
     }
 
-    /// What was on its way is in the store.
+    /// Marks the committed text as stored.
     pub(super) fn save_sealed(&mut self) {
         for Said { piece, step, .. } in self.unsaved.drain(..self.sealed) {
             let (end, bytes) = (piece.at.end, piece.text.len());
@@ -202,7 +203,7 @@ impl Spoken {
 }
 
 impl Said {
-    /// Whether a piece belongs to this one.
+    /// Returns `true` if a piece extends this one.
     fn goes_on(&self, at: &PieceAt, kind: PieceKind) -> bool {
         let ours = &self.piece;
         ours.kind == kind

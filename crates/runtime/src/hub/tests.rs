@@ -19,7 +19,7 @@ fn hub() -> Hub {
     Hub::new(Arc::new(SystemClock::new()), 1)
 }
 
-/// What was heard: durable events by their number, text by its position.
+/// Drains a watcher: durable events by their number, text by its position.
 fn heard(watcher: &mut mpsc::UnboundedReceiver<RunEvent>) -> Vec<String> {
     let told = std::iter::from_fn(|| watcher.try_recv().ok());
     told.map(|told| match (piece(&told.event), told.position()) {

@@ -13,7 +13,7 @@ use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
 
-/// Whether calls are recorded.
+/// Recording of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JournalMode {
     /// They are.
@@ -24,7 +24,7 @@ pub enum JournalMode {
     Off,
 }
 
-/// What a runtime does about runs that no living worker has.
+/// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Orphans {
     /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for

@@ -5,9 +5,9 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_types::RunId;
 
-/// How often to look whether all runs are gone.
+/// Interval at which to check that all runs have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long putting runs back may take, once they were cut off.
+/// Time limit for requeueing runs once they were cancelled.
 const PUTTING_BACK: Duration = Duration::from_secs(5);
 
 impl Runtime {

@@ -60,7 +60,7 @@ struct Admitted {
     who: Principal,
     row: RunRow,
     graph: CompiledGraph,
-    /// Whether somebody asked for it, however often it ended its process before.
+    /// `true` if a client asked for it, however often it ended its process before.
     asked: bool,
     /// Receiver of its events in stream modes.
     live: Option<Live>,
@@ -347,12 +347,12 @@ fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, R
     Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
 }
 
-/// How a run ended; its output is turned into JSON only when somebody wants to know.
+/// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
 fn final_of(outcome: oneshot::Receiver<End>) -> BoxFuture<'static, RunFinal> {
     Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), End::told)))
 }
 
-/// What becomes of a run here that ends elsewhere.
+/// Returns the outcome reported for a run that ends in another process.
 fn stopped() -> RunFinal {
     RunFinal::Failed {
         fault: Fault::new(

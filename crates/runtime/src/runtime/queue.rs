@@ -16,8 +16,8 @@ use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunFinal, RunRef};
 use weftwork_types::{BoxFuture, BoxStream, Principal, RunId};
 
-/// How often to look for what other processes did: whether a run that is waited for has ended, and
-/// whether one that goes here is to stop. By the time of the machine.
+/// Interval at which to look for changes by other processes: if a run that is waited for has ended,
+/// and if a run in this process is to stop. In machine time.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Stops what other processes asked to stop, as long as the runtime is there. A run learns of it

@@ -1,4 +1,4 @@
-//! How long things are kept.
+//! Deletion of old threads, checkpoints, events and items.
 
 use super::Runtime;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
-/// How many items are swept in one transaction.
+/// Number of items swept in one transaction.
 const SWEPT_AT_ONCE: usize = 1_000;
 
 impl Runtime {

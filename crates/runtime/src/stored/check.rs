@@ -1,4 +1,4 @@
-//! Whether rows are what was written, without their graph.
+//! Checks that stored rows are intact, without their graph.
 
 use super::row::{self, Kind};
 use std::collections::BTreeSet;
@@ -8,12 +8,12 @@ use weftwork_store::{Keep, Pending, StoreError};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, ThreadId};
 
-/// What looking at the rows of a thread's checkpoints gave; see [`check_rows`].
+/// Result of checking the rows of a thread's checkpoints; see [`check_rows`].
 #[derive(Debug, Default)]
 pub struct CheckedRows {
     /// The hashes of the names that the rows leave out; see [`check_names`].
     pub names: BTreeSet<Hash>,
-    /// What is not as it was written, each with its place.
+    /// Damaged rows, each with its place.
     pub problems: Vec<StoreError>,
 }
 

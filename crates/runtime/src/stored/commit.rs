@@ -13,7 +13,7 @@ pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
     fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;
 }
 
-/// What is told of a checkpoint.
+/// Facts of a checkpoint that its events report.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// Its superstep.
@@ -22,8 +22,8 @@ pub(crate) struct Told {
     pub(crate) ran: Option<Vec<String>>,
     /// Messages that are new or changed.
     pub(crate) messages: Vec<Message>,
-    /// Whether nothing is due any more: it may be kept with the end of the run.
+    /// `true` if nothing is due any more: it may be stored with the end of the run.
     pub(crate) is_last: bool,
-    /// Whether a branch of the thread begins with it.
+    /// `true` if a branch of the thread begins with it.
     pub(crate) begins_branch: bool,
 }

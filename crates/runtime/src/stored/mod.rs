@@ -44,7 +44,7 @@ pub struct StoreSaver {
     recent: Option<Arc<Recent>>,
 }
 
-/// What is to be kept, and what to be reminded of after it.
+/// Rows to store, and the base for the next checkpoint.
 struct Bundle {
     keep: Keep,
     memo: Memo,

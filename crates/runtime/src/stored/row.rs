@@ -25,13 +25,13 @@ const WITH_CALLS: u8 = 2;
 /// The bytes of a checksum.
 const SUM: usize = 8;
 
-/// What a row is, which its checksum covers.
+/// Kind of a row, which its checksum covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Checkpoint = 1,
-    /// What became of the tasks of a checkpoint.
+    /// Outcomes of the tasks of a checkpoint.
     Tasks = 2,
-    /// What came from outside to a checkpoint.
+    /// Input from outside to a checkpoint.
     Outside = 3,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn open<'r>(kind: Kind, ns: &str, id: CheckpointId, row: &'r [u8]) ->
     (sum(kind, ns, id, bytes) == *found).then_some(bytes)
 }
 
-/// How a checkpoint came about, and its parent.
+/// Encodes the origin of a checkpoint, and its parent.
 pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) -> Vec<u8> {
     let mut out = Out::with_capacity(32);
     out.byte(match metadata.source {
@@ -140,8 +140,8 @@ fn begin(plan: &Plan, version: u8, room: usize) -> Out {
     out
 }
 
-/// What became of tasks. Values that `known` has are named there; how far it is goes from the
-/// checkpoint at which the tasks were due.
+/// Encodes the outcomes of tasks. Values that `known` has are stored as references to it; their
+/// distance is counted from the checkpoint at which the tasks were due.
 pub(super) fn write_tasks(
     plan: &Plan,
     tasks: &Records,
@@ -219,7 +219,7 @@ pub(super) struct Reader<'a> {
     pub(super) elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
 }
 
-/// How deeply calls may be within calls; more is damage.
+/// Limit of nested calls; deeper nesting is damage.
 const CALLS_MAX: usize = 1_000;
 
 impl Reader<'_> {
@@ -310,7 +310,7 @@ fn end(read: &In<'_>) -> Result<(), EngineError> {
     if read.is_empty() { Ok(()) } else { Err(read.damaged("the end")) }
 }
 
-/// What came from outside.
+/// Encodes input from outside.
 pub(super) fn write_outside(plan: &Plan, outside: &Outside) -> Result<Written, EngineError> {
     let mut out = begin(plan, VERSION, 64);
     write_output(&mut out, plan, &outside.output)?;

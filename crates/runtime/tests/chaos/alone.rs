@@ -122,7 +122,7 @@ async fn program() {
     std::fs::rename(folder.join("ends"), folder.join("ended")).expect("moves");
 }
 
-/// What is on record: the calls that have a result, as they are noted when they are made.
+/// Returns the calls with a recorded result, in the notation used when they are made.
 async fn settled(folder: &Path) -> BTreeSet<String> {
     let (graph, host) = (graph(folder), host(folder));
     let calls = graph.calls(&host, &At::thread(THREAD)).await.expect("reads");
@@ -135,16 +135,16 @@ async fn settled(folder: &Path) -> BTreeSet<String> {
     settled.map(noted).collect()
 }
 
-/// What came of kills.
+/// Counts over all kills.
 #[derive(Debug, Default)]
 struct Tally {
     threads: u64,
     kills: u32,
     /// Calls that a kill found on record.
     recorded: usize,
-    /// Those of them that were made after it.
+    /// The recorded calls that were made again after the kill.
     repeated: Vec<String>,
-    /// How often calls were made again that were not on record.
+    /// Number of repeated calls that were not on record.
     unknown: usize,
 }
 

@@ -21,9 +21,9 @@ use weftwork_types::run::{
 };
 use weftwork_types::{Principal, ThreadId};
 
-/// How many runs go at a time.
+/// Number of concurrent runs.
 const AT_A_TIME: usize = 16;
-/// How long the end of a cancelled run may take, with no message between processes.
+/// The longest that the end of a cancelled run may take, without messages between processes.
 const END_MAX: Duration = Duration::from_secs(6);
 
 /// A run that was cancelled or was faster.
@@ -41,7 +41,7 @@ fn steps(events: &[StoredEvent]) -> usize {
 
 struct Pair {
     here: Runtime,
-    /// What another process has of the store.
+    /// Another process's handle to the store.
     there: Arc<dyn Store>,
     clock: SystemClock,
 }

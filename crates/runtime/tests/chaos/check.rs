@@ -1,4 +1,4 @@
-//! What must be true of threads whatever became of the workers that had them.
+//! Invariants of threads, whatever happened to the workers that had them.
 
 use crate::worker::{PAIR, STEPS, Site, state};
 use serde_json::json;
@@ -69,7 +69,7 @@ pub(crate) fn unexplained(
     times.into_iter().map(|(name, times)| format!("{name}: {times} times")).collect()
 }
 
-/// What workers began of runs, in order: the step and the process.
+/// Returns the steps that workers began of each run, in order: the step and the process.
 fn begun(site: &Site) -> BTreeMap<String, Vec<(u32, String)>> {
     let mut begun = BTreeMap::<String, Vec<(u32, String)>>::new();
     for line in site.effects() {
@@ -100,7 +100,7 @@ fn check_begun(tag: &str, durability: Durability, begun: &[(u32, String)]) {
     assert_eq!(furthest, STEPS, "{tag}");
 }
 
-/// What a run's lines begin with.
+/// Returns the prefix of a run's lines.
 pub(crate) fn tag(at: &RunRef) -> String {
     at.run.as_str().replacen('-', ".", 1)
 }

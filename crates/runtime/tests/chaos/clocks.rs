@@ -71,9 +71,9 @@ fn start(site: &Site, clock: &Path) -> Worker {
 /// Whose clocks jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Of one machine: that of all its processes.
+    /// The clock of a single machine, shared by all its processes.
     Shared,
-    /// Of several machines: each in its own way.
+    /// The clocks of several machines: each jumps in its own way.
     Own,
 }
 

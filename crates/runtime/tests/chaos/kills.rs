@@ -14,15 +14,15 @@ use weftwork_types::port::CallState;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
 
-/// How many threads have runs at a time.
+/// Number of threads that have runs at a time.
 const THREADS: usize = 24;
-/// How many runs a thread has until another one takes its place: each kill reads all its calls.
+/// Number of runs of a thread until another thread takes its place: each kill reads all its calls.
 const RUNS_PER_THREAD: usize = 10;
 /// Long enough for each worker to have runs nearly always.
 const STEP_MS: u64 = 40;
-/// How long it may take until some worker has a run.
+/// Time limit until some worker has a run.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a takeover may take at the default pace: a lease, the look for it, and some work.
+/// Time limit of a takeover at the default pace: a lease, the look for it, and some work.
 const TAKEOVER_MAX: Duration = Duration::from_secs(12);
 
 /// Kills workers while they have runs.
@@ -43,11 +43,11 @@ struct Killer {
     takeovers: Vec<Duration>,
     /// The runs whose end was seen.
     checked: BTreeSet<RunId>,
-    /// How many runs were under way where a kill struck, by when their supersteps are stored.
+    /// Number of runs in progress when a kill struck, by durability of their supersteps.
     struck: BTreeMap<&'static str, usize>,
     /// The calls whose results a kill found on record, and where the log of the outside ended then.
     recorded: BTreeMap<String, u64>,
-    /// How many kills may have struck each run.
+    /// Number of kills that may have struck each run.
     strikes: BTreeMap<String, usize>,
 }
 

@@ -21,7 +21,7 @@ mod speech;
 mod stall;
 mod worker;
 
-/// Whether the full doses are asked for.
+/// Returns `true` if the full doses are requested.
 fn full() -> bool {
     std::env::var("WEFT_FAULTS").is_ok_and(|faults| faults == "full")
 }

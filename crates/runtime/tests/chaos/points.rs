@@ -27,8 +27,8 @@ const POINTS: [(&str, u64); 7] = [
     ("keep_alive", 4),
 ];
 
-/// Whether a write is what a point is named for: a call may be announced, or its result kept, in
-/// the same commit as what became of tasks meanwhile.
+/// Returns `true` if a write is of the kind that a point is named for: a call may be announced, or
+/// its result stored, in the same commit as task outcomes.
 fn is(wanted: &str, point: &'static str, commit: Option<&Commit>) -> bool {
     let open = commit.filter(|commit| commit.keep.checkpoints.is_empty());
     let any = |state: CallState| {

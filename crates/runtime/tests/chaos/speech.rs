@@ -13,7 +13,7 @@ use weftwork_types::Principal;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::run::{RunRef, RunStatus};
 
-/// What somebody heard who follows a run, and comes back again and again.
+/// A client that follows a run and reconnects repeatedly, with the events it received.
 #[derive(Debug, Default)]
 struct Listener {
     at: Position,

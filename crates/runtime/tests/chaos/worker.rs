@@ -21,7 +21,7 @@ use weftwork_types::run::{Durability, RunInput, RunOptions, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::{Principal, RunId, ThreadId, WorkerId};
 
-/// How many supersteps each run makes.
+/// Number of supersteps of each run.
 pub(crate) const STEPS: u32 = 10;
 pub(crate) const CHAIN: &str = "chaos:chain";
 /// As the chain, with another node beside each step, which reads.
@@ -33,7 +33,7 @@ pub(crate) const OVERFLOW: &str = "chaos:overflow";
 pub(crate) const HUNGRY: &str = "chaos:hungry";
 /// Says some words, one after the other.
 pub(crate) const SPEAKS: &str = "chaos:speaks";
-/// How many.
+/// Number of words.
 const WORDS: u32 = 200;
 
 const PLACE: &str = "WEFT_CHAOS_PLACE";
@@ -48,17 +48,17 @@ pub(crate) const FORGETS: &str = "WEFT_CHAOS_FORGETS";
 /// The file that says what time it is for the worker.
 pub(crate) const CLOCK: &str = "WEFT_CHAOS_CLOCK";
 
-/// What worker processes of a test share.
+/// Data that the worker processes of a test share.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) place: Place,
     pub(crate) folder: PathBuf,
     /// A fourth of a lease.
     pub(crate) pace_ms: u64,
-    /// How long each step takes.
+    /// Duration of each step.
     pub(crate) step_ms: u64,
-    /// How many workers a run may end. A test that kills without mercy ends more than three that
-    /// had the same run.
+    /// Number of workers that a run may end. A test that kills without mercy ends more than three
+    /// workers that had the same run.
     pub(crate) attempts_max: u32,
 }
 
@@ -68,7 +68,7 @@ impl Site {
         Pace { renew_every: beat, lease: beat * 4, look_every: beat }
     }
 
-    /// One line for each thing that was done outside, by whichever process.
+    /// Returns a line for each external effect, by any process.
     pub(crate) fn effects(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -254,7 +254,7 @@ fn poison(outside: &Outside, graph: &'static str) -> CompiledGraph {
         .expect("sound")
 }
 
-/// What a worker process does; a test that passes at once unless it is that process.
+/// Entry point of a worker process; a test that passes at once in other processes.
 #[test]
 fn worker_process() {
     let Ok(place) = std::env::var(PLACE) else { return };
@@ -290,7 +290,7 @@ fn worker_process() {
     std::process::exit(0);
 }
 
-/// Whether processes heed the record of calls.
+/// Treatment of recorded calls by worker processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     Sound,
@@ -306,7 +306,7 @@ impl Memory {
     }
 }
 
-/// What makes a worker of this program.
+/// Arguments that make this program a worker.
 pub(crate) const ARGS: [&str; 3] = ["--exact", "worker::worker_process", "--nocapture"];
 
 /// A worker process. Dies with the test.

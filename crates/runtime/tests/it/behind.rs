@@ -28,7 +28,7 @@ struct Log {
     log: List<String>,
 }
 
-/// What happened, in order.
+/// The events so far, in order.
 #[derive(Debug, Clone, Default)]
 struct World(Arc<Mutex<Vec<String>>>);
 
@@ -41,7 +41,7 @@ impl World {
         self.0.lock().expect("not poisoned").clone()
     }
 
-    /// How often each effect was made.
+    /// Returns the number of times that each effect was made.
     fn made(&self) -> BTreeMap<String, usize> {
         let mut made = BTreeMap::new();
         for what in self.all().into_iter().filter(|what| what.starts_with("makes")) {
@@ -183,7 +183,7 @@ fn emitting() -> CompiledGraph {
     graph.edge(START, "a").edge("a", "b").edge("b", "c").build().expect("sound")
 }
 
-/// What is told of them.
+/// Returns the events expected of them.
 fn expected(durability: Durability) -> Vec<Value> {
     let started = json!("run started");
     let step = |(step, node): (i64, &str)| json!({ "step": step, "nodes": [node] });

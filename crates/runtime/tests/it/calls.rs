@@ -31,7 +31,7 @@ struct Log {
     log: List<String>,
 }
 
-/// What nodes share with their test.
+/// Data that nodes share with their test.
 #[derive(Debug, Clone)]
 struct Outside {
     made: Arc<watch::Sender<u32>>,
@@ -92,7 +92,7 @@ async fn records(store: &dyn Store) -> Vec<CallRecord> {
     store.calls(&Principal::local(), &thread()).await.expect("reads")
 }
 
-/// How often each call was made, possibly paid besides, and reused.
+/// Returns, for each call, how often it was made, possibly paid besides, and reused.
 fn counts(records: &[CallRecord]) -> Vec<(u32, u32, u32)> {
     records.iter().map(|call| (call.made, call.possibly_paid, call.reused)).collect()
 }
@@ -264,7 +264,7 @@ async fn ask_and_wait(ctx: &Ctx, name: &str, outside: &Outside) -> NodeResult<()
     Ok(())
 }
 
-/// How many supersteps the log of a run tells of.
+/// Returns the number of supersteps in the log of a run.
 async fn steps_of(store: &dyn Store, at: &RunRef) -> usize {
     let told = store.events(&Principal::local(), at, 0, 99).await.expect("reads");
     told.iter().filter(|told| matches!(told.event, AiEvent::Step { .. })).count()

@@ -34,7 +34,7 @@ fn opened(path: &Path) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(path, &Options::default()).expect("opens"))
 }
 
-/// What a thread is now and was at each of its checkpoints.
+/// Returns the state of a thread now and at each of its checkpoints.
 async fn looked(bench: &Bench, ids: &[CheckpointId]) -> Vec<Result<Value, RuntimeError>> {
     let who = Principal::local();
     let mut seen = vec![bench.runtime.state(&who, &thread()).await.map(|found| found.values)];
@@ -115,12 +115,12 @@ async fn a_flipped_bit_never_gives_another_state() {
     assert!(detected > 0);
 }
 
-/// What becomes of a file that was damaged anywhere, or whose end is missing.
+/// Results of reading a file that was damaged anywhere, or truncated.
 #[derive(Debug, Default)]
 struct Came {
     told: usize,
     unharmed: usize,
-    /// How often a log that was cut off gave the state of an earlier commit.
+    /// Number of truncated logs that gave the state of an earlier commit.
     earlier: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What graphs look like.
+//! Drawings of graphs.
 
 use serde_json::Value;
 use weftwork_graph::channel::LastValue;

@@ -1,4 +1,4 @@
-//! How runs end, whatever fails: one `done`, a free thread, and nothing told that is not so.
+//! Ends of runs, whatever fails: a single `done`, a free thread, and only true events.
 
 use crate::faulty::{Faulty, Moment};
 use crate::support::{Bench, check_stream, completed, failed, interrupted, on_each_store, thread};

@@ -1,4 +1,4 @@
-//! What is refused, and with which code.
+//! Refused requests and graphs, with their error codes.
 
 use crate::support::{Bench, completed, failed, interrupted, on_each_store, thread};
 use serde_json::json;

@@ -39,7 +39,7 @@ pub(crate) fn name(point: &'static str, commit: Option<&Commit>) -> &'static str
     }
 }
 
-/// What is said of a write, by its name: how long it is to wait, or why it is refused.
+/// Decision about a write, by its name: its delay, or the error it fails with.
 pub(crate) type Say = std::result::Result<Duration, StoreError>;
 
 type Interferes = dyn Fn(&'static str, Moment, Option<&Commit>) -> Say + Send + Sync;
@@ -49,7 +49,7 @@ pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     interferes: Mutex<Arc<Interferes>>,
     connection: tokio::sync::Mutex<()>,
-    /// Whether it says of each call that it is not on record.
+    /// `true` if it reports each call as not on record.
     pub(crate) forgets: AtomicBool,
 }
 

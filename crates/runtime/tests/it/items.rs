@@ -1,4 +1,4 @@
-//! What graphs put into the long-term store.
+//! Items that graphs put into the long-term store.
 
 use crate::support::completed;
 use futures_util::StreamExt;
@@ -43,7 +43,7 @@ fn graph() -> CompiledGraph {
     graph.build().expect("sound")
 }
 
-/// What a run on a thread of its own finds, which says something.
+/// Runs on a thread of its own with the given text, and returns what the run finds.
 async fn says(runtime: &Runtime, org: &str, said: &str) -> serde_json::Value {
     let request = RunRequest {
         principal: Principal { org: OrgId::new(org).expect("an id"), subject: "ann".to_owned() },

@@ -57,7 +57,7 @@ impl Gate {
     }
 }
 
-/// One that waits, until it passed or was cancelled.
+/// Registration of a run that waits at the gate, until it passed or was cancelled.
 struct Waits<'a>(&'a Gate, String);
 
 impl<'a> Waits<'a> {
@@ -105,11 +105,11 @@ fn request(who: &str, multitask: Multitask) -> RunRequest {
     RunRequest { options, ..Bench::request(RunInput::Start { input }) }
 }
 
-/// What happens to the thread.
+/// Operations on the thread.
 #[derive(Debug, Clone)]
 enum Op {
     Start(Multitask),
-    /// One of the runs so far may pass.
+    /// Lets one of the runs so far pass.
     Pass(prop::sample::Index),
     Cancel(prop::sample::Index),
 }
@@ -130,7 +130,8 @@ struct Expected {
     status: RunStatus,
     cancelled: bool,
     may_pass: bool,
-    /// What the thread had when it began; for one that takes others back, when the first did.
+    /// The thread's log when the run began; for a run that takes others back, when the first of
+    /// them began.
     base: Option<Vec<String>>,
 }
 
@@ -152,7 +153,7 @@ impl Model {
         self.runs.iter().find(|run| !run.ended())
     }
 
-    /// Whether a run was accepted.
+    /// Returns `true` if a run was accepted.
     fn start(&mut self, how: Multitask) -> bool {
         let who = format!("run {}", self.runs.len());
         let oldest = self.oldest().cloned();
@@ -174,7 +175,7 @@ impl Model {
         self.go_on();
     }
 
-    /// Whether there was something to cancel.
+    /// Returns `true` if there was something to cancel.
     fn cancel(&mut self, n: usize) -> bool {
         let open = !self.runs[n].ended();
         self.runs[n].cancelled |= open;
@@ -343,7 +344,7 @@ async fn a_run_stops_one_of_another_process() {
     assert_eq!(log, json!(["two", "two first", "two passed"]));
 }
 
-/// Whoever is dropped stops nothing: the run begins although nobody holds its handle.
+/// Dropping the future of a request stops nothing: the run begins although nobody holds its handle.
 #[tokio::test]
 async fn a_run_waits_although_nobody_waits_for_it() {
     let gate = Gate::new();

@@ -1,4 +1,4 @@
-//! What other graph runtimes shipped broken, each as a test of its own.
+//! Bugs that other graph runtimes shipped, each as a test of its own.
 
 use crate::support::{Bench, check_stream, completed, failed, interrupted, on_each_store, thread};
 use futures_util::StreamExt;

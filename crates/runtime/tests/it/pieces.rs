@@ -26,7 +26,7 @@ struct Talk {
     messages: List<Message>,
 }
 
-/// What a node does next.
+/// Instruction for a node.
 #[derive(Debug)]
 enum Line {
     Say(String),
@@ -40,11 +40,11 @@ enum Line {
 
 type Lines = Arc<Mutex<mpsc::UnboundedReceiver<Line>>>;
 
-/// What each node does, in one process.
+/// Instructions for each node, in one process.
 #[derive(Debug, Default)]
 struct Script(BTreeMap<String, Lines>);
 
-/// Who tells a node what to do.
+/// Sender of a node's instructions.
 type Prompter = mpsc::UnboundedSender<Line>;
 
 async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
@@ -73,7 +73,7 @@ async fn speaks(ctx: Ctx, script: Deps<Script>) -> NodeResult<TalkUpdate> {
     Ok(TalkUpdate::new().messages([message]))
 }
 
-/// What nodes are to do, and who tells each.
+/// Creates the script of nodes, with a sender for each.
 fn script<const N: usize>(nodes: [&str; N]) -> (Script, [Prompter; N]) {
     let mut script = Script::default();
     let prompters = nodes.map(|node| {
@@ -132,7 +132,7 @@ async fn saved(store: &Arc<dyn Store>, at: &RunRef, bytes: usize) -> Vec<Piece> 
     until(async || Some(pieces(store, at).await).filter(enough)).await
 }
 
-/// What was told, in a row: text as it is, other events by their names.
+/// Formats events in order: text as it is, other events by their names.
 fn shown(events: &[RunEvent]) -> String {
     let shown = events.iter().map(|told| match &told.event {
         AiEvent::TextDelta { delta } => delta.clone(),
@@ -150,7 +150,7 @@ fn shown(events: &[RunEvent]) -> String {
     shown.collect()
 }
 
-/// What is told live until the row ends with this; no time goes by.
+/// Collects live events until their text ends with `end`; no time passes.
 async fn told(events: &mut BoxStream<'static, RunEvent>, end: &str) -> String {
     let mut all = Vec::new();
     while !shown(&all).ends_with(end) {
@@ -160,7 +160,8 @@ async fn told(events: &mut BoxStream<'static, RunEvent>, end: &str) -> String {
     shown(&all)
 }
 
-/// What is told until the row ends with this, to one who looks for it again and again.
+/// Collects events until their text ends with `end`, while the clock advances, for a follower that
+/// polls.
 async fn heard(
     clock: &ManualClock,
     events: &mut BoxStream<'static, RunEvent>,

@@ -1,4 +1,4 @@
-//! What is old is forgotten, and what is kept goes on.
+//! Deletion of old data, and continuation of the threads that are retained.
 
 use crate::support::{Bench, completed, interrupted, on_each_store, store, thread};
 use futures_util::StreamExt;

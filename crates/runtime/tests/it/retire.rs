@@ -71,7 +71,8 @@ async fn begun(runtime: &Runtime, gate: &Gate) -> RunHandle {
     handle
 }
 
-/// What came of a run whose worker stopped: it was put back, and whoever watched learned it.
+/// Checks that a run whose worker stopped was requeued, and that its watchers were told; returns
+/// the run.
 async fn put_back(store: &Arc<dyn Store>, handle: RunHandle) -> RunRef {
     let told: Vec<_> = handle.events.collect().await;
     let last = told.last().expect("events");

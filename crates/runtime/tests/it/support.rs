@@ -1,4 +1,4 @@
-//! One way to run a graph and look at what came of it.
+//! A common way to run a graph and inspect the result.
 
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -85,7 +85,7 @@ macro_rules! on_each_store {
 pub(crate) use on_each_store;
 pub(crate) use weftwork_sqlite::Durability;
 
-/// Whether supersteps are written while the next ones run.
+/// Returns `true` if supersteps are written while the next ones run.
 pub(crate) fn writes_behind() -> bool {
     matches!(PLACE.get(), Place::Behind(_))
 }
@@ -187,7 +187,7 @@ impl Bench {
     }
 }
 
-/// How runs of the test are run.
+/// Returns the run options of the test.
 pub(crate) fn options() -> RunOptions {
     let durability = match PLACE.get() {
         Place::Behind(_) => Keeping::Async,

@@ -1,4 +1,4 @@
-//! What the compiler says to states, nodes and routes that cannot be.
+//! Compiler messages for invalid states, nodes and routes.
 
 #[test]
 fn wrong_signatures_are_explained() {

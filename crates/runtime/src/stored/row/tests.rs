@@ -158,7 +158,7 @@ fn read(plan: &Plan, blobs: &BTreeMap<Hash, Vec<u8>>, kind: Kind, bytes: &[u8]) 
     way().unwrap_or_else(|error| format!("{} {error}", error.code()))
 }
 
-/// What came of it without its numbers and values, to count the ways.
+/// Returns the result without its numbers and values, to count the kinds.
 fn brief(way: &str) -> String {
     let way = way.split(" at byte").next().unwrap_or_default();
     if way.contains("stored value") { "W0106 a value".to_owned() } else { way.to_owned() }

@@ -27,7 +27,7 @@ fn large(mut make: impl FnMut(&mut Vec<u8>), number: usize) -> Vec<u8> {
     bytes
 }
 
-/// What is before the channels of a row.
+/// Returns the bytes of a row before its channels.
 fn head(rows: &Rows) -> Out {
     let body = rows.body("t");
     let (layout, mut read) = open_row(&body).expect("sound");
@@ -297,7 +297,7 @@ const TASKS: &[(&str, Make)] = &[
     }),
 ];
 
-/// What and how, no name, superstep and counts, and when: before the answer of a call.
+/// Bytes before the answer of a call: kind and effect, no name, superstep and counts, and time.
 const ANSWERED: &[u8] = &[0, 2, 0, 0, 0, 0, 0, 0];
 
 /// A task with calls.

@@ -25,7 +25,7 @@ use weftwork_types::run::{RunFinal, RunInput};
 use weftwork_types::{CheckpointId, OrgId, Principal, ThreadId};
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// What a row is, as its checksum has it.
+/// Kind of a row, as its checksum covers it.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Checkpoint = 1,
@@ -200,7 +200,7 @@ impl Rows {
     }
 }
 
-/// One line of a table: what was done, and what reading the thread and running it say.
+/// Adds a line to the table: the damage, and the results of reading the thread and of running it.
 async fn line(table: &mut String, what: &str, rows: &Rows, name: &str) {
     let who = Principal::local();
     let bench = Bench::on(opened(&rows.path), asking()).await;

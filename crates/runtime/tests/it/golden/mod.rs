@@ -1,4 +1,4 @@
-//! What released programs left in a store is read to the values it had, and goes on.
+//! Stores written by released programs are read with their values, and their threads continue.
 //!
 //! `tests/golden/<version>/` has a store as SQL and what is in it as JSON. Nothing in the folder of
 //! a release is ever changed. `WEFT_GOLDEN=record` writes the folder of this version anew, as part
@@ -23,7 +23,7 @@ use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::run::{RunFinal, RunInput};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
-/// How a file is made; rows come in the order of the names of their tables.
+/// Settings with which a file is made; rows are in the order of their table names.
 const PRAGMAS: &str =
     "PRAGMA foreign_keys = OFF;\nPRAGMA auto_vacuum = INCREMENTAL;\nPRAGMA journal_mode = WAL;\n";
 
@@ -275,7 +275,8 @@ async fn record() {
     std::fs::write(folder.join("contents.json"), contents + "\n").expect("writes");
 }
 
-/// What this version writes, the recorded folder has: a new kind of row is not forgotten there.
+/// Checks that this version writes rows to every table, so that the recorded folder lacks no kind
+/// of row.
 #[tokio::test]
 async fn the_story_has_a_row_of_each_kind() {
     let folder = tempfile::tempdir().expect("a folder");

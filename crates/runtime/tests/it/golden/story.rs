@@ -182,7 +182,7 @@ pub(super) async fn play(store: Arc<dyn Store>) {
 /// The thread of a run in this process, whose calls are kept with its tasks.
 pub(super) const IN_PROCESS: &str = "in-process";
 
-/// One that calls something, and stops at a question.
+/// Runs a graph in this process that makes a call and stops at a question.
 async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
     let saver = StoreSaver::new(Arc::clone(store) as _, Principal::local());
     let host = Host::new().with_saver(saver).with_clock(clock);

@@ -47,7 +47,7 @@ fn host(gated: &Arc<Gated>) -> Host {
     Host::new().with_saver(Arc::clone(gated) as Arc<dyn Saver>)
 }
 
-/// What nodes did.
+/// The actions of nodes, in order.
 #[derive(Debug, Clone, Default)]
 struct World(Arc<Mutex<Vec<&'static str>>>);
 
@@ -279,7 +279,7 @@ async fn a_run_that_is_dropped_leaves_what_was_stored() {
     }
 }
 
-/// How a thread came about, without its ids.
+/// Returns the history of a thread without its ids.
 async fn history(graph: &CompiledGraph, saver: &Arc<dyn Saver>) -> Vec<String> {
     let host = Host::new().with_saver(Arc::clone(saver));
     let history = graph.history(&host, &At::thread("t")).await.expect("reads");

@@ -19,7 +19,8 @@ impl Sent {
         self.0.lock().expect("sound").clone()
     }
 
-    /// How many were sent since so many, and that none of all was sent twice.
+    /// Returns the number of keys sent since the first `before`, and checks that none was sent
+    /// twice.
     fn since(&self, before: usize) -> usize {
         let all = self.all();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");

@@ -1,4 +1,4 @@
-//! What nodes do once is done once.
+//! Operations that run once are performed once.
 
 use super::{Count, answer, empty, graph, log, logged};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What other graph runtimes shipped broken, each as a test of its own on runs in this process.
+//! Bugs that other graph runtimes shipped, each as a test of its own on in-process runs.
 
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
@@ -254,7 +254,7 @@ fn a_plan_grows_with_its_graph_and_not_with_the_square() {
     assert!(large < small * 5, "200 nodes: {small}, 800 nodes: {large}");
 }
 
-/// How often an item was copied.
+/// Number of copies of an item.
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -36,7 +36,7 @@ struct Seeing {
     repeated: Vec<String>,
     /// Calls that must not be made again.
     kept_calls: BTreeSet<CallKey>,
-    /// Those that were, by their nodes.
+    /// The repeated calls, by their nodes.
     made_again: Vec<String>,
 }
 
@@ -52,14 +52,14 @@ impl Probe {
         }
     }
 
-    /// What finished so far must not run again.
+    /// Forbids tasks that finished so far to run again.
     pub(super) fn keep_fresh(&self) {
         let mut seeing = self.lock();
         let fresh = std::mem::take(&mut seeing.fresh);
         seeing.kept.extend(fresh);
     }
 
-    /// What finished since the last time may run again.
+    /// Allows tasks that finished since the last time to run again.
     pub(super) fn forget_fresh(&self) {
         self.lock().fresh.clear();
     }
@@ -109,12 +109,12 @@ impl Probe {
     }
 }
 
-/// What nodes run in.
+/// Environment of the nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     pub(super) world: World,
     pub(super) probe: Arc<Probe>,
-    /// Whether checkpoints of this graph are kept.
+    /// `true` if checkpoints of this graph are stored.
     pub(super) keeps: bool,
 }
 
@@ -312,7 +312,7 @@ impl Part {
     }
 }
 
-/// What a question asks, as JSON.
+/// Returns the content of a question as JSON.
 pub(super) fn asked(interrupt: &weftwork_types::interrupt::Interrupt) -> Value {
     match &interrupt.ask {
         weftwork_types::interrupt::Ask::Value { value } => value.clone(),

@@ -1,4 +1,4 @@
-//! What holds of every thread, however it went.
+//! Invariants of every thread.
 
 use super::Broken;
 use super::model::Point;

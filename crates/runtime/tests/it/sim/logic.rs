@@ -1,14 +1,14 @@
-//! What nodes and routes decide: functions of what they see, so that the graph and the model of it
-//! share them.
+//! Decisions of nodes and routes: functions of their input, so that the graph and its model share
+//! them.
 
 use super::spec::{Kind, Node, Spec};
 use serde_json::{Value, json};
 use weftwork_types::canonical;
 
-/// How many tasks may finish before nothing leads backwards and nothing is sent any more.
+/// Number of tasks that may finish before edges stop leading backwards and sends stop.
 const TASKS_MAX: u64 = 10;
 
-/// What a node leaves behind.
+/// Result of a node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Left {
     /// Channels, values, and whether they replace what is there.
@@ -17,7 +17,7 @@ pub(super) struct Left {
     pub(super) sends: Vec<(usize, Value)>,
 }
 
-/// What a node sees: what it may read of the state, its input, and the answers it got.
+/// Input of a node: the state it may read, its argument, and the answers it got.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
     pub(super) view: &'a Value,
@@ -42,7 +42,7 @@ pub(super) fn input(round: usize) -> Value {
     json!({"log": [format!("input {round}")], "total": 0})
 }
 
-/// What a node that works leaves behind, or what its error handler does.
+/// Returns the result of a node that works, or of its error handler.
 pub(super) fn result(spec: &Spec, index: usize, handler: bool, seen: &Seen<'_>) -> Left {
     let node = &spec.nodes[index];
     let digest = digest(&json!([seen.view, seen.input, seen.answers]));

@@ -48,7 +48,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What a graph must come to.
+/// Expected result of a graph.
 struct Expected {
     points: Vec<Point>,
     ends: Result<(), Conflict>,
@@ -160,7 +160,7 @@ fn check_manner(spec: &Arc<Spec>, expected: &Expected, manner: Manner) -> Result
     Ok(told.runs)
 }
 
-/// What was due at an old checkpoint comes to the same when it runs again.
+/// Checks that the tasks due at an old checkpoint have the same result when they run again.
 fn check_replay(stage: &mut Stage, manner: Manner) -> Result<(), Broken> {
     let kept = stage.saver.outermost();
     let mut draw = Draw::new(manner.seed ^ 0xf0f0);

@@ -1,5 +1,5 @@
-//! What a graph must come to: supersteps over plain JSON, one task after the other, without
-//! anything that could go wrong in between.
+//! Model of a graph's expected result: supersteps over plain JSON, one task after the other,
+//! without failures in between.
 
 use super::logic::{self, Left, Seen};
 use super::spec::{Act, Fate, Kind, Spec};

@@ -1,4 +1,4 @@
-//! What the simulation finds: each bug that can be planted, within a stated number of seeds.
+//! Bugs that the simulation finds: each bug that can be planted, within a stated number of seeds.
 
 use super::check;
 use std::panic::{AssertUnwindSafe, catch_unwind};

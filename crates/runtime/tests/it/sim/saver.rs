@@ -32,7 +32,7 @@ pub(super) struct Watching {
     inner: Arc<MemorySaver>,
     world: World,
     probe: Arc<Probe>,
-    /// Whether calls may take time; then a run can be cut off before and after each.
+    /// `true` if calls may take time; then a run can be cut off before and after each.
     slow: bool,
     draw: Mutex<Draw>,
     /// Calls that are under way.
@@ -79,12 +79,12 @@ impl Watching {
         self.busy.load(Ordering::SeqCst) > 0
     }
 
-    /// How many calls were cut off.
+    /// Returns the number of calls that were cut off.
     pub(super) fn cut(&self) -> usize {
         self.cut.load(Ordering::SeqCst)
     }
 
-    /// How often anything was kept.
+    /// Returns the number of writes.
     pub(super) fn changes(&self) -> usize {
         self.changes.load(Ordering::SeqCst)
     }

@@ -28,16 +28,16 @@ const CRASHES_MAX: usize = 6;
 const CONFLICT: &str = "W0102";
 const THREAD: &str = "t";
 
-/// How a graph is taken through its rounds.
+/// Conditions under which a graph runs through its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Manner {
     pub(super) name: &'static str,
-    /// What the order of events is drawn from.
+    /// Seed of the order of events.
     pub(super) seed: u64,
     pub(super) crashes: Crashes,
-    /// Whether the saver takes its time.
+    /// `true` if the checkpointer takes its time.
     pub(super) slow: bool,
-    /// Whether runs have step limits, and stop before and after nodes.
+    /// `true` if runs have step limits, and stop before and after nodes.
     pub(super) stops: bool,
     pub(super) durability: Durability,
 }
@@ -50,7 +50,7 @@ pub(super) enum Crashes {
     At(u64),
 }
 
-/// What a script came to.
+/// Result of a script.
 #[derive(Debug)]
 pub(super) struct Told {
     /// The output of the last round; none when a superstep cannot be closed.
@@ -69,13 +69,13 @@ pub(super) struct Stage {
     manner: Manner,
     nodes: Vec<String>,
     lenient: bool,
-    /// Whether it has error handlers.
+    /// `true` if the graph has error handlers.
     handles: bool,
-    /// Whether it tells what happens.
+    /// `true` if the stage prints the events.
     loud: bool,
     crashes: usize,
     pub(super) runs: usize,
-    /// What was kept when a run last stopped at a node.
+    /// Number of writes when a run last stopped at a node.
     stopped_at: Option<usize>,
 }
 
@@ -216,7 +216,7 @@ impl Stage {
         Start::Command(StartCommand { resume: Some(resume), ..StartCommand::default() })
     }
 
-    /// One run; none when it was cut off.
+    /// Runs the graph once; `None` if the run was cut off.
     fn run_once(
         &mut self,
         start: Start,

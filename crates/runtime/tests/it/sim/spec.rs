@@ -12,13 +12,13 @@ pub(super) struct Spec {
     pub(super) entry: Vec<usize>,
     pub(super) start_route: Option<Vec<usize>>,
     pub(super) joins: Vec<(Vec<usize>, usize)>,
-    /// Whether it has the semantics of the reference.
+    /// `true` if it has the semantics of the reference.
     pub(super) lenient: bool,
     /// Nodes that it stops before.
     pub(super) stops: Vec<usize>,
 }
 
-/// What a channel does with writes.
+/// Rule by which a channel applies writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Last,
@@ -34,7 +34,7 @@ impl Kind {
         matches!(self, Self::Topic | Self::One | Self::Any)
     }
 
-    /// Whether two tasks of a superstep must not both write it.
+    /// Returns `true` if at most one task of a superstep may write it.
     pub(super) fn is_single(self) -> bool {
         matches!(self, Self::Last | Self::One)
     }
@@ -54,13 +54,13 @@ pub(super) struct Node {
     pub(super) goto: Vec<usize>,
     pub(super) sends: Vec<usize>,
     pub(super) deferred: bool,
-    /// How often it is tried in one run.
+    /// Number of attempts in a run.
     pub(super) attempts: u32,
     pub(super) fate: Fate,
     pub(super) inner: Option<(Box<Spec>, Keep)>,
 }
 
-/// What a node does before it is done.
+/// Action of a node before it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Pause,
@@ -68,7 +68,7 @@ pub(super) enum Act {
     Ask,
 }
 
-/// How a node ends.
+/// Outcome of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Works,
@@ -95,7 +95,7 @@ impl Spec {
         self.nodes.iter().position(|one| one.name == node)
     }
 
-    /// Whether anything in it may go differently after a crash that kept nothing.
+    /// Returns `true` if anything in it may go differently after a crash that stored nothing.
     pub(super) fn has_own_state_within(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.inner, Some((_, Keep::Own))))
     }
@@ -106,7 +106,7 @@ struct Maker {
     prefix: &'static str,
     count: usize,
     lenient: bool,
-    /// Whether the graph keeps no checkpoints.
+    /// `true` if the graph stores no checkpoints.
     unkept: bool,
 }
 
@@ -252,7 +252,8 @@ impl Maker {
         spec.joins.push((sources, to));
     }
 
-    /// One graph that keeps its own state cannot run twice at a time.
+    /// Returns `false` if the node runs a graph that keeps its own state and so cannot run twice at
+    /// a time.
     fn may_be_sent(&self, spec: &Spec, to: usize) -> bool {
         !matches!(spec.nodes[to].inner, Some((_, Keep::Own)))
     }

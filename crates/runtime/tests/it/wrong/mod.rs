@@ -1,4 +1,4 @@
-//! What is wrong, and what is said of it: two tables, each row a thing done wrong and its message.
+//! Mistakes and their messages: two tables, each row a mistake and its message.
 
 mod calls;
 mod graphs;
