@@ -18,7 +18,7 @@ pub struct Shelf {
 pub struct NewCheckpoint {
     /// Which graph's.
     pub ns: String,
-    /// Its id. Ids of one graph of one thread sort by age.
+    /// Its id. Ids of one thread sort by age, those of all its graphs together.
     pub id: CheckpointId,
     /// The checkpoint at which the tasks in `tasks` were due; none when there are none.
     pub of: Option<CheckpointId>,
@@ -139,6 +139,16 @@ pub trait ReadCheckpoints: Send + Sync {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<Shelf>>>;
+
+    /// The greatest id of the checkpoints of all graphs of a thread; `None` when there are none.
+    ///
+    /// # Errors
+    /// Only those of the system.
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>>;
 
     /// A blob; `None` when it is not there.
     ///

@@ -222,6 +222,13 @@ impl Saver for Watched {
         self.saver.newest(at)
     }
 
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest_of_all(thread)
+    }
+
     fn list<'a>(
         &'a self,
         at: &'a Place,

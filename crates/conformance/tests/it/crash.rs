@@ -145,6 +145,13 @@ impl Saver for Forgetful {
         self.saver.newest(at)
     }
 
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest_of_all(thread)
+    }
+
     fn list<'a>(
         &'a self,
         at: &'a Place,
