@@ -1,13 +1,14 @@
 //! Every recorded scenario over each store, straight on and rebuilt after each superstep.
 
+use crate::saver::{Manner, Odd};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::SystemClock;
+use weftwork_graph::{MemorySaver, Saver, SystemClock};
 use weftwork_postgres::PostgresStore;
-use weftwork_sqlite::{Durability, Options, SqliteStore};
+use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{CheckpointStore, MemoryStore};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -32,7 +33,8 @@ impl MadeOf {
 
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { durability: Durability::Normal, ..Options::default() };
+        let options =
+            Options { durability: weftwork_sqlite::Durability::Normal, ..Options::default() };
         let store = Arc::new(SqliteStore::open(folder.path().join("kit.db"), &options).unwrap());
         Self { store, _folder: Some(folder) }
     }
@@ -53,6 +55,14 @@ impl MadeOf {
 
 pub(crate) fn over(made: &MadeOf) -> Setting {
     Setting::from(Profile::LangGraph).over(Arc::clone(&made.store))
+}
+
+/// Savers in memory with a manner of their own.
+pub(crate) fn odd(manner: Manner) -> Setting {
+    Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
+        let saver = MemorySaver::new();
+        Arc::new(move || -> Arc<dyn Saver> { Arc::new(Odd { saver: Arc::clone(&saver), manner }) })
+    }))
 }
 
 /// Plays all scenarios; returns about how many the mode says nothing.
