@@ -5,7 +5,7 @@ use crate::{GUARD, Profile, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_graph::{MemorySaver, Saver, StoreSaver, SystemClock};
+use weftwork_graph::{Durability, MemorySaver, Saver, StoreSaver, SystemClock};
 use weftwork_store::CheckpointStore;
 use weftwork_types::port::Clock;
 use weftwork_types::{OrgId, Principal};
@@ -36,6 +36,8 @@ pub struct Setting {
     pub profile: Profile,
     /// How hard it is made.
     pub mode: Mode,
+    /// When checkpoints are kept, in runs of which the spec does not say so.
+    pub durability: Durability,
     stores: Stores,
     tally: Arc<Mutex<Tally>>,
 }
@@ -54,7 +56,8 @@ impl From<Profile> for Setting {
             let saver = MemorySaver::new();
             Arc::new(move || -> Arc<dyn Saver> { saver.clone() })
         });
-        Self { profile, mode: Mode::Straight, stores, tally: Arc::default() }
+        let (mode, durability) = (Mode::Straight, Durability::Sync);
+        Self { profile, mode, durability, stores, tally: Arc::default() }
     }
 }
 
@@ -85,6 +88,12 @@ impl Setting {
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
+    }
+
+    /// Keeps checkpoints at another time.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
     }
 
     pub(crate) fn store(&self) -> Opener {

@@ -128,7 +128,8 @@ impl Ground {
 /// Plays the script once, with a crash or undisturbed; the inner error is a trace as well.
 async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
     let ground = Ground::new(spec, setting)?;
-    let mut play = Play::new(ground.graph.clone(), ground.host(Ids::OfNow), spec);
+    let (graph, host) = (ground.graph.clone(), ground.host(Ids::OfNow));
+    let mut play = Play::new(graph, host, spec, setting.durability);
     let (mut entries, mut writes) = (Vec::new(), Vec::new());
     let (mut fault, mut crashed) = (None, false);
     for (index, entry) in spec.script.iter().enumerate() {

@@ -170,7 +170,7 @@ fn over_postgres() {
 }
 
 fn forgetful(manner: Manner) -> Setting {
-    odd(manner).with_mode(Mode::CrashEachWrite)
+    odd(manner, &Arc::default()).with_mode(Mode::CrashEachWrite)
 }
 
 /// A graph within it got further than the graph around it, of which the next process changes the

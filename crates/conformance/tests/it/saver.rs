@@ -1,6 +1,7 @@
 //! Savers that are not as savers are to be.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_graph::exec::{
     Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError, TaskRecord,
 };
@@ -15,6 +16,8 @@ pub(crate) enum Manner {
     /// Drops their results alone. Questions and failures are kept, so that nothing shows before a
     /// crash.
     DropsResults,
+    /// Keeps checkpoints while others have a turn.
+    TakesTime,
 }
 
 /// A saver that is not as savers are to be.
@@ -22,6 +25,8 @@ pub(crate) enum Manner {
 pub(crate) struct Odd {
     pub(crate) saver: Arc<MemorySaver>,
     pub(crate) manner: Manner,
+    /// How many checkpoints were loaded by their ids.
+    pub(crate) loads: Arc<AtomicUsize>,
 }
 
 impl Saver for Odd {
@@ -31,6 +36,7 @@ impl Saver for Odd {
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        self.loads.fetch_add(usize::from(id.is_some()), Ordering::Relaxed);
         self.saver.load(at, plan, id)
     }
 
@@ -59,7 +65,14 @@ impl Saver for Odd {
     }
 
     fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
-        self.saver.put(at, memo, puts)
+        if self.manner != Manner::TakesTime {
+            return self.saver.put(at, memo, puts);
+        }
+        let memo = memo.clone();
+        Kept::Later(Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.saver.put(at, &memo, puts).done().await
+        }))
     }
 
     fn put_tasks<'a>(
@@ -72,6 +85,7 @@ impl Saver for Odd {
         let kept = |record: &TaskRecord| match self.manner {
             Manner::DropsOpen => false,
             Manner::DropsResults => !record.is_finished(),
+            Manner::TakesTime => true,
         };
         let tasks = tasks.into_iter().filter(|(_, record)| kept(record)).collect();
         self.saver.put_tasks(at, plan, of, tasks)

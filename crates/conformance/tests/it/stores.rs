@@ -3,10 +3,11 @@
 use crate::saver::{Manner, Odd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::{MemorySaver, Saver, SystemClock};
+use weftwork_graph::{Durability, MemorySaver, Saver, SystemClock};
 use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{CheckpointStore, MemoryStore};
@@ -57,11 +58,15 @@ pub(crate) fn over(made: &MadeOf) -> Setting {
     Setting::from(Profile::LangGraph).over(Arc::clone(&made.store))
 }
 
-/// Savers in memory with a manner of their own.
-pub(crate) fn odd(manner: Manner) -> Setting {
+/// Savers in memory with a manner of their own. Counts the checkpoints that are loaded by their ids.
+pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
+    let loads = Arc::clone(loads);
     Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
-        let saver = MemorySaver::new();
-        Arc::new(move || -> Arc<dyn Saver> { Arc::new(Odd { saver: Arc::clone(&saver), manner }) })
+        let (saver, loads) = (MemorySaver::new(), Arc::clone(&loads));
+        Arc::new(move || -> Arc<dyn Saver> {
+            let (saver, loads) = (Arc::clone(&saver), Arc::clone(&loads));
+            Arc::new(Odd { saver, manner, loads })
+        })
     }))
 }
 
@@ -114,4 +119,29 @@ fn rebuilt_after_each_superstep_over_sqlite() {
 fn rebuilt_after_each_superstep_over_postgres() {
     let made = MadeOf::postgres("rebuilt");
     assert_eq!(check(&over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+/// What is written behind is read back too.
+fn check_behind(setting: Setting) {
+    let setting = setting.with_durability(Durability::Async);
+    assert_eq!(check(&setting.with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+#[test]
+fn rebuilt_behind_writes_that_take_time() {
+    let (straight, rebuilt) = (Arc::default(), Arc::default());
+    check(&odd(Manner::TakesTime, &straight));
+    check_behind(odd(Manner::TakesTime, &rebuilt));
+    let [straight, rebuilt] = [straight, rebuilt].map(|loads| loads.load(Ordering::Relaxed));
+    assert!(rebuilt > 4 * straight, "{rebuilt} checkpoints were read, {straight} straight on");
+}
+
+#[test]
+fn rebuilt_behind_writes_over_sqlite() {
+    check_behind(over(&MadeOf::sqlite()));
+}
+
+#[test]
+fn rebuilt_behind_writes_over_postgres() {
+    check_behind(over(&MadeOf::postgres("behind")));
 }

@@ -102,7 +102,8 @@ impl Host {
     }
 
     /// Drops what a run knows after each superstep, and reads it back from the saver: for proving
-    /// that nothing a run needs is in memory only.
+    /// that nothing a run needs is in memory only. Where checkpoints are written behind, that is
+    /// when the next superstep is closed.
     #[must_use]
     pub fn rebuilding(self) -> Self {
         self.with(|inner| inner.rebuilds = true)
