@@ -6,7 +6,7 @@ use crate::input::{as_node, bulk_update, resume, targets, update_values};
 use crate::message;
 use crate::node::{Counts, Shared};
 use crate::python::{self, Raised};
-use crate::spec::{Act, Begin, Durability as How, Entry, RunEntry, Spec, StopsSpec, Which};
+use crate::spec::{Act, Begin, Entry, RunEntry, Spec, StopsSpec, Which};
 use crate::trace;
 use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
@@ -89,7 +89,7 @@ pub async fn play_on(
             host = host.rebuilding();
         }
     }
-    let mut play = Play::new(graph, host, spec);
+    let mut play = Play::new(graph, host, spec, setting.durability);
     let mut entries = Vec::with_capacity(spec.script.len());
     for entry in &spec.script {
         let mut shown = Map::new();
@@ -110,6 +110,7 @@ pub(crate) struct Play<'a> {
     pub(crate) graph: CompiledGraph,
     pub(crate) host: Host,
     spec: &'a Spec,
+    durability: Durability,
     /// Checkpoints that were saved under a name.
     pub(crate) saved: BTreeMap<String, Target>,
 }
@@ -130,8 +131,13 @@ impl Target {
 pub(crate) type Played<T> = Result<T, Raised>;
 
 impl<'a> Play<'a> {
-    pub(crate) fn new(graph: CompiledGraph, host: Host, spec: &'a Spec) -> Self {
-        Self { graph, host, spec, saved: BTreeMap::new() }
+    pub(crate) fn new(
+        graph: CompiledGraph,
+        host: Host,
+        spec: &'a Spec,
+        durability: Durability,
+    ) -> Self {
+        Self { graph, host, spec, durability, saved: BTreeMap::new() }
     }
 
     /// The trace of these entries.
@@ -273,11 +279,7 @@ impl<'a> Play<'a> {
             .step_limit(self.limit(run))
             .modes(self.modes(run))
             .context(run.context.clone().unwrap_or_default())
-            .durability(match run.durability {
-                How::Sync => Durability::Sync,
-                How::Async => Durability::Async,
-                How::Exit => Durability::Exit,
-            });
+            .durability(run.durability.unwrap_or(self.durability));
         if target.config.id.is_some() || !target.config.ns.is_empty() {
             prepared = prepared.from(&target.config);
         }

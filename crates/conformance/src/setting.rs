@@ -5,8 +5,8 @@ use crate::{GUARD, Profile, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_graph::SystemClock;
 use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::{Durability, SystemClock};
 use weftwork_runtime::StoreSaver;
 use weftwork_store::CheckpointStore;
 use weftwork_types::port::Clock;
@@ -38,6 +38,8 @@ pub struct Setting {
     pub profile: Profile,
     /// The mode.
     pub mode: Mode,
+    /// When checkpoints are kept, in runs of which the spec does not say so.
+    pub durability: Durability,
     stores: Stores,
     tally: Arc<Mutex<Tally>>,
 }
@@ -56,7 +58,8 @@ impl From<Profile> for Setting {
             let saver = MemorySaver::new();
             Arc::new(move || -> Arc<dyn Saver> { saver.clone() })
         });
-        Self { profile, mode: Mode::Straight, stores, tally: Arc::default() }
+        let (mode, durability) = (Mode::Straight, Durability::Sync);
+        Self { profile, mode, durability, stores, tally: Arc::default() }
     }
 }
 
@@ -87,6 +90,12 @@ impl Setting {
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
+    }
+
+    /// Keeps checkpoints at another time.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
     }
 
     pub(crate) fn store(&self) -> Opener {

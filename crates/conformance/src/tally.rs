@@ -14,6 +14,8 @@ pub struct Tally {
     pub not_applicable: BTreeMap<&'static str, u64>,
     /// Crashes after which specs were played on.
     pub crashes: u64,
+    /// Crashes that did not come about: the run took another course, and did not come to the write.
+    pub missed: u64,
     /// Crashes after which there is nothing to compare, by reason.
     pub passed_over: BTreeMap<&'static str, u64>,
 }
@@ -27,6 +29,9 @@ impl fmt::Display for Tally {
         if self.crashes + passed > 0 {
             write!(f, "; {} crashes, {passed} passed over", self.crashes)?;
             reasons(f, &self.passed_over)?;
+        }
+        if self.missed > 0 {
+            write!(f, ", {} that did not come about", self.missed)?;
         }
         Ok(())
     }
@@ -52,11 +57,12 @@ mod tests {
         let whole = Tally {
             not_applicable: [("a", 2), ("b", 1)].into(),
             crashes: 7,
+            missed: 1,
             passed_over: [("c", 4)].into(),
             ..plain
         };
         let expected = "3 played, 0 failed, 3 not applicable (2: a; 1: b); \
-                        7 crashes, 4 passed over (4: c)";
+                        7 crashes, 4 passed over (4: c), 1 that did not come about";
         assert_eq!(whole.to_string(), expected);
     }
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("seals.sql"),
     include_str!("items.sql"),
     include_str!("queued.sql"),
+    include_str!("within.sql"),
 ];
 
 /// The newest format that this program supports.

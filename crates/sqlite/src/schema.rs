@@ -34,6 +34,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("seals.sql"), then: block::seal_old },
     by(include_str!("items.sql")),
     by(include_str!("queued.sql")),
+    by(include_str!("within.sql")),
 ];
 
 /// The newest format that this program supports.

@@ -18,7 +18,7 @@ pub struct Shelf {
 pub struct NewCheckpoint {
     /// Path to the graph.
     pub ns: String,
-    /// Id. Ids of one graph of one thread sort by age.
+    /// Id. Ids of one thread sort by age, over all its graphs.
     pub id: CheckpointId,
     /// Checkpoint at which the tasks in `tasks` were due; `None` if there are none.
     pub of: Option<CheckpointId>,
@@ -139,6 +139,17 @@ pub trait ReadCheckpoints: Send + Sync {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<Shelf>>>;
+
+    /// Returns the greatest id of the checkpoints of all graphs of a thread; `None` if there are
+    /// none.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>>;
 
     /// Returns a blob; `None` if it does not exist.
     ///

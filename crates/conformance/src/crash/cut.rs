@@ -1,5 +1,6 @@
 //! A saver that cuts a run off at one of its writes.
 
+use super::clock::Ids;
 use crate::node::Shared;
 use std::collections::BTreeSet;
 use std::future::{Future, pending, poll_fn};
@@ -27,6 +28,14 @@ pub(crate) struct At {
     /// From 1.
     pub(crate) write: usize,
     pub(crate) side: Side,
+}
+
+impl At {
+    /// The clock of the process that finds what is left: each comes before and after writes.
+    pub(super) fn ids(self) -> Ids {
+        let even = self.write.is_multiple_of(2);
+        if even == (self.side == Side::Before) { Ids::OfNow } else { Ids::Late }
+    }
 }
 
 /// A task in the superstep that starts at a checkpoint.
@@ -221,6 +230,13 @@ impl Saver for Watched {
         at: &'a Place,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
         self.saver.newest(at)
+    }
+
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest_of_all(thread)
     }
 
     fn list<'a>(

@@ -5,6 +5,7 @@
 //! would find: the store, the long-term store, and what the nodes did to the world. It goes on as
 //! [`recover`] says, plays the rest of the script, and its trace is compared as [`rule`] says.
 
+mod clock;
 mod cut;
 mod recover;
 mod rule;
@@ -13,6 +14,7 @@ use crate::node::Shared;
 use crate::play::{self, Play, items, made};
 use crate::spec::{Entry, Spec};
 use crate::{GUARD, Opener, Setting};
+use clock::Ids;
 use cut::{At, Side, Watch, Watched};
 use recover::{Before, Recovery, Taken};
 use serde_json::{Map, Value as Json, json};
@@ -49,6 +51,8 @@ struct Played {
     writes: Vec<Vec<String>>,
     /// A violation that no crash may cause, whatever the trace shows.
     fault: Option<String>,
+    /// Whether there was the crash it was played for.
+    crashed: bool,
     /// Why there is nothing to compare.
     passed_over: Option<&'static str>,
 }
@@ -89,7 +93,10 @@ fn judge(
         setting.count(|tally| *tally.passed_over.entry(reason).or_default() += 1);
         return None;
     }
-    setting.count(|tally| tally.crashes += 1);
+    setting.count(|tally| {
+        let count = if played.crashed { &mut tally.crashes } else { &mut tally.missed };
+        *count += 1;
+    });
     played.fault.or_else(|| rule::difference(undisturbed, played.trace, crash))
 }
 
@@ -111,19 +118,21 @@ impl Ground {
     }
 
     /// Creates the host of a new process.
-    fn host(&self) -> Host {
+    fn host(&self, ids: Ids) -> Host {
         let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
         let items = Arc::clone(&self.items);
-        Host::new().with_items(items).with_saver(Arc::new(Watched { saver, watch }))
+        let host = Host::new().with_items(items).with_clock(ids.clock());
+        host.with_saver(Arc::new(Watched { saver, watch }))
     }
 }
 
 /// Plays the script once, with a crash or undisturbed; the inner error is a trace as well.
 async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
     let ground = Ground::new(spec, setting)?;
-    let mut play = Play::new(ground.graph.clone(), ground.host(), spec);
+    let (graph, host) = (ground.graph.clone(), ground.host(Ids::OfNow));
+    let mut play = Play::new(graph, host, spec, setting.durability);
     let (mut entries, mut writes) = (Vec::new(), Vec::new());
-    let mut fault = None;
+    let (mut fault, mut crashed) = (None, false);
     for (index, entry) in spec.script.iter().enumerate() {
         let mut shown = Map::new();
         let crash = crash.filter(|crash| crash.entry == index);
@@ -135,11 +144,12 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
                 let taken = one.crashed(&mut play, &mut shown).await;
                 let again = ground.watch.again();
                 fault = again.map(|task| format!("`{task}` ran again after it was kept"));
+                crashed = !matches!(taken, Ok(Taken::Uncut(_)));
                 match taken {
-                    Ok(Taken::Up(acted)) => acted,
+                    Ok(Taken::Up(acted) | Taken::Uncut(acted)) => acted,
                     Ok(Taken::PassedOver(reason)) => {
                         let (trace, passed_over) = (Json::Null, Some(reason));
-                        return Ok(Played { trace, writes, fault, passed_over });
+                        return Ok(Played { trace, writes, fault, crashed, passed_over });
                     }
                     Err(raised) => Err(raised),
                 }
@@ -150,7 +160,7 @@ async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Re
         entries.push(Json::Object(shown));
     }
     let trace = play.whole(entries).await;
-    Ok(Played { trace, writes, fault, passed_over: None })
+    Ok(Played { trace, writes, fault, crashed, passed_over: None })
 }
 
 /// An entry with its crash.
@@ -173,13 +183,12 @@ impl One<'_> {
         let before = Before::of(play, entry).await?;
         let survived = ground.watch.survive(play.act(entry, shown)).await;
         if let Some(acted) = survived {
-            // The run took another course this time, and did not come to that write.
-            return Ok(Taken::Up(acted));
+            return Ok(Taken::Uncut(acted));
         }
         shown.clear();
         let (kept, answered) = (ground.watch.kept(), ground.watch.answered());
         ground.watch.revive();
-        play.host = ground.host();
+        play.host = ground.host(self.crash.at.ids());
         let over = self.crash.all.is_some_and(|all| *all == kept);
         let (spec, profile, kept) = (self.spec, self.setting.profile, kept.len());
         let recovery = Recovery { spec, profile, entry, before, kept, answered, over };

@@ -103,6 +103,8 @@ pub(super) struct Recovery<'a> {
 /// The outcome of continuing an entry.
 pub(super) enum Taken {
     Up(Played<()>),
+    /// The run took another course this time, and did not come to the write of its crash.
+    Uncut(Played<()>),
     /// Nothing can be said, for this reason.
     PassedOver(&'static str),
 }

@@ -13,10 +13,11 @@ pub(crate) use graph::{
     RetrySpec, Source, StopsSpec, TimeoutSpec,
 };
 pub(crate) use op::{Fail, ListNamespaces, Op, Part, StoreOp};
-pub(crate) use script::{Act, Begin, Durability, Entry, RunEntry, Update, Which};
+pub(crate) use script::{Act, Begin, Entry, RunEntry, Update, Which};
 
 use crate::SpecError;
 use serde_json::Value as Json;
+use weftwork_graph::Durability;
 
 /// A graph and what is done with it, read and understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,7 @@ impl Spec {
     /// `true` if one of its runs stores checkpoints only at the end.
     pub(crate) fn keeps_at_exit(&self) -> bool {
         self.script.iter().any(|entry| match &entry.act {
-            Act::Run(run) => run.durability == Durability::Exit,
+            Act::Run(run) => run.durability == Some(Durability::Exit),
             _ => false,
         })
     }

@@ -5,6 +5,7 @@ use super::graph::{StopsSpec, stops};
 use crate::SpecError;
 use crate::expr::Expr;
 use serde_json::Value as Json;
+use weftwork_graph::Durability;
 
 /// An entry of a script.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +47,8 @@ pub(crate) enum Update {
 pub(crate) struct RunEntry {
     pub(crate) begin: Begin,
     pub(crate) modes: Option<Vec<String>>,
-    pub(crate) durability: Durability,
+    /// None when the setting says it.
+    pub(crate) durability: Option<Durability>,
     pub(crate) limit: Option<u32>,
     pub(crate) interrupt_before: Option<StopsSpec>,
     pub(crate) interrupt_after: Option<StopsSpec>,
@@ -65,13 +67,6 @@ pub(crate) enum Begin {
         update: Json,
         resume: Json,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    Sync,
-    Async,
-    Exit,
 }
 
 /// Which checkpoint.
@@ -139,7 +134,7 @@ fn run(at: Cursor<'_>) -> Result<RunEntry, SpecError> {
     Ok(RunEntry {
         begin: begin(at)?,
         modes: at.maybe("modes", |modes| modes.texts())?,
-        durability: at.maybe("durability", durability)?.unwrap_or(Durability::Sync),
+        durability: at.maybe("durability", durability)?,
         limit: at.maybe("limit", |limit| limit.small())?,
         interrupt_before: at.maybe("interrupt_before", stops)?,
         interrupt_after: at.maybe("interrupt_after", stops)?,

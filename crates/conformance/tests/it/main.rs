@@ -5,6 +5,7 @@
 mod crash;
 mod decoder;
 mod kit;
+mod saver;
 mod serve;
 mod stores;
 mod typed;

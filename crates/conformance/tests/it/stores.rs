@@ -1,13 +1,16 @@
 //! Every recorded scenario over each store, straight on and rebuilt after each superstep.
 
+use crate::saver::{Manner, Odd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::SystemClock;
+use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::{Durability, SystemClock};
 use weftwork_postgres::PostgresStore;
-use weftwork_sqlite::{Durability, Options, SqliteStore};
+use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{CheckpointStore, MemoryStore};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -32,7 +35,8 @@ impl MadeOf {
 
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { durability: Durability::Normal, ..Options::default() };
+        let options =
+            Options { durability: weftwork_sqlite::Durability::Normal, ..Options::default() };
         let store = Arc::new(SqliteStore::open(folder.path().join("kit.db"), &options).unwrap());
         Self { store, _folder: Some(folder) }
     }
@@ -53,6 +57,18 @@ impl MadeOf {
 
 pub(crate) fn over(made: &MadeOf) -> Setting {
     Setting::from(Profile::LangGraph).over(Arc::clone(&made.store))
+}
+
+/// Savers in memory with a manner of their own. Counts the checkpoints that are loaded by their ids.
+pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
+    let loads = Arc::clone(loads);
+    Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
+        let (saver, loads) = (MemorySaver::new(), Arc::clone(&loads));
+        Arc::new(move || -> Arc<dyn Saver> {
+            let (saver, loads) = (Arc::clone(&saver), Arc::clone(&loads));
+            Arc::new(Odd { saver, manner, loads })
+        })
+    }))
 }
 
 /// Plays all scenarios; returns about how many the mode says nothing.
@@ -104,4 +120,29 @@ fn rebuilt_after_each_superstep_over_sqlite() {
 fn rebuilt_after_each_superstep_over_postgres() {
     let made = MadeOf::postgres("rebuilt");
     assert_eq!(check(&over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+/// What is written behind is read back too.
+fn check_behind(setting: Setting) {
+    let setting = setting.with_durability(Durability::Async);
+    assert_eq!(check(&setting.with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+#[test]
+fn rebuilt_behind_writes_that_take_time() {
+    let (straight, rebuilt) = (Arc::default(), Arc::default());
+    check(&odd(Manner::TakesTime, &straight));
+    check_behind(odd(Manner::TakesTime, &rebuilt));
+    let [straight, rebuilt] = [straight, rebuilt].map(|loads| loads.load(Ordering::Relaxed));
+    assert!(rebuilt > 4 * straight, "{rebuilt} checkpoints were read, {straight} straight on");
+}
+
+#[test]
+fn rebuilt_behind_writes_over_sqlite() {
+    check_behind(over(&MadeOf::sqlite()));
+}
+
+#[test]
+fn rebuilt_behind_writes_over_postgres() {
+    check_behind(over(&MadeOf::postgres("behind")));
 }

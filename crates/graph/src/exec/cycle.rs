@@ -83,6 +83,13 @@ impl Cycle {
     }
 
     async fn load(scope: Arc<Scope>, options: &Options) -> Going<Self> {
+        // Graphs within begin after this one, in the same run.
+        if !scope.is_nested()
+            && let Some(saver) = &scope.keep.saver
+            && let Some(newest) = saver.newest_of_all(&scope.place.thread).await?
+        {
+            scope.shared.host.seen_id(newest);
+        }
         let mut addressed = false;
         let mut superseded = false;
         let mut saved: Option<Saved> = None;
@@ -103,7 +110,6 @@ impl Cycle {
                 let newest = saver.newest(at).await?;
                 if let (Some(saved), Some(newest)) = (&saved, newest) {
                     superseded = newest != saved.checkpoint.id;
-                    scope.shared.seen_id(newest);
                 }
             } else if let Some(replay) = replay {
                 addressed = true;
@@ -150,9 +156,6 @@ impl Cycle {
         let Saved { checkpoint, tasks: known, outside, memo } = saved;
         let Checkpoint { id, parent: prev, metadata: meta, machine } = checkpoint;
         let id = Some(id).filter(|_| meta.step > -2 || meta.source == Source::Nothing);
-        if let Some(id) = id {
-            scope.shared.seen_id(id);
-        }
         let step = meta.step + 1;
         let stop = step.saturating_add(limit).saturating_add(1);
         let fresh = || match scope.shared.durability {

@@ -81,7 +81,8 @@ impl Host {
     }
 
     /// Drops what a run knows after each superstep, and reads it back from the saver: for proving
-    /// that nothing a run needs is in memory only.
+    /// that nothing a run needs is in memory only. Where checkpoints are written behind, that is
+    /// when the next superstep is closed.
     #[must_use]
     pub fn rebuilding(self) -> Self {
         self.with(|inner| inner.rebuilds = true)
@@ -154,13 +155,19 @@ impl Host {
         before
     }
 
-    /// A checkpoint that is kept: ids that are given from now on are greater.
+    /// The newest checkpoint of a thread: ids that are given from now on are greater. Where the
+    /// clock is behind it they follow at a random distance: another process whose clock is behind
+    /// gives others after the same checkpoint.
     pub(crate) fn seen_id(&self, id: CheckpointId) {
+        const SPACING: u32 = 24;
         let mut last = lock(&self.0.ids);
         if *last == 0 {
             *last = self.0.clock.unique();
         }
-        *last = (*last).max(id.0);
+        if *last < id.0 {
+            let random = self.0.clock.unique() & u128::from(u32::MAX);
+            *last = id.0.saturating_add(random << SPACING);
+        }
     }
 
     pub(crate) fn cached(&self, key: &CacheKey) -> Option<Arc<TaskOutput>> {

@@ -92,7 +92,7 @@ impl Cycle {
             if let Some(held) = held {
                 puts.insert(0, held);
             }
-            if self.scope.behind.is_some() && !rebuilds {
+            if self.scope.behind.is_some() {
                 self.write_behind(puts).await?;
             } else if let Some(saver) = &self.scope.keep.saver {
                 self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
@@ -103,11 +103,29 @@ impl Cycle {
         }
         self.prev = self.saved;
         self.saved = Some(id);
-        // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
-        // loaded there, in the order of the graph, as in the reference.
-        if rebuilds && !self.on_exit() && self.meta.source != Source::Fork {
+        if self.scope.behind.is_none() && self.rebuilds() {
             Box::pin(self.rebuild(id)).await?;
         }
+        Ok(())
+    }
+
+    /// Whether what the loop knows is to be read back from its newest checkpoint.
+    fn rebuilds(&self) -> bool {
+        // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
+        // loaded there, in the order of the graph, as in the reference.
+        let forked = self.meta.source == Source::Fork;
+        self.scope.shared.host.rebuilds() && !self.on_exit() && !forked
+    }
+
+    /// The same for a checkpoint that was written while the tasks of the open superstep ran.
+    pub(super) async fn rebuild_behind(&mut self) -> Going<()> {
+        let made_here = self.saved == Some(self.id) && self.id != self.loaded;
+        if self.scope.behind.is_none() || !made_here || !self.rebuilds() {
+            return Ok(());
+        }
+        self.caught_up().await?;
+        Box::pin(self.rebuild(self.id)).await?;
+        self.machine.set_managed(self.step, self.stop);
         Ok(())
     }
 

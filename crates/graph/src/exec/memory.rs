@@ -1,6 +1,7 @@
 //! Checkpoints in memory.
 
 use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
+use super::scope::nowhere;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::Plan;
@@ -73,8 +74,9 @@ impl Threads {
 
     /// The graphs of a thread.
     fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a Place, usize)> {
-        let all = self.places.iter().map(|(place, index)| (place, *index));
-        all.filter(move |(place, _)| &*place.thread == thread)
+        let first = Place { thread: thread.into(), ns: nowhere() };
+        let all = self.places.range(first..).map(|(place, index)| (place, *index));
+        all.take_while(move |(place, _)| &*place.thread == thread)
     }
 
     /// Forgets a thread. The room its checkpoints took is free; its number is not given again.
@@ -225,6 +227,15 @@ impl Saver for MemorySaver {
         let mut threads = self.lock();
         let newest = threads.get(at).and_then(|graph| graph.0.last());
         ready(newest.map(Entry::id))
+    }
+
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        let threads = self.lock();
+        let graphs = threads.of(thread).filter_map(|(_, index)| threads.graphs.get(index));
+        ready(graphs.filter_map(|graph| graph.0.last().map(Entry::id)).max())
     }
 
     fn list<'a>(

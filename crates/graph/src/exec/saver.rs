@@ -25,7 +25,7 @@ pub struct Place {
 /// A checkpoint: a graph's state and what is due, with how it came about.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
-    /// Its id. Ids of one thread sort by age.
+    /// Its id. Ids of one thread sort by age, those of all its graphs together.
     pub id: CheckpointId,
     /// The checkpoint before it.
     pub parent: Option<CheckpointId>,
@@ -325,6 +325,15 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     fn newest<'a>(
         &'a self,
         at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>>;
+
+    /// The greatest id of the checkpoints of all graphs of a thread.
+    ///
+    /// # Errors
+    /// What the store said.
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>>;
 
     /// The checkpoints before one (or all), newest first, at most `limit`.

@@ -44,9 +44,6 @@ pub(crate) struct Shared {
     /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
-    /// A later lower bound, set when a subgraph turned out to have later ids.
-    later: Mutex<Option<u128>>,
-    has_later: AtomicBool,
     /// When questions that are on record expire.
     pub(crate) expiries: Mutex<Expiries>,
     /// The branch of the thread: the checkpoint it began with; none on the first.
@@ -77,8 +74,6 @@ impl Shared {
             answers: OnceLock::new(),
             ids: OnceLock::new(),
             given: AtomicU32::new(0),
-            later: Mutex::default(),
-            has_later: AtomicBool::new(false),
             expiries: Mutex::default(),
             messages: Mutex::default(),
             branch: Mutex::default(),
@@ -87,28 +82,11 @@ impl Shared {
         }
     }
 
-    /// An id for a checkpoint: greater than all that were given or seen.
+    /// An id for a checkpoint: greater than all that the run gave before, and than all that its
+    /// thread had when the run began.
     pub(crate) fn next_id(&self) -> CheckpointId {
-        if self.has_later.load(Ordering::Relaxed)
-            && let Some(later) = &mut *lock(&self.later)
-        {
-            *later += 1;
-            return CheckpointId(*later);
-        }
         let before = self.ids.get_or_init(|| self.host.id_block());
         CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    /// A checkpoint of the thread: ids that are given from now on are greater.
-    pub(crate) fn seen_id(&self, id: CheckpointId) {
-        self.host.seen_id(id);
-        let Some(before) = self.ids.get() else { return };
-        let given = self.given.load(Ordering::Relaxed);
-        let mut later = lock(&self.later);
-        if id.0 > later.unwrap_or(before + u128::from(given)) {
-            *later = Some(self.host.id_block());
-            self.has_later.store(true, Ordering::Relaxed);
-        }
     }
 
     pub(crate) fn answer(&self, id: InterruptId) -> Option<&Json> {

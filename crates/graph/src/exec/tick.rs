@@ -241,6 +241,7 @@ impl Cycle {
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
     async fn close(&mut self) -> Going<Option<Ended>> {
+        self.rebuild_behind().await?;
         let nothing = TaskOutput::default();
         if self.scope.graph.plan().counted().next().is_some() {
             self.recount_overwritten();

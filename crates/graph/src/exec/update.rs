@@ -215,7 +215,7 @@ impl Change<'_> {
             let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
             return Err(RuntimeError::BadUpdate { reason });
         }
-        let id = self.next_id(from.id).await?;
+        let id = self.next_id().await?;
         let metadata = Metadata {
             branch: Some(id),
             source: Source::Fork,
@@ -319,9 +319,9 @@ impl Change<'_> {
         }
     }
 
-    async fn next_id(&self, after: Option<CheckpointId>) -> Result<CheckpointId, RuntimeError> {
-        let newest = self.saver.newest(self.place).await?;
-        after.into_iter().chain(newest).for_each(|id| self.host.seen_id(id));
+    async fn next_id(&self) -> Result<CheckpointId, RuntimeError> {
+        let newest = self.saver.newest_of_all(&self.place.thread).await?;
+        newest.into_iter().for_each(|id| self.host.seen_id(id));
         Ok(self.host.next_id())
     }
 
@@ -337,7 +337,7 @@ impl Change<'_> {
         // The first change of a thread is its superstep 0, its first input -1.
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
-        let id = self.next_id(from.id).await?;
+        let id = self.next_id().await?;
         let branch = if fresh || from.superseded { Some(id) } else { from.metadata.branch };
         let metadata = Metadata { source, step, parents, branch, delta };
         let mut machine = from.machine;

@@ -144,6 +144,23 @@ impl ReadCheckpoints for PostgresStore {
         })
     }
 
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
+        self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
+            Box::pin(async move {
+                let rows = conn.read(vec![newest_of(org, thread), newest_within(org, thread)]);
+                let mut newest = None;
+                for rows in rows.await? {
+                    newest = newest.max(newest_id(rows.first(), thread)?);
+                }
+                Ok(newest)
+            })
+        })
+    }
+
     fn blob<'a>(
         &'a self,
         who: &'a Principal,
@@ -276,6 +293,13 @@ fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
 /// Queries the newest checkpoint of a thread's root graph; see [`newest_id`].
 pub(crate) fn newest_of(org: &OrgId, thread: &ThreadId) -> Ask {
     let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = ''
+               ORDER BY id DESC LIMIT 1";
+    ask!(sql, text(org), text(thread))
+}
+
+/// Finds the newest checkpoint of the graphs within a thread; see [`newest_id`].
+fn newest_within(org: &OrgId, thread: &ThreadId) -> Ask {
+    let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns <> ''
                ORDER BY id DESC LIMIT 1";
     ask!(sql, text(org), text(thread))
 }

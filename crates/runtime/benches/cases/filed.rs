@@ -148,6 +148,13 @@ impl ReadCheckpoints for Counted {
     ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
         self.store.shelves(who, thread)
     }
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
+        self.store.newest_id(who, thread)
+    }
     fn blob<'a>(
         &'a self,
         who: &'a Principal,

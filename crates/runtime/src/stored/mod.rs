@@ -257,6 +257,13 @@ impl Saver for StoreSaver {
         })
     }
 
+    fn newest_of_all<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        Box::pin(async move { Ok(self.store.newest_id(&self.who, &thread(name)?).await?) })
+    }
+
     fn list<'a>(
         &'a self,
         at: &'a Place,

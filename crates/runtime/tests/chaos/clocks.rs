@@ -28,15 +28,21 @@ impl Skewed {
     }
 }
 
-impl Clock for Skewed {
-    fn now(&self) -> Timestamp {
-        let now = self.system.now();
+impl Skewed {
+    /// A time of the system as this clock shows it.
+    fn set(&self, time: Timestamp) -> Timestamp {
         let said = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         match said.as_deref().and_then(|said| said.split_once(' ')) {
-            Some(("by", offset)) => Timestamp(now.0 + offset.parse::<i64>().expect("a number")),
+            Some(("by", offset)) => Timestamp(time.0 + offset.parse::<i64>().expect("a number")),
             Some(("at", time)) => Timestamp(time.parse().expect("a number")),
-            _ => now,
+            _ => time,
         }
+    }
+}
+
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        self.set(self.system.now())
     }
 
     fn elapsed(&self) -> Duration {
@@ -48,7 +54,10 @@ impl Clock for Skewed {
     }
 
     fn unique(&self) -> u128 {
-        self.system.unique()
+        // Ids begin with the time, in milliseconds.
+        let id = self.system.unique();
+        let time = self.set(Timestamp(i64::try_from(id >> 80).expect("48 bits")));
+        u128::try_from(time.0).expect("after 1970") << 80 | id & ((1 << 80) - 1)
     }
 }
 

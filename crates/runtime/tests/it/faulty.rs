@@ -387,6 +387,13 @@ impl ReadCheckpoints for Faulty {
     ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
         self.inner.shelves(w, t)
     }
+    fn newest_id<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
+        self.inner.newest_id(w, t)
+    }
     fn blob<'a>(&'a self, w: &'a Principal, hash: Hash) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
         self.inner.blob(w, hash)
     }

@@ -56,6 +56,15 @@ impl ReadCheckpoints for SqliteStore {
         self.read(move |conn| shelves(conn, &org, &thread))
     }
 
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
+        let (org, thread) = (who.org.clone(), thread.clone());
+        self.look(move |conn| newest_id(conn, &org, &thread))
+    }
+
     fn blob<'a>(
         &'a self,
         who: &'a Principal,
@@ -408,6 +417,29 @@ fn shelves(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<Shelf>
         let Some(ns) = next else { return Ok(found) };
         found.push(Shelf { thread: thread.clone(), ns });
     }
+}
+
+/// Two seeks, however many graphs there are: an index has the blocks of those within by prefix.
+fn newest_id(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<CheckpointId>> {
+    let outermost = newest_of!("place, ns");
+    let within = "SELECT prefix, number, seal, ns,
+                      (SELECT max(place) FROM checkpoint_rows
+                       WHERE place BETWEEN number << 24 AND (number << 24) + 0xffffff) AS place
+                  FROM blocks INDEXED BY blocks_within
+                  WHERE org = ?1 AND thread = ?2 AND ns > '' AND prefix = (
+                      SELECT max(prefix) FROM blocks
+                      WHERE org = ?1 AND thread = ?2 AND ns > '')
+                  ORDER BY place & 0xffffff DESC LIMIT 1";
+    let name = format!("thread `{thread}`");
+    let read = |row: &Row<'_>| {
+        let at = At::new("checkpoints", &name);
+        let shelf = Shelf { thread: thread.clone(), ns: at.plain(row, "ns")? };
+        Guard::new(org, &shelf).check(row)?;
+        id(&at, row)
+    };
+    let (org, thread) = (org.as_str(), thread.as_str());
+    let outermost = row::one(conn, outermost, params![org, thread, ""], read)?;
+    Ok(outermost.max(row::one(conn, within, params![org, thread], read)?))
 }
 
 fn by_hash(

@@ -167,6 +167,42 @@ pub(super) async fn graphs_of_a_thread_are_apart(store: Arc<dyn Store>) {
     }
 }
 
+pub(super) async fn the_newest_id_is_that_of_any_graph_of_the_thread(store: Arc<dyn Store>) {
+    let newest = async || store.newest_id(&us(), &thread("t")).await.expect("reads").map(|id| id.0);
+    let within = |ns: &str, id| NewCheckpoint { ns: ns.to_owned(), ..checkpoint(id) };
+    assert_eq!(newest().await, None);
+    keep(&*store, "t2", these(vec![checkpoint(u128::MAX), within("a", u128::MAX)])).await;
+    keep(&*store, "t", parts(vec![tasks(9, "no checkpoint yet")])).await;
+    assert_eq!(newest().await, None);
+    let far = 1 << 100;
+    // Near each other and far apart, the greatest in turn in the outermost graph and within.
+    for (ns, id, expected) in [
+        ("a", 1, 1),
+        ("", 2, 2),
+        ("b|c:1", 5, 5),
+        ("a", 4, 5),
+        ("", 3, 5),
+        ("a", far, far),
+        ("b", far + 7, far + 7),
+        ("a|b", far + 6, far + 7),
+        ("", far + 1, far + 7),
+        ("", far + (1 << 60), far + (1 << 60)),
+        ("z", u128::MAX - 1, u128::MAX - 1),
+    ] {
+        keep(&*store, "t", these(vec![within(ns, id)])).await;
+        assert_eq!(newest().await, Some(expected), "after {id} of `{ns}`");
+    }
+    let last = these(vec![within("z", 8)]);
+    store.rewrite(&us(), &shelf("t", "z"), CheckpointId(u128::MAX - 1), last).await.expect("ends");
+    assert_eq!(newest().await, Some(far + (1 << 60)));
+    store.copy_checkpoints(&us(), &thread("t"), &thread("t2")).await.expect("copies");
+    store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
+    assert_eq!(newest().await, None);
+    let copied = store.newest_id(&us(), &thread("t2")).await;
+    assert_eq!(copied, Ok(Some(CheckpointId(far + (1 << 60)))));
+    assert_eq!(store.newest_id(&principal("them"), &thread("t2")).await, Ok(None));
+}
+
 pub(super) async fn bodies_are_read_by_their_ids(store: Arc<dyn Store>) {
     let at = shelf("t", "");
     let large = NewCheckpoint { body: vec![7; 100_000], ..checkpoint(3) };

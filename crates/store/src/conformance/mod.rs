@@ -137,6 +137,7 @@ cases! { $
     checkpoints::what_came_from_outside_is_replaced,
     checkpoints::a_checkpoint_of_the_same_id_takes_its_place,
     checkpoints::graphs_of_a_thread_are_apart,
+    checkpoints::the_newest_id_is_that_of_any_graph_of_the_thread,
     checkpoints::bodies_are_read_by_their_ids,
     checkpoints::a_copy_takes_the_place_of_what_is_there,
     checkpoints::only_the_thread_that_is_deleted_goes,

@@ -237,6 +237,18 @@ impl ReadCheckpoints for MemoryStore {
         })
     }
 
+    fn newest_id<'a>(
+        &'a self,
+        who: &'a Principal,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
+        self.with(move |tables| {
+            let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
+            let graphs = graphs.into_iter().flat_map(BTreeMap::values);
+            Ok(graphs.filter_map(|graph| graph.checkpoints.keys().next_back()).max().copied())
+        })
+    }
+
     fn blob<'a>(
         &'a self,
         who: &'a Principal,

@@ -81,6 +81,13 @@ impl Saver for Gated {
         self.inner.newest(at)
     }
 
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.inner.newest_of_all(thread)
+    }
+
     fn list<'a>(
         &'a self,
         at: &'a Place,

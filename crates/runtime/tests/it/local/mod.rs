@@ -7,6 +7,7 @@ mod ends;
 mod errors;
 mod fields;
 mod gated;
+mod ids;
 mod keys;
 mod messages;
 mod once;

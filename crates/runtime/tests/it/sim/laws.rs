@@ -23,7 +23,9 @@ pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Resul
     }
     let outermost = kept.iter().find(|(place, _)| place.ns.is_empty());
     // At the end no more is kept than where a thread stands.
-    if let (Some((place, kept)), false) = (outermost, durability == Durability::Exit) {
+    if let (Some((place, outermost)), false) = (outermost, durability == Durability::Exit) {
+        ids_follow(outermost, &kept)?;
+        let kept = outermost;
         counted_once(spec, kept, &saved(&stage.saver, place))?;
         joins_run_once(spec, kept, &saved(&stage.saver, place))?;
     }
@@ -60,6 +62,20 @@ fn is_a_tree(place: &Place, kept: &[Kept]) -> Result<(), Broken> {
         if step.is_none_or(|step| step >= one.step) {
             let what = format!("step {} follows {step:?} in {place:?}", one.step);
             return Err(Broken::new(law, what));
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint of the outermost graph is newer than all that its thread had then.
+fn ids_follow(outermost: &[Kept], all: &BTreeMap<Place, Vec<Kept>>) -> Result<(), Broken> {
+    for (place, kept) in all.iter().filter(|(place, _)| !place.ns.is_empty()) {
+        for within in kept {
+            let mut later = outermost.iter().filter(|one| one.order > within.order);
+            if let Some(one) = later.find(|one| one.id <= within.id) {
+                let what = format!("{} came after {} of {place:?}", one.id, within.id);
+                return Err(Broken::new("ids of all graphs of a thread sort by age", what));
+            }
         }
     }
     Ok(())

@@ -20,6 +20,8 @@ use weftwork_types::{BoxFuture, CheckpointId};
 /// A checkpoint as it was when it was kept.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
+    /// Its place among all changes.
+    pub(super) order: usize,
     pub(super) id: CheckpointId,
     pub(super) parent: Option<CheckpointId>,
     pub(super) source: Source,
@@ -116,13 +118,13 @@ impl Watching {
 
     fn note(&self, at: &Place, checkpoint: &Checkpoint) {
         let kept = Kept {
+            order: self.changes.fetch_add(1, Ordering::SeqCst),
             id: checkpoint.id,
             parent: checkpoint.parent,
             source: checkpoint.metadata.source,
             step: checkpoint.metadata.step,
             point: point(&checkpoint.machine),
         };
-        self.changes.fetch_add(1, Ordering::SeqCst);
         self.kept().entry(at.clone()).or_default().push(kept);
     }
 
@@ -197,6 +199,13 @@ impl Saver for Watching {
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
         self.call(async move { self.inner.load(at, plan, id).await })
+    }
+
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.call(async move { self.inner.newest_of_all(thread).await })
     }
 
     fn list<'a>(

@@ -1,0 +1,124 @@
+//! Savers that are not as savers are to be.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weftwork_graph::exec::{
+    Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError, TaskRecord,
+};
+use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// What a saver does with what it was asked to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Drops what open supersteps left, and says that it kept it.
+    DropsOpen,
+    /// Drops their results alone. Questions and failures are kept, so that nothing shows before a
+    /// crash.
+    DropsResults,
+    /// Keeps checkpoints while others have a turn.
+    TakesTime,
+}
+
+/// A saver that is not as savers are to be.
+#[derive(Debug)]
+pub(crate) struct Odd {
+    pub(crate) saver: Arc<MemorySaver>,
+    pub(crate) manner: Manner,
+    /// How many checkpoints were loaded by their ids.
+    pub(crate) loads: Arc<AtomicUsize>,
+}
+
+impl Saver for Odd {
+    fn load<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+        self.loads.fetch_add(usize::from(id.is_some()), Ordering::Relaxed);
+        self.saver.load(at, plan, id)
+    }
+
+    fn newest<'a>(
+        &'a self,
+        at: &'a Place,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest(at)
+    }
+
+    fn newest_of_all<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        self.saver.newest_of_all(thread)
+    }
+
+    fn list<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+        self.saver.list(at, plan, before, limit)
+    }
+
+    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+        if self.manner != Manner::TakesTime {
+            return self.saver.put(at, memo, puts);
+        }
+        let memo = memo.clone();
+        Kept::Later(Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.saver.put(at, &memo, puts).done().await
+        }))
+    }
+
+    fn put_tasks<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        tasks: Records,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        let kept = |record: &TaskRecord| match self.manner {
+            Manner::DropsOpen => false,
+            Manner::DropsResults => !record.is_finished(),
+            Manner::TakesTime => true,
+        };
+        let tasks = tasks.into_iter().filter(|(_, record)| kept(record)).collect();
+        self.saver.put_tasks(at, plan, of, tasks)
+    }
+
+    fn put_outside<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        of: CheckpointId,
+        outside: Outside,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        self.saver.put_outside(at, plan, of, outside)
+    }
+
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        self.saver.delete(thread)
+    }
+
+    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+        self.saver.copy(from, to)
+    }
+
+    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+        self.saver.graphs(thread)
+    }
+
+    fn prune<'a>(
+        &'a self,
+        at: &'a Place,
+        plan: &'a Arc<Plan>,
+        keep: usize,
+    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        self.saver.prune(at, plan, keep)
+    }
+}
