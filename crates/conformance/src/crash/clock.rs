@@ -6,7 +6,7 @@ use weftwork_graph::SystemClock;
 use weftwork_types::port::Clock;
 use weftwork_types::{BoxFuture, Timestamp};
 
-/// How far behind a late clock is.
+/// Lag of a late clock.
 const LATE: Duration = Duration::from_secs(3_600);
 /// Where the time stands in an id, in milliseconds.
 const TIME_FROM: u32 = 80;

@@ -51,7 +51,7 @@ struct Played {
     writes: Vec<Vec<String>>,
     /// A violation that no crash may cause, whatever the trace shows.
     fault: Option<String>,
-    /// Whether there was the crash it was played for.
+    /// `true` if the intended crash occurred.
     crashed: bool,
     /// Why there is nothing to compare.
     passed_over: Option<&'static str>,

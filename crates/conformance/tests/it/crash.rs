@@ -66,7 +66,7 @@ fn wrong(answer: &Json) -> Vec<String> {
     }
 }
 
-/// Whether a run of a scenario may know what is on no record after a crash.
+/// `true` if a run of a scenario may depend on data that is not stored at a crash.
 fn may_be_passed_over(scenario: &Scenario, profile: Profile) -> bool {
     let spec = &scenario.spec;
     let entries = spec["script"].as_array().into_iter().flatten();
@@ -79,7 +79,8 @@ fn may_be_passed_over(scenario: &Scenario, profile: Profile) -> bool {
     own || limited || any("resume") || any("command")
 }
 
-/// How many crashes were passed over in all of the kit, by reason. Others are a change of the mode.
+/// Numbers of crashes passed over in the whole kit, by reason. Other numbers are a change of the
+/// mode.
 fn passed_over_in_all(profile: Profile) -> BTreeMap<&'static str, u64> {
     let within = ("where to start in a graph within is known to the run alone", 42);
     let dropped = "the reference drops input of graphs with their own state when it goes on";

@@ -8,7 +8,7 @@ use weftwork_graph::exec::{
 use weftwork_graph::exec::{MemorySaver, Saver};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// What a saver does with what it was asked to keep.
+/// Fault of a checkpointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Drops what open supersteps left, and says that it kept it.
@@ -25,7 +25,7 @@ pub(crate) enum Manner {
 pub(crate) struct Odd {
     pub(crate) saver: Arc<MemorySaver>,
     pub(crate) manner: Manner,
-    /// How many checkpoints were loaded by their ids.
+    /// Number of checkpoints loaded by id.
     pub(crate) loads: Arc<AtomicUsize>,
 }
 

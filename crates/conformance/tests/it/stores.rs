@@ -122,7 +122,7 @@ fn rebuilt_after_each_superstep_over_postgres() {
     assert_eq!(check(&over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
 }
 
-/// What is written behind is read back too.
+/// Rebuilds runs that write their checkpoints while the next superstep runs.
 fn check_behind(setting: Setting) {
     let setting = setting.with_durability(Durability::Async);
     assert_eq!(check(&setting.with_mode(Mode::RebuildEachStep)), SAID_NOTHING);

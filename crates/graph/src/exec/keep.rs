@@ -109,7 +109,7 @@ impl Cycle {
         Ok(())
     }
 
-    /// Whether what the loop knows is to be read back from its newest checkpoint.
+    /// `true` if the state of the loop is to be read back from its newest checkpoint.
     fn rebuilds(&self) -> bool {
         // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
         // loaded there, in the order of the graph, as in the reference.
