@@ -274,20 +274,21 @@ impl Form {
     }
 
     /// Takes one value of the request away from the second of two arguments that both have it;
-    /// true when there was one. Then the arguments must be written again.
+    /// true when there was one. Then the arguments must be written again. Each time there is less
+    /// to choose from, so that it ends.
     pub(super) fn part(&mut self, args: &Value) -> bool {
         let mut taken: Vec<Range<usize>> = Vec::new();
-        for field in 0..self.fields.len() {
-            let Field { name, offers, .. } = &mut self.fields[field];
-            let Some(value) = args.get(&*name) else { continue };
-            let free = |offer: &Offer| {
-                equal(&offer.value, value) && !taken.iter().any(|at| offer.meets(at))
-            };
-            let Some(chosen) = offers.iter().position(free) else {
-                offers.retain(|offer| !taken.iter().any(|at| offer.meets(at)));
+        for Field { name, offers, .. } in &mut self.fields {
+            let Some(value) = args.get(&*name).filter(|_| !offers.is_empty()) else { continue };
+            let is_free = |offer: &Offer| !taken.iter().any(|at| offer.meets(at));
+            let chosen = offers.iter().find(|offer| equal(&offer.value, value) && is_free(offer));
+            let Some(chosen) = chosen.cloned() else {
+                let before = offers.len();
+                offers.retain(|offer| !equal(&offer.value, value) && is_free(offer));
+                // A value that was not offered at all: nothing is, from now on.
+                offers.truncate(if offers.len() < before { before } else { 0 });
                 return true;
             };
-            let chosen = offers[chosen].clone();
             taken.extend(chosen.at.clone());
             *offers = vec![chosen];
         }

@@ -88,6 +88,8 @@ fn one_value_is_not_taken_twice() {
     assert!(form.part(&json!({"a": 3, "b": 3})));
     assert_eq!(form.schema()["properties"]["b"]["enum"], json!([4]));
     assert!(!form.part(&json!({"a": 3, "b": 4})));
+    assert!(form.part(&json!({"a": 3, "b": 5})), "a value that was not offered is no call");
+    assert_eq!(form.missing().collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]
