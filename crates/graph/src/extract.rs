@@ -179,7 +179,7 @@ impl FromTask for Failure {
     }
 }
 
-/// The value that a [`Send`](crate::Send) carried to this task.
+/// The value that a [`SendTo`](crate::SendTo) carried to this task.
 #[derive(Debug, Clone)]
 pub struct Arg<T>(pub T);
 

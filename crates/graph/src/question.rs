@@ -85,7 +85,7 @@ impl Ctx {
     /// and one that is computed anew when the node runs again does not move it.
     ///
     /// The thread of a hosted run goes on by itself at that time, once a worker looks that stays
-    /// ([`Orphans::TakeOver`](crate::Orphans::TakeOver)) or when [`Runtime::wake`](crate::Runtime::wake)
+    /// (`Orphans::TakeOver`) or when `Runtime::wake`
     /// is called.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Ctx {
     /// The timer is an open question that nobody need answer: it outlives the process. The run
     /// ends with the outcome `interrupted`, and goes on when it is told to at or after that time;
     /// [`Run::waiting`](crate::exec::Run::waiting) waits for it in place, and workers wake threads
-    /// of hosted runs ([`Runtime::wake`](crate::Runtime::wake)). Whoever answers it earlier ends it
+    /// of hosted runs (`Runtime::wake`). Whoever answers it earlier ends it
     /// earlier.
     ///
     /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph

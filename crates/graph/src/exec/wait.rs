@@ -21,7 +21,7 @@ impl Run {
     ///
     /// The host must have a saver, or the run fails with
     /// [`RuntimeError::NoSaver`](crate::RuntimeError::NoSaver). When the process ends, nothing is
-    /// lost: [`Start::Continue`](crate::Start::Continue) takes it up.
+    /// lost: [`Start::Continue`](crate::exec::Start::Continue) takes it up.
     pub fn waiting(mut self) -> Self {
         self.options.waiting = true;
         self

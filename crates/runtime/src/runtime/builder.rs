@@ -114,8 +114,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Keeps at most so many results of nodes with a [`Cache`](crate::Cache), in place of 1,000; see
-    /// [`Host::with_cache_limit`](crate::Host::with_cache_limit).
+    /// Keeps at most so many results of nodes with a [`Cache`](weftwork_graph::Cache), in place of 1,000; see
+    /// [`Host::with_cache_limit`](weftwork_graph::exec::Host::with_cache_limit).
     pub fn cache_limit(mut self, results_max: usize) -> Self {
         self.cached_max = results_max;
         self

@@ -1,7 +1,8 @@
 //! Items: data that is stored beyond a thread.
 //!
 //! An item is a JSON object under a [`Namespace`] and a key. Graphs store data there and find it
-//! again from any thread, by key, by filter or by words. Each call takes a [`Principal`]; items of
+//! again from any thread, by key, by filter or by words. Each call takes a
+//! [`Principal`](weftwork_types::Principal); items of
 //! another organisation are treated as missing.
 //!
 //! Limits: a namespace has at most [`NAMESPACE_LABELS_MAX`] labels and [`NAMESPACE_BYTES_MAX`]
