@@ -81,7 +81,8 @@ impl<'a> Attempt<'a> {
         let tokens = self.tokens(outcome.as_ref().err());
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
-        let outcome = outcome.and_then(|()| said.response(model.info(), self.key, request, tokens));
+        let ids = (self.key, self.message.clone());
+        let outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
             self.emit(AiEvent::AttemptReset { node: model.info().id() });

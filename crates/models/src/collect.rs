@@ -100,7 +100,7 @@ impl Collector {
     pub(crate) fn response(
         self,
         info: &ModelInfo,
-        key: CallKey,
+        (key, id): (CallKey, MessageId),
         request: &ChatRequest,
         tokens: Tokens,
     ) -> Result<ChatResponse, ModelError> {
@@ -136,7 +136,7 @@ impl Collector {
                 }
             });
         }
-        let message = Message { id: message_id(key), role: Role::Assistant, parts };
+        let message = Message { id, role: Role::Assistant, parts };
         let finish = match (reason, message.tool_calls().next().is_some()) {
             // Some servers report "stop" after a tool call.
             (FinishReason::Stop, true) => FinishReason::ToolCalls,

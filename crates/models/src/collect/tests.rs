@@ -24,7 +24,7 @@ fn collect(
     events.into_iter().for_each(|event| collector.push(event));
     collector.push(ChatEvent::Finish { reason, provider_call_id: Some("x".to_owned()) });
     assert!(collector.is_whole());
-    collector.response(&info(), key(), request, Tokens::default())
+    collector.response(&info(), (key(), message_id(key())), request, Tokens::default())
 }
 
 fn calls(events: Vec<ChatEvent>) -> Vec<ToolCall> {
@@ -115,6 +115,11 @@ fn calls_that_are_announced_and_missing_are_malformed() {
 fn without_a_finish_there_is_no_answer() {
     let mut collector = Collector::default();
     collector.push(ChatEvent::TextDelta("half".to_owned()));
-    let error = collector.response(&info(), key(), &ChatRequest::default(), Tokens::default());
+    let error = collector.response(
+        &info(),
+        (key(), message_id(key())),
+        &ChatRequest::default(),
+        Tokens::default(),
+    );
     assert_eq!(error.expect_err("cut").code().0, "W0307");
 }
