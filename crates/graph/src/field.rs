@@ -43,7 +43,8 @@ pub trait HasValue: FieldKey {}
 ///
 /// # Example
 /// ```
-/// use weftwork_graph::{Field, Graph, Host, List, START, Start, State};
+/// use weftwork_graph::exec::{Host, Start};
+/// use weftwork_graph::{Field, Graph, List, START, State};
 ///
 /// #[derive(State)]
 /// struct Talk {

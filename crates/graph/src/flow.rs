@@ -20,7 +20,7 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 /// # Example
 /// ```
 /// use serde_json::json;
-/// use weftwork_graph::{Ctx, Finish, Flow, Host, Input, NodeResult, Outcome, TaskDef};
+/// use weftwork_graph::{Ctx, Finish, Flow, Input, NodeResult, Outcome, TaskDef};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let double = TaskDef::new("double", async |Input(n): Input| -> NodeResult<_> {

@@ -106,7 +106,7 @@ impl Ctx {
     ///
     /// ```
     /// use serde_json::json;
-    /// use weftwork_graph::{Ctx, Dynamic, DynUpdate, Graph, Host, MemorySaver, NodeResult, Once, START};
+    /// use weftwork_graph::{Ctx, Dynamic, DynUpdate, Graph, NodeResult, Once, START};
     ///
     /// async fn pay(ctx: Ctx) -> NodeResult<DynUpdate> {
     ///     let charge = Once::new("charge").with(json!({"cents": 4200})).idempotent();
