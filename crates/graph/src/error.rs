@@ -7,7 +7,6 @@ use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
 use weftwork_types::id::InvalidId;
-use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
 
 /// Why a node did not finish. Any error converts into one with `?`.
@@ -300,14 +299,12 @@ pub enum RuntimeError {
         problem: String,
     },
     /// An output was wanted of a run that did not complete.
-    #[error("run `{run}` has no output: it is {status:?} with {questions} open questions")]
+    #[error("run `{run}` has no output: it {reason}; only a completed run has one")]
     NotCompleted {
         /// The run.
         run: String,
-        /// Status of the run.
-        status: RunStatus,
-        /// Number of questions at which it ended.
-        questions: usize,
+        /// How it ended instead.
+        reason: &'static str,
     },
     /// A name is not a valid id.
     #[error(transparent)]

@@ -45,7 +45,7 @@ impl<U: IntoOutput> IntoInput for U {
         for (index, write) in &output.writes {
             let (json, replaces) = plan.write_json(*index, write)?;
             if replaces {
-                let reason = "input cannot replace the value of a channel; use `update_as`";
+                let reason = "an input or update from outside cannot replace the value of a channel; write to it, or let a node replace it";
                 return Err(RuntimeError::BadUpdate { reason });
             }
             update.push((plan.channel_name(*index).to_owned(), json));

@@ -306,8 +306,9 @@ impl ThreadRun {
     /// Requests the run and streams its events in these modes. Dropping the stream does not stop
     /// the run.
     ///
-    /// The events are those of this process. A run that another process executes has none, and only
-    /// its end is reported.
+    /// The events are those of this process, and are sent before their superstep is committed. A run
+    /// that another process executes has none, and only its end is reported. Events of a superstep
+    /// are sent again if the run is repeated because its store could not be read.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -396,12 +397,17 @@ impl RunEnd {
         match &self.outcome {
             RunFinal::Completed { output } => Ok(output),
             RunFinal::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
-            other => Err(RuntimeError::NotCompleted {
-                run: self.run.run.to_string(),
-                status: other.status(),
-                questions: self.questions.len(),
-            }),
+            RunFinal::Interrupted { .. } if self.questions.is_empty() => {
+                Err(self.without_output("stopped before or after a node"))
+            }
+            RunFinal::Interrupted { .. } => Err(self.without_output("waits for an answer")),
+            RunFinal::LimitReached { .. } => Err(self.without_output("reached its step limit")),
+            RunFinal::Cancelled => Err(self.without_output("was cancelled")),
         }
+    }
+
+    fn without_output(&self, reason: &'static str) -> RuntimeError {
+        RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
     }
 
     /// State at the end of a run that completed, typed.

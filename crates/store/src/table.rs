@@ -4,6 +4,7 @@
 //! Nothing happens before a future is first polled. A future that is dropped later may still take
 //! effect: a caller that drops a write has to read before it decides on the next step.
 
+#[cfg(doc)]
 use crate::StoreError;
 use crate::checkpoint::CheckpointStore;
 use crate::items::ItemTable;
@@ -22,8 +23,7 @@ use weftwork_types::{
     BoxFuture, CheckpointId, InterruptId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-/// Result of a store call.
-pub type Result<T> = std::result::Result<T, StoreError>;
+pub use weftwork_types::store_error::Result;
 
 /// Reads threads.
 pub trait ReadThreads: Send + Sync {

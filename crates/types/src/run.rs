@@ -80,6 +80,15 @@ pub struct RunOptions {
     pub tags: Vec<String>,
 }
 
+impl RunOptions {
+    /// Options of a run that continues the thread of one with these options: without what held for
+    /// that run alone, its checkpoint, its idempotency key and its deadline.
+    #[must_use]
+    pub fn for_continuation(self) -> Self {
+        Self { at: None, idempotency_key: None, deadline: None, ..self }
+    }
+}
+
 /// Nodes before or after which a run stops.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

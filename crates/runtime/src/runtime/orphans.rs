@@ -41,7 +41,8 @@ impl Runtime {
     /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
     ///   to the thread and the thread has no other node due.
     /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
-    ///   from outside that left a node due. The new run has the options of the last one.
+    ///   from outside that left a node due. The new run has the options of the last one, except for
+    ///   its checkpoint, idempotency key and deadline.
     ///
     /// # Errors
     /// [`RuntimeError::NothingToResume`] if the last run completed or waits for an answer,
@@ -87,17 +88,29 @@ impl Runtime {
                 Err(nothing())
             }
             Some(RunFinal::Failed { .. }) if self.begins_anew(who, last).await? => {
+                let now = self.0.host.clock.now();
+                if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
+                    // The requeued run would be cut off at once.
+                    return self.follow_up(who, last, last.new.input.clone(), options).await;
+                }
                 self.requeue(who, &last.new.at).await
             }
-            Some(_) => {
-                let NewRun { graph, caller, options: last, .. } = last.new.clone();
-                let again = RunOptions { at: None, idempotency_key: None, ..last };
-                let (principal, thread) = (who.clone(), thread.clone());
-                let (input, options) = (RunInput::Continue, options.unwrap_or(again));
-                self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None)
-                    .await
-            }
+            Some(_) => self.follow_up(who, last, RunInput::Continue, options).await,
         }
+    }
+
+    /// Starts a run after the last one of a thread, with these options or else those of that run.
+    async fn follow_up(
+        &self,
+        who: &Principal,
+        last: &RunRow,
+        input: RunInput,
+        options: Option<RunOptions>,
+    ) -> Result<RunHandle, RuntimeError> {
+        let NewRun { at, graph, caller, options: before, .. } = last.new.clone();
+        let options = options.unwrap_or_else(|| before.for_continuation());
+        let (principal, thread) = (who.clone(), at.thread);
+        self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
     }
 
     /// Returns `true` if the run was an update from outside, which executes no node, and left a
@@ -157,11 +170,10 @@ impl Runtime {
             let NewRun { at, graph, caller, options, .. } = last.new;
             let key = format!("wake:{}", at.run);
             let options = RunOptions {
-                at: None,
                 idempotency_key: Some(key),
-                // Who comes first goes on with the thread.
+                // The first worker resumes the thread; the others are refused.
                 multitask: Multitask::Reject,
-                ..options
+                ..options.for_continuation()
             };
             let (thread, input) = (at.thread, RunInput::Continue);
             let request = RunRequest { principal: who, caller, graph, thread, input, options };

@@ -4,14 +4,17 @@ use crate::support::{on_each_store, store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use weftwork_graph::exec::{HistoryFilter, Modes, StreamEvent};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, Question, Routes, RuntimeError, START, State,
+    CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Question, Routes, RuntimeError,
+    START, State,
 };
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{Store, StoreError};
+use weftwork_testkit::ManualClock;
 use weftwork_types::run::{Multitask, RunCommand, RunFinal, RunInput, Stops, Target};
 
 #[derive(State)]
@@ -206,6 +209,53 @@ async fn a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends() {
 }
 
 #[tokio::test]
+async fn a_deadline_holds_for_its_own_run_alone() {
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    let graph = {
+        let nap = async |ctx: Ctx| -> NodeResult<RefundUpdate> {
+            ctx.sleep(Duration::from_secs(3_600)).await?;
+            Ok(log("slept"))
+        };
+        let built = Graph::<Refund>::new("refund").node("nap", nap).edge(START, "nap");
+        built.build().expect("sound")
+    };
+    let builder = Runtime::builder(store()).graph("refund", graph).clock(clock.clone());
+    let runtime = builder.open().await.expect("opens");
+    let order = runtime.thread("refund", "t").expect("valid names");
+    let limit = Duration::from_secs(60);
+    let asleep = order.start(json!({})).deadline(limit).await.expect("accepted");
+    assert!(matches!(asleep.outcome(), RunFinal::Interrupted { .. }), "{asleep:?}");
+    clock.advance(Duration::from_secs(3_601));
+    let mut woken = runtime.wake().await.expect("reads");
+    assert_eq!(woken.len(), 1);
+    let outcome = woken.remove(0).outcome.await;
+    let RunFinal::Completed { output } = outcome else { panic!("not cut off: {outcome:?}") };
+    assert_eq!(output["log"], json!(["slept"]));
+}
+
+#[tokio::test]
+async fn the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_deadline() {
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    let failed = Arc::new(AtomicBool::new(false));
+    let fails_once = async |ctx: Ctx, failed: Deps<Arc<AtomicBool>>| -> NodeResult<RefundUpdate> {
+        if failed.swap(true, Ordering::SeqCst) {
+            return Ok(log(ctx.configurable()["voice"].to_string()));
+        }
+        Err(NodeError::message("once"))
+    };
+    let built = Graph::<Refund>::new("refund").with(failed).node("fails", fails_once);
+    let graph = built.edge(START, "fails").build().expect("sound");
+    let builder = Runtime::builder(store()).graph("refund", graph).clock(clock.clone());
+    let order = builder.open().await.expect("opens").thread("refund", "t").expect("valid names");
+    let voice = json!({"voice": "low"}).as_object().cloned().expect("an object");
+    let run = order.start(json!({})).configurable(voice).deadline(Duration::from_secs(60));
+    assert!(matches!(run.await.expect("accepted").outcome(), RunFinal::Failed { .. }));
+    clock.advance(Duration::from_secs(120));
+    let resumed = order.resume().await.expect("accepted");
+    assert_eq!(resumed.output().expect("not cut off")["log"], json!(["\"low\""]));
+}
+
+#[tokio::test]
 async fn wrong_names_and_input_over_another_state_are_refused() {
     #[derive(State)]
     struct Other {
@@ -230,6 +280,8 @@ on_each_store!(
     a_thread_is_updated_and_continued_at_an_older_checkpoint,
     a_run_is_streamed_in_modes_while_it_is_hosted,
     of_two_runs_of_a_thread_the_second_is_refused_or_waits,
+    a_deadline_holds_for_its_own_run_alone,
+    the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_deadline,
     a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends,
     wrong_names_and_input_over_another_state_are_refused,
 );
