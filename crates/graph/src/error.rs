@@ -303,7 +303,7 @@ pub enum RuntimeError {
     NotCompleted {
         /// The run.
         run: String,
-        /// How it ended instead.
+        /// End of the run, as the rest of a sentence.
         reason: &'static str,
     },
     /// A name is not a valid id.

@@ -76,11 +76,11 @@ impl TaskAt {
         if !self.scope.shared.wants(Modes::MESSAGES) {
             return;
         }
-        lock(&self.scope.shared.messages).insert(id.to_string());
         {
             let mut chunked = lock(&self.scratch.chunked);
             if !chunked.contains(id) {
                 chunked.push(id.clone());
+                lock(&self.scope.shared.messages).insert(id.to_string());
             }
         }
         self.scope
