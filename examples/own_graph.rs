@@ -3,8 +3,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use serde_json::json;
-use weftwork::graph::{Ctx, Graph, List, NodeResult, Routes, START, State};
-use weftwork::runtime::Runtime;
+use weftwork::prelude::*;
 
 /// The state: each field is a channel.
 #[derive(State)]
@@ -15,7 +14,7 @@ struct Refund {
     log: List<String>,
 }
 
-/// Where `check` may lead: the node `approve`, or the end.
+/// Successors of `check`: the node `approve`, or the end.
 #[derive(Routes)]
 enum AfterCheck {
     Approve,

@@ -7,6 +7,7 @@ mod database;
 mod documents;
 mod home;
 mod left_behind;
+mod one_program;
 mod prune;
 mod runs;
 mod stores;
