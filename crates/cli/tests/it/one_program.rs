@@ -1,4 +1,4 @@
-//! One program over each store: only the line that names the store changes.
+//! A program that runs unchanged over each store: only the line that names the store differs.
 
 use crate::database;
 use serde_json::json;
