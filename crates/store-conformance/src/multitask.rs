@@ -2,13 +2,13 @@ use super::fixture::{
     answers, at, begin, checkpoint, commit, finish, interrupted, keyed, new_run, question,
     register, these, thread, told, us, worker, write,
 };
-use crate::StoreError;
-use crate::checkpoint::Shelf;
-use crate::record::{Base, Claim, Commit, NewRun, RunRow};
-use crate::rule;
-use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::checkpoint::Shelf;
+use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::run::{Multitask, RunFinal, RunInput, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 

@@ -2,13 +2,13 @@ use super::fixture::{
     LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, question, record, register,
     tasks, these, thread, told, us, worker, write,
 };
-use crate::aside::{cancel_orphan, has_begun, open_questions};
-use crate::checkpoint::{Keep, Shelf};
-use crate::record::Commit;
-use crate::rule;
-use crate::table::{Result, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::aside::{cancel_orphan, has_begun, open_questions};
+use weftwork_store::checkpoint::{Keep, Shelf};
+use weftwork_store::record::Commit;
+use weftwork_store::rule;
+use weftwork_store::table::{Result, Store};
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::run::{Multitask, RunFinal, RunStatus};
 use weftwork_types::tool::Effect;

@@ -1,13 +1,13 @@
 use super::fixture::{
     at, begin, commit, completed, finish, principal, register, thread, told, us, write,
 };
-use crate::StoreError;
-use crate::memory::MemoryStore;
-use crate::record::{Claim, Commit};
-use crate::rule;
-use crate::table::{ReadEvents, Store};
-use crate::whole::WriteWhole;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::memory::MemoryStore;
+use weftwork_store::record::{Claim, Commit};
+use weftwork_store::rule;
+use weftwork_store::table::{ReadEvents, Store};
+use weftwork_store::whole::WriteWhole;
 use weftwork_types::event::{Piece, PieceAt, PieceKind, Position};
 use weftwork_types::{TaskId, Timestamp};
 

@@ -2,11 +2,11 @@ use super::fixture::{
     begin, checkpoint, commit, finish, outside, principal, question, register, tasks, these,
     thread, us, write,
 };
-use crate::StoreError;
-use crate::checkpoint::{FoundCheckpoint, Keep, NewCheckpoint, NewPending, Shelf};
-use crate::record::Commit;
-use crate::table::Store;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::checkpoint::{FoundCheckpoint, Keep, NewCheckpoint, NewPending, Shelf};
+use weftwork_store::record::Commit;
+use weftwork_store::table::Store;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::{CheckpointId, Timestamp};
 

@@ -2,12 +2,12 @@ use super::fixture::{
     answer, answers, at, begin, begin_as, checkpoint, commit, interrupted, new_run, principal,
     question, register, these, thread, us, write,
 };
-use crate::StoreError;
-use crate::record::{Claim, Commit, InterruptRow};
-use crate::rule;
-use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::record::{Claim, Commit, InterruptRow};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::run::RunRef;
 use weftwork_types::{InterruptId, Timestamp};
 

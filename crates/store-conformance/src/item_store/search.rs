@@ -1,7 +1,7 @@
 use super::Bench;
 use super::fixture::{filter, path, text};
-use crate::items::{Indexing, ItemQuery, PutOptions};
 use serde_json::json;
+use weftwork_store::items::{Indexing, ItemQuery, PutOptions};
 
 fn page(offset: usize, limit: usize) -> ItemQuery {
     ItemQuery { offset, limit, ..ItemQuery::default() }

@@ -2,11 +2,11 @@ use super::fixture::{
     begin, begin_as, call, checkpoint, commit, fact, finish, key, new_run, record, register,
     settled, these, thread, us, write,
 };
-use crate::StoreError;
-use crate::record::Commit;
-use crate::table::Store;
 use serde_json::json;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::record::Commit;
+use weftwork_store::table::Store;
 use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::Durability;
 use weftwork_types::tool::Effect;

@@ -1,11 +1,11 @@
 use super::Bench;
 use super::fixture::{at, lives, prefix, principal, us};
-use crate::StoreError;
-use crate::items::{
+use serde_json::{Value, json};
+use weftwork_store::StoreError;
+use weftwork_store::items::{
     Item, ItemQuery, KEY_BYTES_MAX, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
     VALUE_BYTES_MAX,
 };
-use serde_json::{Value, json};
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::DEPTH_MAX;
 
@@ -63,7 +63,8 @@ pub(super) async fn values_at_the_limits_are_kept_and_beyond_them_refused(bench:
     let long = |bytes: usize| json!({"a": "x".repeat(bytes - r#"{"a":""}"#.len())});
     let labels: Vec<_> = (0..16).map(|n| format!("{}{n:x}", "n".repeat(62))).collect();
     let namespace = Namespace::new(labels).expect("16 labels of 63 bytes and 15 dots");
-    let at = crate::items::ItemRef::new(namespace, "k".repeat(KEY_BYTES_MAX)).expect("a key");
+    let at =
+        weftwork_store::items::ItemRef::new(namespace, "k".repeat(KEY_BYTES_MAX)).expect("a key");
     let none = PutOptions::default;
     for value in [deep(DEPTH_MAX), long(VALUE_BYTES_MAX)] {
         bench.store.put(&us(), &at, value.clone(), none()).await.expect("puts");

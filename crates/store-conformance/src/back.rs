@@ -2,12 +2,12 @@ use super::fixture::{
     at, begin, checkpoint, commit, completed, finish, interrupted, new_run, principal, question,
     register, these, thread, told, us, write,
 };
-use crate::StoreError;
-use crate::record::{Commit, StoredEvent};
-use crate::rule;
-use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::record::{Commit, StoredEvent};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunFinal, RunStatus};

@@ -1,7 +1,7 @@
 use super::Bench;
 use super::fixture::{at, lives, principal, text, us};
-use crate::items::{ItemQuery, NamespaceQuery, Ttl};
 use serde_json::json;
+use weftwork_store::items::{ItemQuery, NamespaceQuery, Ttl};
 use weftwork_types::Timestamp;
 
 async fn read(bench: &Bench, path: &str) -> Option<Timestamp> {

@@ -1,7 +1,7 @@
 use super::fixture::{begin, fact, finish, thread, us};
-use crate::ledger::StoreLedger;
-use crate::table::Store;
 use std::sync::Arc;
+use weftwork_store::ledger::StoreLedger;
+use weftwork_store::table::Store;
 use weftwork_types::RunId;
 use weftwork_types::port::Ledger;
 

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weftwork_store::items::conformance::{CASES, run_case};
+//! use weftwork_store_conformance::item_store::{CASES, run_case};
 //! use weftwork_store::{ItemStore, MemoryItems};
 //! use weftwork_types::port::Clock;
 //!
@@ -31,8 +31,8 @@ mod values;
 
 pub use clock::StillClock;
 
-use super::ItemStore;
 use std::sync::Arc;
+use weftwork_store::ItemStore;
 use weftwork_types::BoxFuture;
 use weftwork_types::port::Clock;
 

@@ -2,17 +2,17 @@ use super::fixture::{
     answers, at, begin, begin_as, call, checkpoint, commit, fact, finish, interrupted, key, keyed,
     new_run, principal, question, record, register, settled, tasks, these, thread, told, us, write,
 };
-use crate::checkpoint::Keep;
-use crate::record::Commit;
-use crate::rule;
-use crate::table::Store;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::checkpoint::Keep;
+use weftwork_store::record::Commit;
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::tool::Effect;
 use weftwork_types::{InterruptId, Timestamp};
 
-async fn filled(store: &dyn Store) -> crate::record::Claim {
+async fn filled(store: &dyn Store) -> weftwork_store::record::Claim {
     let claim = begin_as(store, &us(), keyed(new_run("t", "r"), "once")).await;
     record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");

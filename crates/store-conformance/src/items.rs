@@ -1,13 +1,13 @@
 //! Export and import of items. Other properties of items are in
-//! [`items::conformance`](crate::items::conformance).
+//! [`item_store`](crate::item_store).
 
 use super::fixture::{principal, us};
-use crate::StoreError;
-use crate::items::{Indexing, ItemRef, Namespace, PutOptions, StoredItem, Ttl};
-use crate::table::Store;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_store::StoreError;
+use weftwork_store::items::{Indexing, ItemRef, Namespace, PutOptions, StoredItem, Ttl};
+use weftwork_store::table::Store;
 use weftwork_types::Timestamp;
 
 fn item(namespace: &str, key: &str) -> ItemRef {

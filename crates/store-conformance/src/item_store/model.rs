@@ -1,8 +1,8 @@
 use super::Bench;
 use super::fixture::{lives, path, prefix, us};
-use crate::items::{ItemQuery, NamespaceQuery, PutOptions, Ttl};
 use serde_json::json;
 use std::collections::BTreeSet;
+use weftwork_store::items::{ItemQuery, NamespaceQuery, PutOptions, Ttl};
 use weftwork_types::Timestamp;
 use weftwork_types::port::Clock;
 

@@ -1,11 +1,11 @@
 //! Helpers for the conformance cases.
 
 use super::Bench;
-use crate::items::{
-    Filter, Item, ItemQuery, ItemRef, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
-};
 use serde_json::Value;
 use std::time::Duration;
+use weftwork_store::items::{
+    Filter, Item, ItemQuery, ItemRef, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
+};
 use weftwork_types::{OrgId, Principal};
 
 pub(super) fn principal(org: &str) -> Principal {

@@ -2,14 +2,14 @@ use super::fixture::{
     at, begin, call, checkpoint, commit, fact, finish, interrupted, keyed, new_run, question,
     record, register, tasks, these, thread, told, us, worker, write,
 };
-use crate::StoreError;
-use crate::checkpoint::{Keep, Shelf};
-use crate::record::Commit;
-use crate::rule;
-use crate::table::Store;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::checkpoint::{Keep, Shelf};
+use weftwork_store::record::Commit;
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::Timestamp;
 use weftwork_types::run::{RunInput, RunStatus};
 use weftwork_types::tool::Effect;
@@ -35,7 +35,7 @@ pub(super) async fn threads_are_listed_by_last_change(store: Arc<dyn Store>) {
         run.created_at = Timestamp(created);
         store.create_run(&us(), run, BTreeMap::new()).await.expect("a run");
     }
-    let names = |rows: Vec<crate::record::ThreadRow>| -> Vec<String> {
+    let names = |rows: Vec<weftwork_store::record::ThreadRow>| -> Vec<String> {
         rows.iter().map(|row| row.id.to_string()).collect()
     };
     let all = store.threads(&us(), 0, usize::MAX).await.expect("threads");

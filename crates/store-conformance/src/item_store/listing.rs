@@ -1,7 +1,7 @@
 use super::Bench;
-use crate::items::{NamespaceQuery, Pattern};
 use serde_json::json;
 use std::num::NonZeroUsize;
+use weftwork_store::items::{NamespaceQuery, Pattern};
 
 async fn filled(bench: &Bench) {
     for path in ["u.zoe.facts/1", "u.ann.facts/1", "w/1", "u.ann/1", "u.ann.facts/2", "U/1"] {

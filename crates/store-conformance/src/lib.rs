@@ -1,11 +1,12 @@
-//! Conformance cases for stores, by name, over any [`Store`].
+//! Conformance cases for stores, by name, over any [`Store`]. The cases of item stores are in
+//! [`item_store`].
 //!
 //! The cases are independent of the async runtime. A driver writes one test per case with
 //! [`conformance_tests`](crate::conformance_tests), or runs them all:
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weftwork_store::conformance::{CASES, run_case};
+//! use weftwork_store_conformance::{CASES, run_case};
 //! use weftwork_store::{MemoryStore, Store};
 //!
 //! async fn fresh() -> Arc<dyn Store> {
@@ -27,6 +28,7 @@ mod commits;
 mod dump;
 mod fixture;
 mod interrupts;
+pub mod item_store;
 mod items;
 mod journal;
 mod multitask;
@@ -41,8 +43,8 @@ mod whole;
 
 pub use dump::{dump, dump_checkpoints};
 
-use crate::table::Store;
 use std::sync::Arc;
+use weftwork_store::table::Store;
 use weftwork_types::BoxFuture;
 
 /// A property that every store must have.

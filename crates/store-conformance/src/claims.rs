@@ -2,18 +2,18 @@ use super::fixture::{
     LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, principal, record, register,
     settled, these, told, us, worker, write,
 };
-use crate::StoreError;
-use crate::record::{Claim, Commit};
-use crate::rule;
-use crate::table::Store;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::record::{Claim, Commit};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::run::RunStatus;
 use weftwork_types::tool::Effect;
 use weftwork_types::{Timestamp, WorkerId};
 
-async fn claim(store: &dyn Store, by: &WorkerId, now: i64) -> crate::table::Result<Claim> {
+async fn claim(store: &dyn Store, by: &WorkerId, now: i64) -> weftwork_store::table::Result<Claim> {
     store.claim(&us(), &at("t", "r"), by, Timestamp(now)).await.map(|(claim, row)| {
         assert_eq!((row.fence, row.worker.as_ref()), (claim.fence, Some(by)));
         assert_eq!((row.status, claim.at.clone()), (RunStatus::Running, at("t", "r")));

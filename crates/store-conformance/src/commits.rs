@@ -2,13 +2,13 @@ use super::fixture::{
     at, begin, checkpoint, commit, completed, finish, outside, question, register, tasks, these,
     thread, told, us, write,
 };
-use crate::StoreError;
-use crate::checkpoint::{Keep, NewCheckpoint, Shelf};
-use crate::record::{Claim, Commit};
-use crate::rule;
-use crate::table::Store;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::checkpoint::{Keep, NewCheckpoint, Shelf};
+use weftwork_store::record::{Claim, Commit};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunFinal, RunStatus};

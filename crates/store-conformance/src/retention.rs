@@ -2,14 +2,14 @@ use super::fixture::{
     at, begin, begin_as, checkpoint, commit, completed, finish, interrupted, new_run, principal,
     question, register, these, thread, told, us, write,
 };
-use crate::StoreError;
-use crate::memory::MemoryStore;
-use crate::record::{Commit, StoredEvent};
-use crate::retention::{Untouched, Waiting};
-use crate::rule;
-use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::memory::MemoryStore;
+use weftwork_store::record::{Commit, StoredEvent};
+use weftwork_store::retention::{Untouched, Waiting};
+use weftwork_store::rule;
+use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::run::{Multitask, RunFinal, RunRef};
 use weftwork_types::{ErrorCode, Timestamp};
@@ -32,7 +32,11 @@ async fn forget(store: &dyn Store, which: Untouched) -> Vec<String> {
     gone.into_iter().map(|id| id.to_string()).collect()
 }
 
-async fn read(store: &dyn Store, at: &RunRef, after: u64) -> crate::table::Result<Vec<u64>> {
+async fn read(
+    store: &dyn Store,
+    at: &RunRef,
+    after: u64,
+) -> weftwork_store::table::Result<Vec<u64>> {
     let events = store.events(&us(), at, after, 99).await?;
     Ok(events.into_iter().map(|StoredEvent { seq, .. }| seq).collect())
 }

@@ -3,14 +3,14 @@ use super::fixture::{
     answers, at, begin, begin_as, call, commit, fact, interrupted, keyed, new_run, principal,
     question, record, register, settled, thread, told, us, write,
 };
-use crate::StoreError;
-use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
-use crate::memory::MemoryStore;
-use crate::record::Commit;
-use crate::rule;
-use crate::table::Store;
-use crate::whole::{ReadWhole, WholeThread, WriteWhole};
 use std::sync::Arc;
+use weftwork_store::StoreError;
+use weftwork_store::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
+use weftwork_store::memory::MemoryStore;
+use weftwork_store::record::Commit;
+use weftwork_store::rule;
+use weftwork_store::table::Store;
+use weftwork_store::whole::{ReadWhole, WholeThread, WriteWhole};
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Timestamp};

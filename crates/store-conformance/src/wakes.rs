@@ -1,10 +1,10 @@
 use super::fixture::{
     at, begin, begin_as, commit, interrupted, new_run, principal, question, thread, told, us, write,
 };
-use crate::record::Commit;
-use crate::table::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::record::Commit;
+use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::run::RunFinal;
 use weftwork_types::{ErrorCode, Principal, Timestamp};

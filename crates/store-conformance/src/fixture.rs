@@ -1,10 +1,10 @@
 //! Records for the conformance cases.
 
-use crate::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
-use crate::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
-use crate::table::Store;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use weftwork_store::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
+use weftwork_store::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
+use weftwork_store::table::Store;
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
