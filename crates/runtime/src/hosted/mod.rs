@@ -18,7 +18,7 @@ use crate::runtime::Live;
 use crate::stored::{Recent, StoreSaver};
 use calls::Calls;
 pub(crate) use closing::Closing;
-pub(crate) use end::{End, Ended, Unrecorded};
+pub(crate) use end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
 use futures_util::FutureExt;
 pub(crate) use log::{CallLog, Ticket};
 pub(crate) use origin::Origins;
@@ -33,14 +33,14 @@ use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{
-    Answers, AsNode, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
+    Answers, AsNode, At, Finished, Host as Local, Start, StartCommand, StateUpdate,
 };
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput};
+use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunInput, RunOutcome};
 use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -106,7 +106,7 @@ impl Host {
 
 impl Run {
     /// Takes the run to its end, or puts it back when the process stops before.
-    pub(crate) async fn drive(self) -> Ended {
+    pub(crate) async fn drive(self) -> ClaimEnd {
         let writer = Writer::new(&self);
         let cut = async {
             self.host.closing.cuts().await;
@@ -122,25 +122,25 @@ impl Run {
             Some(ended) => ended,
             None => self.put_back(&writer).await,
         };
-        if !matches!(ended, Ended::Unrecorded(_)) {
+        if !matches!(ended, ClaimEnd::Unrecorded(_)) {
             writer.bill_the_rest().await;
         }
         ended
     }
 
-    async fn put_back(&self, writer: &Writer) -> Ended {
+    async fn put_back(&self, writer: &Writer) -> ClaimEnd {
         match writer.release().await {
-            Ok(()) => Ended::Released,
-            Err(StoreError::Fenced { .. }) => Ended::Lost,
+            Ok(()) => ClaimEnd::Released,
+            Err(StoreError::Fenced { .. }) => ClaimEnd::Lost,
             Err(error) => {
                 let run = &self.claim.at.run;
                 tracing::warn!(%error, %run, "the run cannot be put back; it is taken over later");
-                Ended::Released
+                ClaimEnd::Released
             }
         }
     }
 
-    async fn to_end(&self, writer: &Arc<Writer>) -> Ended {
+    async fn to_end(&self, writer: &Arc<Writer>) -> ClaimEnd {
         let mut patience = Patience::new();
         // No claim before ours, and nothing of ours yet: the log is empty.
         let mut fresh = self.claim.fence == 1;
@@ -151,7 +151,7 @@ impl Run {
             let went = AssertUnwindSafe(going).catch_unwind().await;
             fresh = false;
             let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
-                Ok(Some(end)) => return Ended::Told(end),
+                Ok(Some(end)) => return ClaimEnd::Recorded(end),
                 Ok(None) => return self.put_back(writer).await,
                 Err(error) => error,
             };
@@ -172,32 +172,32 @@ impl Run {
     }
 
     /// Records an end that the graph did not come to by itself.
-    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> Ended {
+    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> ClaimEnd {
         let run = &self.claim.at.run;
         if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
             tracing::warn!(%error, %run, "another worker has the run");
-            return Ended::Lost;
+            return ClaimEnd::Lost;
         }
         let is_late = matches!(&error, RuntimeError::Store(error) if error.is_retriable());
         let outcome = if is_late && *self.cancel.borrow() {
-            RunFinal::Cancelled
+            RunOutcome::cancelled()
         } else {
             tracing::warn!(%run, thread = %self.claim.at.thread, %error, "run failed");
-            RunFinal::Failed { fault: error.fault() }
+            RunOutcome::Failed { fault: error.fault() }
         };
         let Err(error) = writer.failed(outcome.clone()).await else {
-            return Ended::Told(outcome.into());
+            return ClaimEnd::Recorded(ready(outcome));
         };
         tracing::warn!(%error, %run, "cannot record the end of the run");
         if matches!(error, StoreError::Fenced { .. }) {
-            return Ended::Lost;
+            return ClaimEnd::Lost;
         }
         self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
         if error.is_retriable() {
             let writer = Arc::clone(writer);
-            return Ended::Unrecorded(Unrecorded { writer, outcome });
+            return ClaimEnd::Unrecorded(Unrecorded { writer, outcome });
         }
-        Ended::Told(outcome.into())
+        ClaimEnd::Recorded(ready(outcome))
     }
 
     async fn enter_and_go(
@@ -205,7 +205,7 @@ impl Run {
         writer: &Arc<Writer>,
         fresh: bool,
         counted: &mut bool,
-    ) -> Result<Option<End>, RuntimeError> {
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let past = if fresh { Past::default() } else { self.past().await? };
         // On the way again in one process: what was cut off is on record.
         let ours = u32::from(fresh || *counted);
@@ -265,7 +265,7 @@ impl Run {
         writer: &Arc<Writer>,
         begun: bool,
         lost: u32,
-    ) -> Result<Option<End>, RuntimeError> {
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
@@ -284,17 +284,17 @@ impl Run {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, (finished, began)).await;
                     }
-                    Ok(None) => RunFinal::Cancelled,
+                    Ok(None) => RunOutcome::cancelled(),
                     // Its siblings may have asked something meanwhile.
-                    Err(RuntimeError::Node(fault)) => RunFinal::Failed { fault },
+                    Err(RuntimeError::Node(fault)) => RunOutcome::Failed { fault },
                     Err(error) => return Err(error),
                 };
-                return Ok(Some(self.stopped(&local, writer, ended).await?.into()));
+                return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
         let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
-        let outcome = RunFinal::Completed { output: state.values };
-        Ok(Some(writer.finish(outcome, Vec::new()).await?.into()))
+        let outcome = RunOutcome::Completed { output: state.values };
+        Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
 
     /// Records how the graph ended.
@@ -303,29 +303,26 @@ impl Run {
         local: &Local,
         writer: &Writer,
         (finished, began): (Finished, Timestamp),
-    ) -> Result<Option<End>, RuntimeError> {
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         if finished.is_completed() {
-            writer.finish(RunFinal::Completed { output: Json::Null }, Vec::new()).await?;
-            return Ok(Some(End::Finished(Box::new(finished))));
+            writer.finish(RunOutcome::Completed { output: Json::Null }, Vec::new()).await?;
+            return Ok(Some(end::completed(Box::new(finished))));
         }
         if finished.is_released() {
             return Ok(None);
         }
-        let ended = match finished.outcome() {
-            Outcome::Interrupted { interrupts } if !interrupts.is_empty() => {
-                let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
-                let wakes_at = wakes_at(&interrupts, began);
-                return Ok(Some(writer.stop(outcome, interrupts, wakes_at).await?.into()));
+        let outcome = finished.outcome();
+        match &outcome {
+            RunOutcome::Interrupted { questions, .. } if !questions.is_empty() => {
+                let wakes_at = wakes_at(questions, began);
+                return Ok(Some(ready(writer.stop(outcome, wakes_at).await?)));
             }
-            Outcome::Interrupted { .. } => RunFinal::Interrupted { interrupts: Vec::new() },
-            Outcome::Drained { reason } => {
+            RunOutcome::Cancelled { reason: Some(reason) } => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
-                RunFinal::Cancelled
             }
-            Outcome::LimitReached { step_limit } => RunFinal::LimitReached { step_limit },
-            Outcome::Completed { output } => RunFinal::Completed { output },
-        };
-        Ok(Some(self.stopped(local, writer, ended).await?.into()))
+            _ => {}
+        }
+        Ok(Some(ready(self.stopped(local, writer, outcome).await?)))
     }
 
     /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
@@ -395,8 +392,8 @@ impl Run {
         &self,
         local: &Local,
         writer: &Writer,
-        outcome: RunFinal,
-    ) -> Result<RunFinal, RuntimeError> {
+        outcome: RunOutcome,
+    ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
         let at = At::thread(self.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
@@ -518,10 +515,6 @@ impl Run {
             known: Mutex::default(),
         })
     }
-}
-
-fn ids(interrupts: &[Interrupt]) -> Vec<InterruptId> {
-    interrupts.iter().map(|interrupt| interrupt.id).collect()
 }
 
 /// When the first of the questions takes its default. One that had expired when the run began and
