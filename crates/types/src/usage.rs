@@ -3,6 +3,7 @@
 use crate::canonical::Hash;
 use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::ops::{Add, AddAssign};
 
 /// Usage of one attempt of a model call. Failed attempts are recorded too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ pub enum UsageStatus {
     Cancelled,
 }
 
-/// Token counts of one attempt.
+/// Token counts of one or more attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tokens {
     /// Input tokens.
@@ -58,4 +59,89 @@ pub struct Tokens {
     /// `true` if the counts were estimated locally because the provider reported none.
     #[serde(default)]
     pub estimated: bool,
+}
+
+impl Tokens {
+    /// Returns the number of input and output tokens.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            estimated: self.estimated || other.estimated,
+        }
+    }
+}
+
+/// Amounts that a budget counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Attempts of model calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub model_calls: u64,
+    /// Tool calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tool_calls: u64,
+    /// Tokens of the model calls.
+    #[serde(default)]
+    pub tokens: Tokens,
+}
+
+impl Usage {
+    /// Returns the usage of one attempt of a model call.
+    #[must_use]
+    pub fn model_call(tokens: Tokens) -> Self {
+        Self { model_calls: 1, tool_calls: 0, tokens }
+    }
+
+    /// Returns the usage of one tool call.
+    #[must_use]
+    pub fn tool_call() -> Self {
+        Self { tool_calls: 1, ..Self::default() }
+    }
+
+    /// Returns the difference of each amount, at least zero.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self {
+            model_calls: self.model_calls.saturating_sub(other.model_calls),
+            tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
+            tokens: Tokens {
+                input: self.tokens.input.saturating_sub(other.tokens.input),
+                output: self.tokens.output.saturating_sub(other.tokens.output),
+                ..Tokens::default()
+            },
+        }
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            model_calls: self.model_calls.saturating_add(other.model_calls),
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+            tokens: self.tokens + other.tokens,
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
