@@ -36,11 +36,8 @@ impl CallInfo {
 
     /// Returns the demand of an attempt for a budget.
     pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
-        let tokens = Tokens {
-            input: self.asked_bytes.div_ceil(BYTES_PER_TOKEN),
-            output: request.max_tokens.map_or(0, u64::from),
-            estimated: true,
-        };
+        let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
+        let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
         Demand::ModelCall { model: info.id(), tokens }
     }
 }
@@ -182,13 +179,10 @@ impl<'a> Attempt<'a> {
         }
         let nothing_came = self.collector.events() == 0;
         if nothing_came && error.is_some_and(is_refusal) {
-            return Tokens { input: 0, output: 0, estimated: true };
+            return Tokens { estimated: true, ..Tokens::default() };
         }
-        Tokens {
-            input: self.call.asked_bytes.div_ceil(BYTES_PER_TOKEN),
-            output: self.collector.bytes().div_ceil(BYTES_PER_TOKEN),
-            estimated: true,
-        }
+        let input = self.call.asked_bytes.div_ceil(BYTES_PER_TOKEN);
+        Tokens::estimated(input, self.collector.bytes().div_ceil(BYTES_PER_TOKEN))
     }
 
     /// Reports the usage fact, once.

@@ -11,7 +11,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, Clock as _};
 use weftwork_types::usage::{Tokens, UsageStatus};
 
-const USED: Tokens = Tokens { input: 5, output: 3, estimated: false };
+const USED: Tokens = Tokens::reported(5, 3);
 
 fn busy() -> ModelError {
     ModelError::Provider {
