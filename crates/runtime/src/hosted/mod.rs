@@ -10,6 +10,7 @@ mod end;
 mod log;
 mod origin;
 mod past;
+mod run_scope;
 mod writer;
 
 use crate::hub::Hub;
@@ -23,12 +24,13 @@ use futures_util::FutureExt;
 pub(crate) use log::{CallLog, Ticket};
 pub(crate) use origin::Origins;
 use past::Past;
+pub(crate) use run_scope::RunScope;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
@@ -39,7 +41,7 @@ use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreE
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
-use weftwork_types::port::{Budget, Clock, Ledger};
+use weftwork_types::port::{Budgets, Clock, Ledger};
 use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunInput, RunOutcome};
 use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
@@ -51,7 +53,7 @@ pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) budgets: Arc<dyn Budgets>,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.
@@ -77,6 +79,8 @@ pub(crate) struct Run {
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
+    /// Its budget, once it is opened.
+    pub(crate) scope: OnceCell<RunScope>,
 }
 
 /// For how long a run is under suspicion that gets no further.
@@ -225,7 +229,8 @@ impl Run {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, past.begun, lost).await
+        let scope = self.scope(past.used()).await?;
+        self.go(writer, scope, (past.begun, lost)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -263,14 +268,14 @@ impl Run {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        begun: bool,
-        lost: u32,
+        scope: &RunScope,
+        (begun, lost): (bool, u32),
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
-        let local = self.local(writer, answers, lost);
+        let local = self.local(writer, scope, (answers, lost));
         match begin {
             Begin::Update(values, as_node) => {
                 let at = self.at();
@@ -470,8 +475,8 @@ impl Run {
     fn local(
         &self,
         writer: &Arc<Writer>,
-        answers: BTreeMap<InterruptId, Answer>,
-        lost: u32,
+        scope: &RunScope,
+        (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
     ) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
         let saver = StoreSaver::claimed(
@@ -480,12 +485,6 @@ impl Run {
             Arc::clone(writer) as _,
             Arc::clone(&self.host.recent),
         );
-        let caller = GraphCaller {
-            caller: self.row.new.caller.clone(),
-            run: self.claim.at.run.clone(),
-            graph: self.row.new.graph.clone(),
-            graph_version: self.graph.version().to_owned(),
-        };
         let journal = RunJournal {
             store: Arc::clone(&self.host.store),
             clock: Arc::clone(&self.host.clock),
@@ -495,13 +494,21 @@ impl Run {
             lost,
             origins: self.origins(),
         };
-        let calls =
-            Calls::new(&self.host, writer, (journal, caller, answers), &self.row.new.options);
+        let calls = Calls::new(self, writer, scope, (journal, answers));
         self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls))
     }
 }
 
 impl Run {
+    fn caller(&self) -> GraphCaller {
+        GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: self.graph.version().to_owned(),
+        }
+    }
+
     fn origins(&self) -> Option<Origins> {
         if self.row.new.options.reuse_from == ReuseFrom::Own {
             return None;

@@ -15,7 +15,7 @@ pub use builder::{Orphans, RuntimeBuilder};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
@@ -256,7 +256,8 @@ impl Runtime {
             here.hub = Some(Arc::clone(&hub));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live };
+        let scope = OnceCell::new();
+        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live, scope };
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
