@@ -1,16 +1,15 @@
 //! The start of a run: it takes its input, or continues from the thread's checkpoint.
 
 use super::api::{Fail, Going, Resuming, StartCommand, Unanswered};
+use super::counters::counted;
 use super::cycle::Cycle;
 use super::event::Source;
-use super::saver::TaskRecord;
 use super::scope::{Replay, lock};
 use crate::error::RuntimeError;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::StartInput;
-use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
+use weftwork_engine::{NodeIdx, TaskOutput, Write};
 
 /// Starting point of a loop.
 pub(crate) enum Begin {
@@ -35,21 +34,22 @@ impl Cycle {
         let goes_on = matches!(begin, Begin::Nothing | Begin::Command(_));
         let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
         let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
-        let travels = self.addressed && (here || !(begin.answers() || flag == Some(true)));
-        self.replaying = travels || self.superseded;
+        let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
+        let travels = addressed && (here || !(begin.answers() || flag == Some(true)));
+        let again = travels || superseded;
+        self.open.set_runs_again(again);
         let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
         if waits {
             // An answer counts once.
-            self.outside.resume = None;
+            self.open.outside_mut().resume = None;
         }
-        if travels || self.superseded && waits {
-            self.known.iter_mut().for_each(|(_, record)| record.resume = None);
-            self.outside.resume = None;
+        if travels || superseded && waits {
+            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
+            self.open.outside_mut().resume = None;
         }
-        let forked = matches!(self.meta.source, Source::Update | Source::Fork);
-        let forks = resuming && travels && (!forked || self.superseded);
-        if !resuming || self.replaying {
-            self.recount = self.counted_in_known();
+        let forks = resuming && travels && (!self.position.is_forked() || superseded);
+        if !resuming || again {
+            self.counters.set_recount(self.counted_in_records());
         }
         let (begin, given) = match begin {
             Begin::Command(command) => (Begin::Nothing, Some(command)),
@@ -59,9 +59,9 @@ impl Cycle {
             Some(given) => Some(self.take_command(given, forks).await?),
             None => None,
         };
-        let beside = self.outside.output.clone();
+        let beside = self.open.outside().output.clone();
         self.machine.apply_beside(&beside).map_err(RuntimeError::Engine)?;
-        *lock(&scope.answer) = self.outside.resume.clone();
+        *lock(&scope.answer) = self.open.outside().resume.clone();
         let mut bound = None;
         if resuming {
             bound = self.go_on(forks).await?;
@@ -72,7 +72,7 @@ impl Cycle {
         } {
             self.machine.take_input(input);
             self.forget_known();
-            self.written.clear();
+            self.counters.clear_written();
             self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
             return Err(RuntimeError::EmptyInput.into());
@@ -80,9 +80,9 @@ impl Cycle {
         if !scope.is_nested() {
             scope.set_resuming(Some(resuming));
             if travels {
-                let forked = matches!(self.meta.source, Source::Update | Source::Fork);
-                let bound = bound.or(self.prev.filter(|_| forked)).unwrap_or(self.id);
-                *lock(&scope.replay) = Some(Arc::new(Replay::new(bound)));
+                let parent = self.position.parent().filter(|_| self.position.is_forked());
+                let bound = bound.or(parent).or(self.position.id());
+                *lock(&scope.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
             }
         }
         Ok(())
@@ -93,21 +93,20 @@ impl Cycle {
         self.machine.pass();
         let mut bound = None;
         if forks {
-            if matches!(self.meta.source, Source::Update | Source::Fork) {
-                bound = self.prev;
+            if self.position.is_forked() {
+                bound = self.position.parent();
             }
-            self.known.iter_mut().for_each(|(_, record)| record.interrupts.clear());
-            self.written.clear();
+            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
+            self.counters.clear_written();
             self.checkpoint(Source::Fork).await?;
         }
-        self.told = Some(self.machine.slots().clone());
+        self.emitted = Some(self.machine.slots().clone());
         self.scope.tell_values(self.machine.slots(), None);
         Ok(bound)
     }
 
     pub(super) fn forget_known(&mut self) {
-        self.known.clear();
-        self.outside = super::saver::Outside::default();
+        self.open.clear_records();
         *lock(&self.scope.answer) = None;
         lock(&self.scope.calls).clear();
     }
@@ -129,21 +128,22 @@ impl Cycle {
         let plan = self.scope.graph.plan();
         plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
         if forks {
-            self.recount.extend(counted(plan, &output));
+            self.counters.recount(counted(plan, &output));
         }
-        self.outside.output.writes.extend(output.writes.iter().cloned());
-        self.outside.output.goto.extend_from_slice(&output.goto);
+        let outside = self.open.outside_mut();
+        outside.output.writes.extend(output.writes.iter().cloned());
+        outside.output.goto.extend_from_slice(&output.goto);
         output.writes.retain(|(index, _)| plan.is_input(*index));
         if !nothing {
-            self.outside.resume = one;
+            self.open.outside_mut().resume = one;
         }
         if !nothing
             && !forks
             && !self.on_exit()
-            && let Some(saver) = &self.scope.keep.saver
+            && let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id())
         {
-            let (at, outside) = (&self.scope.place, self.outside.clone());
-            saver.put_outside(at, self.scope.graph.plan(), self.id, outside).await?;
+            let (at, outside) = (&self.scope.place, self.open.outside().clone());
+            saver.put_outside(at, self.scope.graph.plan(), id, outside).await?;
         }
         Ok(output)
     }
@@ -154,29 +154,10 @@ impl Cycle {
         let scope = &self.scope;
         scope.keep.own
             && scope.resuming() == Some(true)
-            && self.meta.parents != scope.around
+            && self.position.metadata().parents != scope.around
             && !planted::has(Bug::DropsOwnInput)
             && scope.graph.semantics().resuming == Resuming::Exact
     }
-
-    /// Counted channels that tasks wrote whose results are not used.
-    fn counted_in_known(&self) -> BTreeSet<ChannelIdx> {
-        let plan = self.scope.graph.plan();
-        let outputs =
-            self.known.iter().filter_map(|(_, TaskRecord { output, .. })| output.as_ref());
-        let mut found: BTreeSet<_> = outputs.flat_map(|output| counted(plan, output)).collect();
-        found.extend(counted(plan, &self.outside.output));
-        found
-    }
-}
-
-/// The counted channels that an output writes.
-pub(super) fn counted(plan: &weftwork_engine::Plan, output: &TaskOutput) -> Vec<ChannelIdx> {
-    let counted: Vec<_> = plan.counted().map(|(index, _)| index).collect();
-    if counted.is_empty() {
-        return counted;
-    }
-    output.writes.iter().map(|(index, _)| *index).filter(|i| counted.contains(i)).collect()
 }
 
 fn node_fail(error: crate::error::NodeError) -> Fail {

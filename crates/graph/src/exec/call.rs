@@ -6,7 +6,7 @@ use super::cycle::Cycle;
 use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use super::job::{Follows, Job, What};
 use super::node_cache::CacheKey;
-use super::saver::{Records, Rest, TaskKey, TaskRecord};
+use super::record::{Records, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord};
 use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns, turn};
 use super::tell;
 use crate::compiled::{CompiledGraph, NodeFn};
@@ -41,8 +41,8 @@ impl Ctx {
         let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
         match at.run_graph((graph, nth), keep, start).await {
             Ok((Ended::Done, cycle)) => {
-                let told = cycle.told.as_ref();
-                Ok(told.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
+                let emitted = cycle.emitted.as_ref();
+                Ok(emitted.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
             }
             Ok((Ended::Interrupted(interrupts), _)) => {
                 self.open(interrupts);
@@ -50,7 +50,7 @@ impl Ctx {
             }
             Ok((Ended::OutOfSteps, cycle)) => {
                 let text = format!("graph `{}` reached its step limit", graph.name());
-                tracing::debug!(step = cycle.step, "{text}");
+                tracing::debug!(step = cycle.position.step(), "{text}");
                 let fault = Fault::new(crate::error::NODE_FAILED, text);
                 Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
             }
@@ -80,7 +80,8 @@ impl Ctx {
         let key = task.cache().map(|cache| call.cache_key(&arg, cache));
         if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
             call.tell_update(&returned, true);
-            call.record(Rest { returned: Some(returned.clone()), ..Rest::default() }).await?;
+            call.record(TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() })
+                .await?;
             return Ok(returned);
         }
         // Tasks that are called together start together.
@@ -221,13 +222,13 @@ impl Call<'_> {
     fn known(&self) -> Option<Json> {
         let calls = lock(&self.at.scope.calls);
         let known = calls.iter().find(|called| called.key == self.key)?;
-        known.record.returned.clone()
+        known.record.returned().cloned()
     }
 
     fn answers_before(&self) -> Vec<Json> {
         let calls = lock(&self.at.scope.calls);
         let known = calls.iter().find(|called| called.key == self.key);
-        known.and_then(|called| called.record.resume.clone()).unwrap_or_default()
+        known.and_then(|called| called.record.answers().cloned()).unwrap_or_default()
     }
 
     fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> CacheKey {
@@ -266,7 +267,7 @@ impl Call<'_> {
     async fn settle(
         &self,
         what: What,
-        resume: Option<Vec<Json>>,
+        answers: Option<Vec<Json>>,
         ctx: &Ctx,
         cached: Option<CacheKey>,
     ) -> NodeResult<Json> {
@@ -279,19 +280,23 @@ impl Call<'_> {
                 self.tell_update(&returned, false);
                 let value = Some(returned.clone());
                 self.tell_end(value.clone(), None);
-                self.record(Rest { returned: value, resume, ..Rest::default() }).await?;
+                self.record(TaskDetails { returned: value, answers, ..TaskDetails::default() })
+                    .await?;
                 Ok(returned)
             }
             What::Failed(failed) => {
                 let fault = failed.fault;
                 self.tell_end(None, Some(fault.clone()));
-                let error = Some(fault.clone());
-                self.record(Rest { error, resume, ..Rest::default() }).await?;
+                let failure = Some(TaskFailure::Unhandled(fault.clone()));
+                self.record(TaskDetails { failure, answers, ..TaskDetails::default() }).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
             What::Waiting(interrupts) => {
-                let record = Rest { interrupts: interrupts.clone(), resume, ..Rest::default() };
-                self.record(record).await?;
+                let pause = match interrupts.as_slice() {
+                    [] => TaskPause::None,
+                    _ => TaskPause::Asked(interrupts.clone()),
+                };
+                self.record(TaskDetails { pause, answers, ..TaskDetails::default() }).await?;
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
@@ -330,8 +335,8 @@ impl Call<'_> {
     }
 
     /// Keeps what became of the task, before the node that called it goes on.
-    async fn record(&self, rest: Rest) -> NodeResult<()> {
-        let record = TaskRecord::from(rest);
+    async fn record(&self, details: TaskDetails) -> NodeResult<()> {
+        let record = TaskRecord::from(details);
         let scope = &self.at.scope;
         {
             let mut calls = lock(&scope.calls);

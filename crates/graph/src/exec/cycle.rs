@@ -1,70 +1,34 @@
 //! The loop of one graph: where it stands, how it begins and how it ends.
 
-use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
-use super::behind::Writing;
-use super::event::{Metadata, Modes, Source, StreamEvent};
-use super::saver::{Checkpoint, Memo, Outside, Put, Records, Saved};
+use super::api::{Ended, Fail, Going, Options};
+use super::counters::Counters;
+use super::event::{Modes, StreamEvent};
+use super::open_step::OpenStep;
+use super::position::{Position, StartPoint};
+use super::record::Records;
+use super::saver::{Memo, Outside, Saved};
 use super::scope::{Scope, lock};
-use super::slot::Slot;
+use super::stop_points::StopPoints;
+use super::writer::CheckpointWriter;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Machine;
-use weftwork_engine::{ChannelIdx, Slots, TaskOutput};
-use weftwork_types::CheckpointId;
+use weftwork_engine::{Slots, TaskOutput};
 
 /// The loop of one graph.
 pub(crate) struct Cycle {
     pub(super) scope: Arc<Scope>,
     pub(super) machine: Machine,
-    /// The superstep that comes.
-    pub(super) step: i64,
-    /// The superstep the run stops before.
-    pub(super) stop: i64,
-    /// The checkpoint the superstep starts from.
-    pub(super) id: CheckpointId,
-    /// The loaded checkpoint.
-    pub(super) loaded: CheckpointId,
-    /// The newest checkpoint that is kept.
-    pub(super) saved: Option<CheckpointId>,
-    /// Base for delta-encoding the next checkpoint, returned by the checkpointer.
-    pub(super) memo: Memo,
-    /// A checkpoint that is kept together with the next one.
-    pub(super) held: Option<Box<Put>>,
-    /// A checkpoint that is written while tasks run.
-    pub(super) writing: Option<Writing>,
-    /// `true` if such a write failed: nothing is stored after it.
-    pub(super) broken: bool,
-    /// The one before it.
-    pub(super) prev: Option<CheckpointId>,
-    pub(super) meta: Metadata,
-    /// Outcomes of the open superstep's tasks before this loop.
-    pub(super) known: Records,
-    pub(super) outside: Outside,
-    /// `true` if anything of the open superstep came from before this loop, or from outside.
-    pub(super) has_open: bool,
-    /// `true` if anything of the superstep before the open one did.
-    pub(super) had_open: bool,
-    pub(super) tasks: Vec<Slot>,
-    /// `true` if finished tasks run again.
-    pub(super) replaying: bool,
-    pub(super) superseded: bool,
-    /// `true` if the next checkpoint begins a branch of the thread.
-    pub(super) branches: bool,
-    /// `true` if the run's request names the checkpoint to start from.
-    pub(super) addressed: bool,
-    /// The channels that the last superstep wrote.
-    pub(super) written: Vec<ChannelIdx>,
-    /// Counted channels whose counts start over with the next checkpoint.
-    pub(super) recount: BTreeSet<ChannelIdx>,
-    /// Counted channels that were written in this run.
-    pub(super) counted_written: BTreeSet<ChannelIdx>,
-    pub(super) before: Stops,
-    pub(super) after: Stops,
-    /// The state when the output was last told.
-    pub(super) told: Option<Slots>,
+    pub(super) start: StartPoint,
+    pub(super) position: Position,
+    pub(super) open: OpenStep,
+    pub(super) writer: CheckpointWriter,
+    pub(super) counters: Counters,
+    pub(super) stops: StopPoints,
+    /// State when the output was last emitted.
+    pub(super) emitted: Option<Slots>,
 }
 
 impl Cycle {
@@ -76,7 +40,7 @@ impl Cycle {
     ) -> Going<(Ended, Self)> {
         let mut cycle = Self::load(scope, options).await?;
         cycle.begin(start).await?;
-        cycle.set_stop(options.step_limit);
+        cycle.position.set_limit(&cycle.scope, &cycle.machine, options.step_limit);
         let ended = cycle.supersteps().await;
         cycle.leave(&ended).await?;
         Ok((ended?, cycle))
@@ -90,109 +54,58 @@ impl Cycle {
         {
             scope.shared.host.seen_id(newest);
         }
-        let mut addressed = false;
-        let mut superseded = false;
-        let mut saved: Option<Saved> = None;
-        if let Some(saver) = &scope.keep.saver {
-            let (at, plan) = (&scope.place, scope.graph.plan());
-            let id = match scope.around.get(&*at.ns) {
-                Some(id) => Some(*id),
-                None if scope.is_nested() => None,
-                None => options.at,
-            };
-            let replay = lock(&scope.replay).clone();
-            if let Some(id) = id {
-                addressed = true;
-                saved = saver.load(at, plan, Some(id)).await?;
-                if saved.is_none() && !scope.is_nested() {
-                    scope.graph.known_checkpoint(at, Some(id))?;
-                }
-                let newest = saver.newest(at).await?;
-                if let (Some(saved), Some(newest)) = (&saved, newest) {
-                    superseded = newest != saved.checkpoint.id;
-                }
-            } else if let Some(replay) = replay {
-                addressed = true;
-                saved = if replay.first_visit(&at.ns) {
-                    saver.list(at, plan, Some(replay.before), 1).await?.pop()
-                } else {
-                    saver.load(at, plan, None).await?
-                };
-                scope.set_resuming(None);
-            } else {
-                saved = saver.load(at, plan, None).await?;
-            }
-        }
+        let (mut start, mut saved) = scope.start_point(options).await?;
         if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
             saved = None;
         }
-        if let Some(saved) = &mut saved {
-            let machine = saved.checkpoint.machine.clone().over(scope.graph.plan());
-            saved.checkpoint.machine = machine.map_err(RuntimeError::Engine)?;
+        if saved.is_none() && !start.is_addressed() {
+            start = StartPoint::Empty;
         }
-        Ok(Self::over(scope, saved, options).addressed(addressed, superseded))
+        let mut cycle = Self::over(scope, saved, start, options)?;
+        cycle.begin_run();
+        Ok(cycle)
     }
 
-    fn addressed(mut self, addressed: bool, superseded: bool) -> Self {
-        if !self.scope.is_nested() {
-            if self.saved.is_none() {
-                self.meta.branch = Some(self.scope.shared.host.environment().branch_root());
+    fn over(
+        scope: Arc<Scope>,
+        saved: Option<Saved>,
+        start: StartPoint,
+        options: &Options,
+    ) -> Going<Self> {
+        let plan = scope.graph.plan();
+        let (mut machine, mut open, mut hint) = (None, None, Memo::default());
+        let loaded = match saved {
+            Some(Saved { checkpoint, tasks, outside, memo }) => {
+                let over = checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
+                (machine, open, hint) = (Some(over), Some(OpenStep::new(tasks, outside)), memo);
+                Some((checkpoint.id, checkpoint.parent, checkpoint.metadata))
             }
-            self.scope.shared.begins(self.saved, self.meta.branch);
-        }
-        Self { addressed, superseded, branches: superseded, ..self }
+            None => None,
+        };
+        let newest = loaded.as_ref().map(|(id, ..)| *id);
+        Ok(Self {
+            machine: machine.unwrap_or_else(|| Machine::new(Arc::clone(plan))),
+            start,
+            position: Position::new(&scope, loaded, start, options),
+            open: open.unwrap_or_else(|| OpenStep::new(Records::new(), Outside::default())),
+            writer: CheckpointWriter::new(&scope, hint, newest),
+            counters: Counters::default(),
+            stops: StopPoints::new(&scope, options),
+            emitted: None,
+            scope,
+        })
     }
 
-    fn over(scope: Arc<Scope>, saved: Option<Saved>, options: &Options) -> Self {
-        let graph = &scope.graph;
-        let limit = i64::from(options.step_limit.unwrap_or(graph.step_limit()));
-        let before = options.before.clone().filter(|_| !scope.is_nested());
-        let after = options.after.clone().filter(|_| !scope.is_nested());
-        let (before, after) = (
-            before.unwrap_or_else(|| graph.before().clone()),
-            after.unwrap_or_else(|| graph.after().clone()),
-        );
-        let saved = saved.unwrap_or_else(|| Saved::nothing(graph.plan()));
-        let Saved { checkpoint, tasks: known, outside, memo } = saved;
-        let Checkpoint { id, parent: prev, metadata: meta, machine } = checkpoint;
-        let id = Some(id).filter(|_| meta.step > -2 || meta.source == Source::Nothing);
-        let step = meta.step + 1;
-        let stop = step.saturating_add(limit).saturating_add(1);
-        let fresh = || match scope.shared.durability {
-            Durability::Exit => scope.shared.next_id(),
-            Durability::Sync | Durability::Async => CheckpointId(0),
-        };
-        let loaded = id.unwrap_or_else(fresh);
-        Self {
-            machine,
-            step,
-            stop,
-            id: loaded,
-            loaded,
-            saved: id,
-            memo,
-            held: None,
-            writing: None,
-            broken: false,
-            prev,
-            meta,
-            known,
-            outside,
-            has_open: true,
-            had_open: false,
-            tasks: Vec::new(),
-            replaying: false,
-            superseded: false,
-            branches: false,
-            addressed: false,
-            written: Vec::new(),
-            recount: BTreeSet::new(),
-            counted_written: BTreeSet::new(),
-            before,
-            after,
-            told: None,
-            scope,
+    /// Sets the branch that the run continues, and the checkpoint it starts from.
+    fn begin_run(&mut self) {
+        if self.scope.is_nested() {
+            return;
         }
+        let loaded = self.writer.newest();
+        if loaded.is_none() {
+            self.position.set_root(self.scope.shared.host.environment().branch_root());
+        }
+        self.scope.shared.begins(loaded, self.position.metadata().branch);
     }
 
     /// The graph and the state at the end.
@@ -201,25 +114,15 @@ impl Cycle {
         (self.scope.graph.clone(), slots)
     }
 
-    /// The superstep at which managed values and the limit say that it is over.
-    fn set_stop(&mut self, limit: Option<u32>) {
-        let limit = limit.unwrap_or(self.scope.graph.step_limit());
-        if self.scope.graph.semantics().limits == Limits::Exact {
-            // The hidden first superstep does not count.
-            let hidden = i64::from(self.machine.start_input().is_some());
-            let free = if self.scope.graph.plan().is_single() { 0 } else { hidden };
-            self.stop = self.step.saturating_add(i64::from(limit)).saturating_add(free);
-        }
-    }
-
     /// When the outermost graph stops: the output with what finished tasks wrote.
     pub(super) fn tell_stop(&mut self, plain: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         let nothing = TaskOutput::default();
-        let finished = self.tasks.iter().any(|slot| slot.record.output.is_some());
+        let tasks = self.open.tasks();
+        let finished = tasks.iter().any(|slot| slot.record.output().is_some());
         if finished {
             let mut ahead = self.machine.clone();
-            let mut done: Vec<_> = self.tasks.iter().map(|slot| slot.done(&nothing)).collect();
+            let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
             let mut written = Vec::new();
             ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
             if written.iter().any(|index| scope.tells(*index)) {
@@ -231,6 +134,43 @@ impl Cycle {
             scope.tell(StreamEvent::Interrupts(Vec::new()));
         }
         Ok(())
+    }
+}
+
+impl Scope {
+    /// Finds the checkpoint that the loop starts from.
+    async fn start_point(&self, options: &Options) -> Going<(StartPoint, Option<Saved>)> {
+        let Some(saver) = &self.keep.saver else { return Ok((StartPoint::Newest, None)) };
+        let (at, plan) = (&self.place, self.graph.plan());
+        let id = match self.around.get(&*at.ns) {
+            Some(id) => Some(*id),
+            None if self.is_nested() => None,
+            None => options.at,
+        };
+        let replay = lock(&self.replay).clone();
+        if let Some(id) = id {
+            let saved = saver.load(at, plan, Some(id)).await?;
+            if saved.is_none() && !self.is_nested() {
+                self.graph.known_checkpoint(at, Some(id))?;
+            }
+            let newest = saver.newest(at).await?;
+            let superseded = match (&saved, newest) {
+                (Some(saved), Some(newest)) => newest != saved.checkpoint.id,
+                _ => false,
+            };
+            let addressed = if superseded { StartPoint::Superseded } else { StartPoint::Addressed };
+            return Ok((addressed, saved));
+        }
+        if let Some(replay) = replay {
+            let saved = if replay.first_visit(&at.ns) {
+                saver.list(at, plan, Some(replay.before), 1).await?.pop()
+            } else {
+                saver.load(at, plan, None).await?
+            };
+            self.set_resuming(None);
+            return Ok((StartPoint::Replay, saved));
+        }
+        Ok((StartPoint::Newest, saver.load(at, plan, None).await?))
     }
 }
 

@@ -54,6 +54,14 @@ pub(super) struct Failed {
     pub(super) partial: Option<TaskOutput>,
 }
 
+impl End {
+    /// Returns `true` if a task ended with a question, which is emitted only once the checkpoint it
+    /// depends on is stored.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self.what, What::Waiting(_))
+    }
+}
+
 impl What {
     pub(super) fn failed(fault: Fault) -> Self {
         Self::Failed(Box::new(Failed { fault, partial: None }))

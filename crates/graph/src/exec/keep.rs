@@ -2,20 +2,17 @@
 
 use super::api::{Durability, Ended, Going};
 use super::cycle::Cycle;
-use super::event::{Metadata, Modes, Source};
-use super::saver::{Checkpoint, Kept, Memo, Outside, Put, Puts, Records, SaverError, TaskRecord};
+use super::event::{Modes, Source};
+use super::record::{Records, TaskRecord};
+use super::saver::{Checkpoint, Memo, Outside, Put, Puts, SaverError};
 use super::scope::{Scope, lock};
-use super::slot::{Slot, SlotState};
+use super::slot::Slot;
 use crate::error::RuntimeError;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Machine;
-use weftwork_engine::{ChannelIdx, NodeIdx, Unknown};
+use weftwork_engine::{NodeIdx, Unknown};
 use weftwork_types::{BoxFuture, CheckpointId};
-
-/// Supersteps after which the counts of a counted channel start over, however few updates it had.
-const COUNTED_STEPS_MAX: u64 = 5_000;
 
 /// State of the superstep when records are stored: open or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,47 +22,49 @@ pub(super) enum Still {
 }
 
 impl Cycle {
-    pub(super) fn keeps(&self) -> bool {
-        self.scope.keep.saver.is_some()
-    }
-
+    /// Returns `true` if checkpoints are stored at the end of the run only.
     pub(super) fn on_exit(&self) -> bool {
         self.scope.shared.durability == Durability::Exit
     }
 
-    /// Makes a checkpoint of the state as it stands, and keeps it unless that is done at the end.
+    /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
     pub(super) async fn checkpoint(&mut self, source: Source) -> Going<()> {
         let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
-        if !self.keeps() || self.on_exit() || unkept {
+        if !self.writer.is_on() || self.on_exit() || unkept {
             self.advance(source, false);
             return Ok(());
         }
-        let of = self.id;
+        let of = self.position.id();
         let ran = self.ran(source);
         let tasks = self.unkept(Still::Closed);
         self.advance(source, true);
-        let mut put = self.to_keep(of, tasks);
-        put.ran = ran;
-        self.keep(put).await
+        match self.to_keep(of, tasks) {
+            Some(mut put) => {
+                put.ran = ran;
+                self.keep(put).await
+            }
+            None => Ok(()),
+        }
     }
 
-    /// The state as it stands, to be kept as a checkpoint.
-    fn to_keep(&self, of: CheckpointId, tasks: Records) -> Box<Put> {
+    /// The current state as a checkpoint to be stored.
+    fn to_keep(&self, of: Option<CheckpointId>, tasks: Records) -> Option<Box<Put>> {
+        let metadata = self.position.metadata();
         let mut put = Box::new(Put {
             checkpoint: Checkpoint {
-                id: self.id,
-                parent: self.saved,
-                metadata: self.meta.clone(),
+                id: self.position.id()?,
+                parent: self.writer.newest(),
+                metadata: metadata.clone(),
                 machine: self.machine.stored(),
             },
             of,
             tasks,
             ran: None,
         });
-        if self.meta.source == Source::Fork {
+        if metadata.source == Source::Fork {
             put.checkpoint.machine.forget_updated();
         }
-        put
+        Some(put)
     }
 
     /// The nodes that ran, where somebody is told.
@@ -76,142 +75,97 @@ impl Cycle {
         }
         let graph = &self.scope.graph;
         let of = |slot: &Slot| slot.name(graph).to_string();
-        let ran = self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
+        let ran = self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
         Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
     }
 
     async fn keep(&mut self, put: Box<Put>) -> Going<()> {
-        let (id, held) = (put.checkpoint.id, self.held.take());
-        // The hidden first superstep runs nobody's code: its checkpoint follows at once.
+        let (id, deferred) = (put.checkpoint.id, self.writer.take_deferred());
+        // The hidden first superstep runs no code of a node: its checkpoint follows at once.
         let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
         let rebuilds = self.scope.shared.host.rebuilds();
-        if input && held.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
-            self.held = Some(put);
+        if input && deferred.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
+            self.writer.defer(put);
         } else {
             let mut puts = Puts::from_buf([put]);
-            if let Some(held) = held {
-                puts.insert(0, held);
+            if let Some(deferred) = deferred {
+                puts.insert(0, deferred);
             }
             if self.scope.behind.is_some() {
-                self.write_behind(puts).await?;
-            } else if let Some(saver) = &self.scope.keep.saver {
-                self.memo = match saver.put(&self.scope.place, &self.memo, puts) {
-                    Kept::Now(result) => result?,
-                    Kept::Later(future) => future.await?,
-                };
+                self.writer.write_behind(&self.scope, puts).await?;
+            } else {
+                self.writer.write(&self.scope, puts).await?;
             }
         }
-        self.prev = self.saved;
-        self.saved = Some(id);
+        self.position.set_parent(self.writer.newest());
+        self.writer.set_newest(id);
         if self.scope.behind.is_none() && self.rebuilds() {
             Box::pin(self.rebuild(id)).await?;
         }
         Ok(())
     }
 
-    /// `true` if the state of the loop is to be read back from its newest checkpoint.
+    /// Returns `true` if the state of the loop is to be read back from its newest checkpoint.
     fn rebuilds(&self) -> bool {
         // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
         // loaded there, in the order of the graph, as in the reference.
-        let forked = self.meta.source == Source::Fork;
+        let forked = self.position.metadata().source == Source::Fork;
         self.scope.shared.host.rebuilds() && !self.on_exit() && !forked
     }
 
-    /// The same for a checkpoint that was written while the tasks of the open superstep ran.
+    /// Reads back a checkpoint that was written while the tasks of the open superstep ran.
     pub(super) async fn rebuild_behind(&mut self) -> Going<()> {
-        let made_here = self.saved == Some(self.id) && self.id != self.loaded;
+        let newest = self.writer.newest();
+        let made_here = newest == self.position.id() && self.position.has_moved();
         if self.scope.behind.is_none() || !made_here || !self.rebuilds() {
             return Ok(());
         }
-        self.caught_up().await?;
-        Box::pin(self.rebuild(self.id)).await?;
-        self.machine.set_managed(self.step, self.stop);
+        self.writer.wait_durable(&self.scope).await?;
+        if let Some(id) = newest {
+            Box::pin(self.rebuild(id)).await?;
+        }
+        self.machine.set_managed(self.position.step(), self.position.stop());
         Ok(())
     }
 
-    /// Goes on with what the saver has.
+    /// Continues with the stored state of a checkpoint.
     async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         let Some(saver) = &scope.keep.saver else { return Ok(()) };
         let plan = scope.graph.plan();
         let lost = || self::lost(&scope, id);
         let saved = saver.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
-        let newest = Memo { newest: true, ..saved.memo };
+        self.writer.set_hint(Memo { newest: true, ..saved.memo });
         self.machine = saved.checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
-        (self.meta, self.memo) = (saved.checkpoint.metadata, newest);
+        self.position.set_metadata(saved.checkpoint.metadata);
         Ok(())
     }
 
-    async fn put(&mut self, put: Box<Put>) -> Going<()> {
-        let Some(saver) = &self.scope.keep.saver else { return Ok(()) };
-        let puts = Puts::from_buf([put]);
-        self.memo = saver.put(&self.scope.place, &self.memo, puts).done().await?;
-        Ok(())
-    }
-
-    /// Keeps a checkpoint that waits for the next one.
-    async fn release_held(&mut self) -> Going<()> {
-        match self.held.take() {
-            Some(put) => self.put(put).await,
-            None => Ok(()),
-        }
-    }
-
-    fn advance(&mut self, source: Source, keep: bool) {
-        let parents = self.scope.around.clone();
-        let delta = self.counts(keep);
-        self.id = self.scope.shared.next_id();
-        let branches = std::mem::take(&mut self.branches);
-        let branch = if branches { Some(self.id) } else { self.meta.branch };
-        if branches && !self.scope.is_nested() {
-            self.scope.shared.set_branch(branch);
-        }
-        self.meta = Metadata { source, step: self.step, parents, branch, delta };
-        self.step += 1;
-    }
-
-    /// The counts of counted channels after this superstep.
-    fn counts(&mut self, keep: bool) -> BTreeMap<String, (u64, u64)> {
-        let plan = self.scope.graph.plan();
-        let mut counts = BTreeMap::new();
-        for (index, every) in plan.counted() {
-            let name = plan.channel_name(index);
-            let (updates, steps) = self.meta.delta.get(name).copied().unwrap_or_default();
-            let updated = u64::from(self.written.contains(&index));
-            if updated > 0 {
-                self.counted_written.insert(index);
-            }
-            let (updates, steps) = (updates + updated, steps + 1);
-            let full = updates >= every || steps >= COUNTED_STEPS_MAX;
-            let over = keep && (full || self.recount.contains(&index));
-            if over {
-                self.recount.remove(&index);
-            } else {
-                counts.insert(name.to_owned(), (updates, steps));
-            }
-        }
-        counts
+    fn advance(&mut self, source: Source, stored: bool) {
+        let (plan, before) = (self.scope.graph.plan(), self.position.metadata());
+        let delta = self.counters.next(plan, before, stored);
+        self.position.advance(&self.scope, source, delta);
     }
 
     /// Takes the task outcomes that are not stored yet.
     pub(super) fn unkept(&mut self, still: Still) -> Records {
-        if !self.keeps() {
+        if !self.writer.is_on() {
             return Records::new();
         }
-        let fresh =
-            |slot: &Slot| slot.state == SlotState::Ended && !slot.kept && !slot.record.is_blank();
         let plan = self.scope.graph.plan();
         let mut records = Records::new();
         if still == Still::Closed {
-            records.reserve_exact(self.tasks.len());
+            records.reserve_exact(self.open.tasks().len());
         }
-        for slot in &mut self.tasks {
+        for slot in self.open.tasks_mut() {
             // What runs on has called something, perhaps.
-            let (fresh, calls) = (fresh(slot), slot.take_calls());
+            let (fresh, calls) = (slot.is_to_store(), slot.take_calls());
             if !fresh && calls.is_none() {
                 continue;
             }
-            slot.kept |= fresh;
+            if fresh {
+                slot.set_stored();
+            }
             let mut record = match still {
                 _ if !fresh => TaskRecord::default(),
                 Still::Closed => std::mem::take(&mut slot.record),
@@ -229,12 +183,12 @@ impl Cycle {
 
     /// Keeps what became of tasks while their superstep is open.
     pub(super) async fn flush(&mut self) -> Going<()> {
-        if self.held.is_some() && self.scope.graph.semantics().unknown == Unknown::Refuse {
+        if self.writer.has_deferred() && self.scope.graph.semantics().unknown == Unknown::Refuse {
             // The input is not taken yet.
             return Ok(());
         }
-        self.caught_up().await?;
-        self.release_held().await?;
+        self.writer.wait_durable(&self.scope).await?;
+        self.writer.write_deferred(&self.scope).await?;
         match self.flushing() {
             Some(flushed) => Ok(flushed.await?),
             None => Ok(()),
@@ -249,7 +203,7 @@ impl Cycle {
         }
         let tasks = self.unkept(Still::Open);
         let scope = Arc::clone(&self.scope);
-        let (saver, of) = (scope.keep.saver.clone()?, self.id);
+        let (saver, of) = (scope.keep.saver.clone()?, self.position.id()?);
         if tasks.is_empty() {
             return None;
         }
@@ -261,21 +215,21 @@ impl Cycle {
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
     pub(super) async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
-        if self.broken {
+        if self.writer.has_failed() {
             return Ok(());
         }
         let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
         let drained = matches!(ended, Ok(Ended::Drained(_)));
         // Input that cannot be applied leaves the thread as it was; not so in the reference.
         let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
-        if ended.is_err() && refuses && self.held.take().is_some() {
+        if ended.is_err() && refuses && self.writer.take_deferred().is_some() {
             return Ok(());
         }
-        self.caught_up().await?;
-        self.release_held().await?;
+        self.writer.wait_durable(&self.scope).await?;
+        self.writer.write_deferred(&self.scope).await?;
         self.flush().await?;
         let nested = self.scope.is_nested();
-        if self.on_exit() && self.keeps() && (!nested || stopped || self.scope.keep.own) {
+        if self.on_exit() && self.writer.is_on() && (!nested || stopped || self.scope.keep.own) {
             self.keep_at_exit().await?;
         }
         if let (Ok(Ended::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
@@ -285,10 +239,11 @@ impl Cycle {
     }
 
     async fn keep_at_exit(&mut self) -> Going<()> {
-        if self.id != self.loaded {
+        if self.position.has_moved() {
             self.keep_stub().await?;
-            let put = self.to_keep(CheckpointId(0), Records::new());
-            self.keep(put).await?;
+            if let Some(put) = self.to_keep(None, Records::new()) {
+                self.keep(put).await?;
+            }
         }
         let tasks = self.unkept(Still::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
@@ -297,56 +252,40 @@ impl Cycle {
         let tasks: Records = tasks.into_iter().chain(calls).collect();
         // An answer that a question took is none that waits for one.
         let resume = lock(&self.scope.answer).clone();
-        let outside = Outside { output: self.outside.output.clone(), resume };
-        if let Some(saver) = &self.scope.keep.saver {
+        let outside = Outside { output: self.open.outside().output.clone(), resume };
+        if let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id()) {
             let (at, plan) = (&self.scope.place, self.scope.graph.plan());
-            saver.put_tasks(at, plan, self.id, tasks).await?;
-            saver.put_outside(at, plan, self.id, outside).await?;
+            saver.put_tasks(at, plan, id, tasks).await?;
+            saver.put_outside(at, plan, id, outside).await?;
         }
         Ok(())
     }
 
-    /// The counts of the last checkpoint, kept at the end. When a counted channel does not start
-    /// over there and nothing was kept before, an empty checkpoint comes first.
+    /// Computes the counts of the checkpoint that is stored at the end. If a counted channel does
+    /// not start over there and nothing was stored before, an empty checkpoint is stored first.
     async fn keep_stub(&mut self) -> Going<()> {
         let plan = Arc::clone(self.scope.graph.plan());
-        let counted: BTreeMap<ChannelIdx, u64> = plan.counted().collect();
-        if counted.is_empty() {
+        if plan.counted().next().is_none() {
             return Ok(());
         }
-        if self.saved.is_some() && self.addressed {
-            self.recount.extend(&self.counted_written);
+        let restarts = self.writer.newest().is_some() && self.start.is_addressed();
+        let mut metadata = self.position.metadata().clone();
+        let counts = self.counters.at_exit(&plan, std::mem::take(&mut metadata.delta), restarts);
+        metadata.delta = counts.delta;
+        self.position.set_metadata(metadata);
+        // A task that ran since the checkpoint was emitted shows that the event was read.
+        let ran = |slot: &Slot| !slot.is_due() && !slot.is_reused();
+        if let Some(id) = self.position.id().filter(|_| !self.open.tasks().iter().any(ran)) {
+            self.scope.retell(id, self.position.metadata());
         }
-        let mut meta = self.meta.clone();
-        let mut open = false;
-        for (index, every) in counted {
-            let name = plan.channel_name(index);
-            let (updates, steps) = meta.delta.get(name).copied().unwrap_or_default();
-            let over = updates >= every || steps >= COUNTED_STEPS_MAX;
-            if over || self.recount.contains(&index) {
-                meta.delta.remove(name);
-            } else {
-                open |= self.counted_written.contains(&index);
+        if counts.is_open && self.writer.newest().is_none() {
+            let empty = self.position.empty_start(Machine::new(plan));
+            if let Some(checkpoint) = empty {
+                let id = checkpoint.id;
+                let put = Put { checkpoint, of: None, tasks: Records::new(), ran: None };
+                self.writer.write(&self.scope, Puts::from_buf([Box::new(put)])).await?;
+                self.writer.set_newest(id);
             }
-        }
-        self.meta = meta;
-        // What ran since it was told shows that somebody has read it.
-        let ran = |slot: &Slot| slot.state != SlotState::Open && !slot.cached;
-        if !self.tasks.iter().any(ran) {
-            self.scope.retell(self.id, &self.meta);
-        }
-        if open && self.saved.is_none() {
-            let stub = Metadata { source: Source::Nothing, step: -2, ..Metadata::default() };
-            let checkpoint = Checkpoint {
-                id: self.loaded,
-                parent: None,
-                metadata: stub,
-                machine: Machine::new(plan),
-            };
-            let of = CheckpointId(0);
-            let put = Put { checkpoint, of, tasks: Records::new(), ran: None };
-            self.put(Box::new(put)).await?;
-            self.saved = Some(self.loaded);
         }
         Ok(())
     }

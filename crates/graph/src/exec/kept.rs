@@ -3,7 +3,7 @@
 use super::Host;
 use super::api::Durability;
 use super::look::At;
-use super::saver::{Records, Rest, TaskKey, TaskRecord};
+use super::record::{Records, TaskDetails, TaskKey, TaskRecord};
 use super::scope::{Scope, Scratch, TaskAt, lock};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -266,8 +266,8 @@ impl Keeper {
 
     /// The answers that the task took, when it took any.
     fn answers(&self) -> Option<TaskRecord> {
-        let resume = Some(self.scratch.answers()?);
-        Some(Rest { resume, ..Rest::default() }.into())
+        let answers = Some(self.scratch.answers()?);
+        Some(TaskDetails { answers, ..TaskDetails::default() }.into())
     }
 
     async fn keep_answers(&self) -> Result<(), RuntimeError> {

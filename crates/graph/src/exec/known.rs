@@ -3,19 +3,21 @@
 use super::api::{Resuming, Unanswered};
 use super::cycle::Cycle;
 use super::look::handler_of;
-use super::saver::{TaskKey, TaskRecord};
+use super::record::{TaskKey, TaskPause, TaskRecord};
 use super::scope::{Called, Scope, lock};
-use super::slot::{Slot, SlotState};
+use super::slot::{Ending, Slot, Storage};
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Task;
+use weftwork_types::CheckpointId;
 
 impl Cycle {
     /// Gives tasks the answers they had got and their calls, though they run again. On another
     /// branch those calls are others.
     pub(super) fn take_answers(&mut self) {
         let graph = &self.scope.graph;
-        for (key, record) in &self.known {
-            if let Some(slot) = self.tasks.iter_mut().find(|slot| slot.is(key, graph)) {
+        let (tasks, recorded) = self.open.restoring();
+        for (key, record) in recorded {
+            if let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) {
                 slot.take_along(record);
             }
         }
@@ -24,15 +26,16 @@ impl Cycle {
     /// Gives tasks what they left behind before this loop, and starts the error handlers of those
     /// that failed then.
     pub(super) fn take_known(&mut self) {
-        if self.known.is_empty() {
+        if self.open.recorded().is_empty() {
             return;
         }
         let graph = &self.scope.graph;
         let mut handlers = Vec::new();
-        for (key, record) in &self.known {
-            self.scope.shared.know(&record.interrupts);
-            let Some(slot) = self.tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
-                let counts = record.is_finished() || record.resume.is_some();
+        let (tasks, recorded) = self.open.restoring();
+        for (key, record) in recorded {
+            self.scope.shared.know(record.questions());
+            let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
+                let counts = record.is_finished() || record.answers().is_some();
                 if let (TaskKey::Call { .. }, true) = (key, counts) {
                     let (key, record) = (key.clone(), record.clone());
                     lock(&self.scope.calls).push(Called { key, record, fresh: false });
@@ -40,48 +43,49 @@ impl Cycle {
                 continue;
             };
             slot.take_known(record, &self.scope);
-            if record.handled && record.error.is_some() {
-                slot.record.error.clone_from(&record.error);
-                slot.record.handled = true;
-                slot.state = SlotState::Ended;
-                slot.kept = true;
-                handlers.push(slot.task.clone());
+            if record.is_handled() {
+                slot.record.details_mut().failure = record.failure().cloned();
+                if !slot.is_reused() {
+                    slot.end(Ending::Restored, Storage::Done);
+                }
+                handlers.push((slot.task.clone(), slot.at()));
             }
         }
-        let first = self.tasks.len();
-        for task in handlers {
-            self.add_handler(&task);
+        let first = tasks.len();
+        for (task, at) in handlers {
+            self.add_handler(&task, at);
         }
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
         if exact && !planted::has(Bug::HandlersRerun) {
             let graph = &self.scope.graph;
-            for slot in self.tasks.iter_mut().skip(first) {
-                if let Some((_, record)) = self.known.iter().find(|(key, _)| slot.is(key, graph)) {
+            let (tasks, recorded) = self.open.restoring();
+            for slot in tasks.iter_mut().skip(first) {
+                if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
                     slot.take_known(record, &self.scope);
                 }
             }
         }
     }
 
-    /// Starts the error handler of a failed task.
-    pub(super) fn add_handler(&mut self, failed: &Task) {
-        let mut slot = Slot::new(handler_of(failed), (self.id, self.step));
+    /// Adds the error handler of a failed task to the superstep.
+    pub(super) fn add_handler(&mut self, failed: &Task, at: (CheckpointId, i64)) {
+        let mut slot = Slot::new(handler_of(failed), at);
         let graph = &self.scope.graph;
         // In a replay its task fails again, and it may have run before.
         let exact = graph.semantics().resuming == Resuming::Exact;
-        let known = self.known.iter().find(|(key, _)| slot.is(key, graph));
+        let known = self.open.recorded().iter().find(|(key, _)| slot.is(key, graph));
         if let Some((_, record)) = known.filter(|_| exact) {
             slot.take_along(record);
         }
-        self.tasks.push(slot);
+        self.open.tasks_mut().push(slot);
     }
 }
 
 impl Slot {
     /// Restores the state that a task retains when it runs again: its answers and its calls.
     fn take_along(&mut self, record: &TaskRecord) {
-        if record.resume.is_some() {
-            self.record.resume.clone_from(&record.resume);
+        if let Some(answers) = record.answers() {
+            self.record.details_mut().answers = Some(answers.clone());
         }
         if !planted::has(Bug::ForgetsCalls) {
             self.known_calls.clone_from(&record.calls);
@@ -90,11 +94,9 @@ impl Slot {
 
     fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
         self.take_along(record);
-        if record.output.is_some() && !planted::has(Bug::ForgetsFinished) {
-            self.record.output.clone_from(&record.output);
-            self.record.edges = record.edges;
-            self.state = SlotState::Ended;
-            (self.kept, self.cached) = (true, true);
+        if record.output().is_some() && !planted::has(Bug::ForgetsFinished) {
+            self.record.writes.clone_from(&record.writes);
+            self.end(Ending::Reused, Storage::Done);
         }
         let open = record.open_questions();
         if !open.is_empty()
@@ -102,9 +104,8 @@ impl Slot {
             && scope.resuming() == Some(true)
             && !scope.may_answer(&open)
         {
-            self.record.interrupts = open;
-            self.state = SlotState::Ended;
-            self.kept = true;
+            self.record.details_mut().pause = TaskPause::Asked(open);
+            self.end(Ending::Restored, Storage::Done);
         }
     }
 }

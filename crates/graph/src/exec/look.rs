@@ -4,7 +4,8 @@ use super::api::{Keep, Resuming, Unanswered};
 use super::call::without_tasks;
 use super::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot, Written};
 use super::host::Host;
-use super::saver::{Place, Saved, Saver, TaskKey, TaskRecord};
+use super::record::{TaskKey, TaskRecord};
+use super::saver::{Place, Saved, Saver};
 use super::scope::task_ns;
 use super::tell::{returned, state_json, written};
 use crate::compiled::CompiledGraph;
@@ -274,7 +275,7 @@ impl Look<'_> {
         record: Option<&TaskRecord>,
         records: &[(TaskKey, TaskRecord)],
     ) -> bool {
-        let handled = record.is_some_and(|record| record.handled) && self.keeps_handlers();
+        let handled = record.is_some_and(TaskRecord::is_handled) && self.keeps_handlers();
         let handler = || record_of(records, &key_of(self.graph, &handler_of(task)));
         record.is_some_and(TaskRecord::is_finished)
             || handled && handler().is_some_and(TaskRecord::is_finished)
@@ -294,7 +295,8 @@ impl Look<'_> {
         let tasks: Vec<Task> = due.iter().cloned().chain(handlers).collect();
         let finished = tasks.iter().filter_map(|task| {
             let record = record_of(records, &key_of(self.graph, task))?;
-            Some(Done { task, output: record.output.as_deref()?, edges: record.edges })
+            let edges = record.writes.follows_edges();
+            Some(Done { task, output: record.output()?, edges })
         });
         let mut done: Vec<_> = finished.collect();
         if !done.is_empty() {
@@ -341,16 +343,16 @@ impl Look<'_> {
             if waits && live && !record.is_finished() {
                 return record.open_questions();
             }
-            record.interrupts.clone()
+            record.questions().to_vec()
         };
         let asked = record.map(asked).unwrap_or_default();
         TaskSnapshot {
             id,
             name: key.name().to_string(),
             path: task.path,
-            error: record.and_then(|record| record.error.clone()),
+            error: record.and_then(|record| record.fault().cloned()),
             interrupts: if live && finished { Vec::new() } else { asked },
-            result: record.and_then(|record| record.output.as_deref()).map(|o| self.result(o)),
+            result: record.and_then(TaskRecord::output).map(|output| self.result(output)),
             state,
         }
     }

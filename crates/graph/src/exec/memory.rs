@@ -1,6 +1,7 @@
 //! Checkpoints in memory.
 
-use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
+use super::record::Records;
+use super::saver::{Kept, Memo, Outside, Place, Put, Puts, Saved, Saver, SaverError};
 use super::scope::nowhere;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +43,7 @@ impl Threads {
         let tasks = std::mem::take(&mut put.tasks);
         match self.get(at) {
             Some(graph) => {
-                if let Some(entry) = graph.get_mut(put.of) {
+                if let Some(entry) = put.of.and_then(|of| graph.get_mut(of)) {
                     entry.add(tasks);
                 }
                 if let (true, Some(last)) = (planted::has(Bug::Aliased), graph.0.last_mut()) {
@@ -116,7 +117,7 @@ impl Graph {
     fn copied(&self) -> Self {
         let entries = self.0.iter().map(|entry| {
             let Saved { checkpoint, tasks, outside, .. } = entry.saved();
-            let put = Put { checkpoint, of: CheckpointId(0), tasks, ran: None };
+            let put = Put { checkpoint, of: None, tasks, ran: None };
             Entry { put: Box::new(put), outside: Some(Box::new(outside)) }
         });
         Self(entries.collect())

@@ -5,9 +5,9 @@
 
 use super::cycle::Cycle;
 use super::event::{MessagePart, Modes, StreamEvent};
-use super::saver::TaskKey;
+use super::record::TaskKey;
 use super::scope::{Scope, TaskAt, lock};
-use super::slot::{Slot, SlotState};
+use super::slot::Slot;
 use serde_json::Value as Json;
 use weftwork_engine::channel::{MessageWrite, ids_in, ids_in_json};
 use weftwork_engine::{NodeIdx, TaskOutput};
@@ -121,9 +121,8 @@ impl Cycle {
             }
         };
         let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
-        let starts =
-            |slot: &&Slot| slot.state == SlotState::Open && slot.task.node != NodeIdx::START;
-        for slot in self.tasks.iter().filter(starts) {
+        let starts = |slot: &&Slot| slot.is_due() && slot.task.node != NodeIdx::START;
+        for slot in self.open.tasks().iter().filter(starts) {
             if let Some(arg) = &slot.task.arg {
                 let members = arg.json.as_object().into_iter().flat_map(|members| members.values());
                 members.for_each(|value| ids_in_json(value, &mut know));

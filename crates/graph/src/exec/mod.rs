@@ -10,10 +10,10 @@
 
 mod api;
 mod begin;
-mod behind;
 mod call;
 pub(crate) mod caught;
 mod check;
+mod counters;
 mod cycle;
 mod environment;
 mod event;
@@ -27,7 +27,10 @@ mod look;
 mod memory;
 mod messages;
 mod node_cache;
+mod open_step;
+mod position;
 mod questions;
+mod record;
 mod run;
 mod saver;
 mod schema;
@@ -35,10 +38,12 @@ pub(crate) mod scope;
 mod settle;
 mod slot;
 mod start;
+mod stop_points;
 mod tell;
 mod tick;
 mod update;
 mod wait;
+mod writer;
 
 pub use crate::journal::{CallBook, Origin, TaskJournal};
 pub(crate) use api::Drain;
@@ -58,11 +63,9 @@ pub use look::{At, HistoryFilter, last_writes};
 pub use memory::MemorySaver;
 pub use node_cache::CACHED_MAX;
 pub use questions::answers_by_id;
+pub use record::{Records, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskWrites};
 pub use run::{Finished, Run, RunStream};
-pub use saver::{
-    Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Records, Rest, Saved, Saver, SaverError,
-    TaskKey, TaskRecord,
-};
+pub use saver::{Checkpoint, Kept, Memo, Outside, Place, Put, Puts, Saved, Saver, SaverError};
 pub use schema::Checker;
 pub(crate) use scope::Earlier;
 pub use scope::TaskAt;

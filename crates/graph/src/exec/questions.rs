@@ -19,7 +19,7 @@ pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;
 impl Cycle {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(super) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
-        if !self.keeps() {
+        if !self.writer.is_on() {
             return Err(RuntimeError::NoSaver { what: "an answer" }.into());
         }
         let open = self.open_questions();
@@ -51,10 +51,10 @@ impl Cycle {
     fn open_questions(&self) -> Vec<&Interrupt> {
         let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
         let waits = self.waits();
-        for (_, record) in self.known.iter().filter(|(_, record)| !record.is_finished()) {
-            for question in &record.interrupts {
+        for (_, record) in self.open.recorded().iter().filter(|(_, record)| !record.is_finished()) {
+            for question in record.questions() {
                 // What failed after its question was answered has it on record still.
-                let answered = waits && (record.went_on || record.has_answered(question));
+                let answered = waits && (record.has_passed() || record.has_answered(question));
                 if !answered && ids.insert(question.id) {
                     open.push(question);
                 }

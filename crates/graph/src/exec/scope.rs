@@ -1,12 +1,13 @@
 //! Data that the loops of a run share, and data of each loop and each task.
 
 use super::api::Durability;
-use super::behind::Behind;
 use super::event::{Modes, StreamEvent, StreamItem};
 use super::in_process::InProcess;
 use super::kept::{Calls, Keeper, TaskCalls};
 use super::questions::Expiries;
-use super::saver::{Place, Saver, TaskKey, TaskRecord};
+use super::record::{TaskKey, TaskRecord};
+use super::saver::{Place, Saver};
+use super::writer::Behind;
 use super::{Host, tell};
 use crate::compiled::CompiledGraph;
 use serde_json::{Map, Value as Json};

@@ -3,8 +3,8 @@
 use super::api::{Fail, Going};
 use super::cycle::Cycle;
 use super::job::{End, Failed, What};
-use super::saver::TaskRecord;
-use super::slot::SlotState;
+use super::record::{TaskFailure, TaskPause, TaskRecord, TaskWrites};
+use super::slot::{Ending, Slot, Storage};
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
@@ -17,69 +17,79 @@ impl Cycle {
     pub(super) fn settle(&mut self, index: usize, end: End, ends: &mut Option<Fail>) {
         let handles = self.has_handler(index);
         let graph = &self.scope.graph;
-        let Some(slot) = self.tasks.get_mut(index) else { return };
-        slot.state = SlotState::Ended;
+        let (tasks, recorded) = self.open.restoring();
+        let Some(slot) = tasks.get_mut(index) else { return };
+        slot.end(Ending::Ran, Storage::Due);
         planted::ended(index);
         let answered = end.answers.is_some();
         if answered {
-            slot.record.resume = end.answers;
+            slot.record.details_mut().answers = end.answers;
         }
         let mut failed = None;
         match end.what {
             What::Done(output, ahead) => {
                 slot.ahead = ahead;
-                let handler = matches!(slot.task.path, Path::Handler(_));
-                slot.record.output = Some(output);
-                slot.record.edges = !handler;
-                let first = slot.task.node == NodeIdx::START && !handler;
-                slot.record.is_input = first && graph.routes(NodeIdx::START).is_empty();
-                if let (Some(key), Some(output)) = (slot.cache.take(), &slot.record.output) {
-                    self.scope.shared.host.cache(*key, Arc::clone(output));
+                if let Some(key) = slot.cache.take() {
+                    self.scope.shared.host.cache(*key, Arc::clone(&output));
                 }
+                let handler = matches!(slot.task.path, Path::Handler(_));
+                let first = slot.task.node == NodeIdx::START;
+                slot.record.writes = match handler {
+                    true => TaskWrites::Unfollowed(output),
+                    false if first && graph.routes(NodeIdx::START).is_empty() => {
+                        TaskWrites::Input(output)
+                    }
+                    false => TaskWrites::Followed(output),
+                };
+            }
+            What::Waiting(interrupts) if interrupts.is_empty() => {
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                // The record is stored if it closes a question that is on record.
+                let asked = |(key, record): &(_, TaskRecord)| {
+                    slot.is(key, graph) && !record.open_questions().is_empty()
+                };
+                let stored = !recorded.iter().any(asked);
+                if stored || planted::has(Bug::StaleQuestions) {
+                    slot.set_stored();
+                }
+                return;
             }
             What::Waiting(interrupts) => {
-                slot.record.interrupts = interrupts;
-                if slot.record.interrupts.is_empty() {
-                    // Worth keeping when it went on past a question that is on record.
-                    let asked = |(key, record): &(_, TaskRecord)| {
-                        slot.is(key, graph) && !record.open_questions().is_empty()
-                    };
-                    let kept = !self.known.iter().any(asked);
-                    slot.kept = kept || planted::has(Bug::StaleQuestions);
-                    slot.record.stopped = true;
-                    return;
-                }
+                slot.record.details_mut().pause = TaskPause::Asked(interrupts);
             }
             What::Failed(how) => {
                 let Failed { fault, partial } = *how;
                 if answered && partial.is_none() {
                     self.scope.tell_nothing(slot.name(graph));
                 }
-                slot.record.edges = partial.is_some();
-                slot.record.output = partial.map(Arc::new);
-                slot.record.error = Some(fault);
+                slot.record.writes = match partial {
+                    Some(output) => TaskWrites::Followed(Arc::new(output)),
+                    None => TaskWrites::None,
+                };
+                let failure = if handles { TaskFailure::Handled } else { TaskFailure::Unhandled };
+                slot.record.details_mut().failure = Some(failure(fault));
                 if handles {
-                    slot.record.handled = true;
-                    failed = Some(slot.task.clone());
+                    failed = Some((slot.task.clone(), slot.at()));
                 }
             }
             What::Ends(fail) => {
-                slot.kept = true;
-                slot.record.stopped = true;
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                slot.set_stored();
                 *ends = ends.take().or(Some(*fail));
                 return;
             }
         }
-        if let Some(slot) = self.tasks.get(index) {
-            self.scope.tell_end(slot, self.step, self.machine.slots(), false);
+        if let Some(slot) = self.open.tasks().get(index) {
+            self.scope.tell_end(slot, self.position.step(), self.machine.slots(), false);
         }
-        if let Some(task) = failed {
-            self.add_handler(&task);
+        if let Some((task, at)) = failed {
+            self.add_handler(&task, at);
         }
     }
 
     fn has_handler(&self, index: usize) -> bool {
-        let slot = self.tasks.get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
+        let slot =
+            self.open.tasks().get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
         let node = slot.and_then(|slot| self.scope.graph.node(slot.task.node));
         node.is_some_and(|node| node.options.on_error.is_some())
     }
@@ -90,8 +100,8 @@ impl Cycle {
     }
 
     fn fault(&self) -> Option<&Fault> {
-        let fresh = self.tasks.iter().filter(|slot| !slot.record.handled && !slot.cached);
-        fresh.filter(|slot| slot.state == SlotState::Ended).find_map(|s| s.record.error.as_ref())
+        let fresh = self.open.tasks().iter().filter(|slot| slot.has_ended_here());
+        fresh.filter(|slot| !slot.record.is_handled()).find_map(|slot| slot.record.fault())
     }
 
     /// Returns why the superstep stopped early, if it did: a failure, an early end of the loop, or
@@ -99,11 +109,11 @@ impl Cycle {
     pub(super) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
         if let Some(fault) = self.fault().cloned() {
             let graph = &self.scope.graph;
-            for slot in self.tasks.iter_mut().filter(|s| s.state == SlotState::Running) {
+            for slot in self.open.tasks_mut().iter_mut().filter(|slot| slot.is_running()) {
                 let text = format!("node `{}` was cut off: another task failed", slot.name(graph));
-                slot.record.error =
-                    Some(Fault::new(NODE_CANCELLED, text).of_kind("CancelledError"));
-                slot.state = SlotState::Ended;
+                let fault = Fault::new(NODE_CANCELLED, text).of_kind("CancelledError");
+                slot.record.details_mut().failure = Some(TaskFailure::Unhandled(fault));
+                slot.end(Ending::Ran, Storage::Due);
             }
             self.flush().await?;
             return Err(RuntimeError::Node(fault).into());
@@ -111,13 +121,14 @@ impl Cycle {
         if let Some(fail) = ends {
             return Err(fail);
         }
-        let waiting = self.tasks.iter().filter(|slot| slot.record.output.is_none());
-        let waiting = waiting.filter(|s| !s.record.interrupts.is_empty() || s.record.stopped);
+        let waiting = self.open.tasks().iter().filter(|slot| slot.record.output().is_none());
+        let paused = |slot: &&Slot| !slot.record.questions().is_empty() || slot.record.is_stopped();
+        let waiting = waiting.filter(paused);
         let waiting: Vec<_> = waiting.collect();
         if waiting.is_empty() {
             return Ok(None);
         }
-        let all = waiting.iter().flat_map(|slot| slot.record.interrupts.iter().cloned());
+        let all = waiting.iter().flat_map(|slot| slot.record.questions().iter().cloned());
         Ok(Some(all.collect()))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::kept::Calls;
 use super::look::{key_of, name_of};
-use super::saver::{TaskKey, TaskRecord};
+use super::record::{TaskKey, TaskRecord};
 use super::scope::Scratch;
 use crate::compiled::CompiledGraph;
 use std::sync::{Arc, OnceLock};
@@ -23,20 +23,36 @@ pub(crate) struct Slot {
     pub(super) scratch: OnceLock<Arc<Scratch>>,
     /// The state with what the task wrote.
     pub(super) ahead: Option<Box<Ahead>>,
-    pub(super) state: SlotState,
-    /// `true` if the record is already stored.
-    pub(super) kept: bool,
-    /// `true` if the task finished before, or its result was cached.
-    pub(super) cached: bool,
+    state: SlotState,
     /// Under which key its result is cached.
     pub(super) cache: Option<Box<super::node_cache::CacheKey>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SlotState {
-    Open,
+enum SlotState {
+    Due,
     Running,
-    Ended,
+    Ended(Ending, Storage),
+}
+
+/// Origin of the outcome of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The task ran in this superstep.
+    Ran,
+    /// It failed before this loop and its error handler runs, or it still waits for answers.
+    Restored,
+    /// It finished before this loop, or the node cache had a result.
+    Reused,
+}
+
+/// Storage of the record of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// The record is to be stored.
+    Due,
+    /// The record is stored, or need not be.
+    Done,
 }
 
 impl Slot {
@@ -49,10 +65,52 @@ impl Slot {
             known_calls: None,
             scratch: OnceLock::new(),
             ahead: None,
-            state: SlotState::Open,
-            kept: false,
-            cached: false,
+            state: SlotState::Due,
             cache: None,
+        }
+    }
+
+    /// The checkpoint and the superstep of the task.
+    pub(super) fn at(&self) -> (CheckpointId, i64) {
+        self.at
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.state == SlotState::Due
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.state == SlotState::Running
+    }
+
+    /// Returns `true` if the task ended, and neither before this loop nor by the node cache with a
+    /// result.
+    pub(super) fn has_ended_here(&self) -> bool {
+        matches!(self.state, SlotState::Ended(Ending::Ran | Ending::Restored, _))
+    }
+
+    /// Returns `true` if the task finished before this loop, or the node cache had a result.
+    pub(super) fn is_reused(&self) -> bool {
+        matches!(self.state, SlotState::Ended(Ending::Reused, _))
+    }
+
+    /// Returns `true` if the record of the task is to be stored.
+    pub(super) fn is_to_store(&self) -> bool {
+        matches!(self.state, SlotState::Ended(_, Storage::Due)) && !self.record.is_blank()
+    }
+
+    pub(super) fn run(&mut self) {
+        self.state = SlotState::Running;
+    }
+
+    pub(super) fn end(&mut self, ending: Ending, storage: Storage) {
+        self.state = SlotState::Ended(ending, storage);
+    }
+
+    /// Marks the record of an ended task as stored.
+    pub(super) fn set_stored(&mut self) {
+        if let SlotState::Ended(_, storage) = &mut self.state {
+            *storage = Storage::Done;
         }
     }
 
@@ -79,10 +137,9 @@ impl Slot {
         self.scratch.get()?.calls.take_fresh()
     }
 
-    /// The task with what it wrote; nothing when it has not finished.
+    /// The task with its writes; `nothing` if it has not finished.
     pub(super) fn done<'a>(&'a self, nothing: &'a TaskOutput) -> Done<'a> {
-        let output = self.record.output.as_deref().unwrap_or(nothing);
-        let edges = self.record.output.is_some() && self.record.edges;
-        Done { task: &self.task, output, edges }
+        let output = self.record.output().map_or(nothing, |output| output);
+        Done { task: &self.task, output, edges: self.record.writes.follows_edges() }
     }
 }

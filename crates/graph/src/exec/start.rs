@@ -5,7 +5,7 @@ use super::cycle::Cycle;
 use super::job::{End, Follows, Job, NodeFuture, Polled, What, finish, routed, routed_after};
 use super::messages::By;
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
-use super::slot::{Slot, SlotState};
+use super::slot::Slot;
 use futures_util::FutureExt;
 use serde_json::Value as Json;
 use std::cell::OnceCell;
@@ -20,8 +20,8 @@ use weftwork_types::BoxFuture;
 impl Cycle {
     /// Starts a task and polls it once.
     pub(super) async fn start(&mut self, index: usize) -> Started {
-        let Some(slot) = self.tasks.get_mut(index) else { return Started::nothing() };
-        slot.state = SlotState::Running;
+        let Some(slot) = self.open.tasks_mut().get_mut(index) else { return Started::nothing() };
+        slot.run();
         let node_index = slot.task.node;
         if node_index == NodeIdx::START {
             return Started::Ended(self.start_input());
@@ -72,7 +72,7 @@ impl Cycle {
         index: usize,
         cell: &OnceCell<crate::context::Ctx>,
     ) -> Result<NodeFuture, Box<dyn std::any::Any + Send>> {
-        let Some(slot) = self.tasks.get(index) else { return Err(Box::new("no such task")) };
+        let Some(slot) = self.open.tasks().get(index) else { return Err(Box::new("no such task")) };
         let graph = &self.scope.graph;
         let Some(node) = graph.node(slot.task.node) else { return Err(Box::new("no such node")) };
         let input = crate::extract::TaskInput {
@@ -98,10 +98,10 @@ impl Cycle {
         cell: &OnceCell<crate::context::Ctx>,
     ) -> End {
         // Making a job costs more than most nodes do.
-        if let (Some(ctx), Some(slot)) = (cell.get(), self.tasks.get(index)) {
+        if let (Some(ctx), Some(slot)) = (cell.get(), self.open.tasks().get(index)) {
             return finish(ctx.at(), (slot.task.node, Follows::Routes), polled, Some(ctx));
         }
-        match (polled, self.tasks.get(index)) {
+        match (polled, self.open.tasks().get(index)) {
             (Ok(Ok(output)), Some(slot)) => self.finish_output(slot, output),
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
@@ -116,8 +116,8 @@ impl Cycle {
         let messages = scope.messages_in(&output);
         let what = routed(&scope.graph, slot.task.node, slots, output);
         if matches!(what, What::Done(..)) && !messages.is_empty() {
-            let node = slot.name(&scope.graph);
-            scope.emit_messages(&By { ns: &scope.place.ns, node, step: self.step }, messages);
+            let (node, step) = (slot.name(&scope.graph), self.position.step());
+            scope.emit_messages(&By { ns: &scope.place.ns, node, step }, messages);
         }
         End { what, answers: None }
     }
@@ -148,9 +148,9 @@ impl Cycle {
     /// inherit the answer of their parent.
     fn earlier(&self) -> Earlier {
         let begun = match self.scope.shared.durability {
-            Durability::Sync => self.has_open,
+            Durability::Sync => self.open.is_loaded(),
             // The superstep after it was begun too, when nobody waited for its checkpoint.
-            Durability::Async => self.has_open || self.had_open,
+            Durability::Async => self.open.follows_loaded(),
             // The checkpoints since the loaded one are not kept: all of them may have been made.
             Durability::Exit => true,
         };
@@ -163,22 +163,23 @@ impl Cycle {
 
     /// Everything a task needs to run by itself.
     fn job(&self, index: usize) -> Option<Job> {
-        let slot = self.tasks.get(index)?;
+        let slot = self.open.tasks().get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
         let id = || slot.id(&self.scope.place.ns, graph);
-        let mut resume = slot.record.resume.clone().unwrap_or_default();
+        let mut resume = slot.record.answers().cloned().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
         let new = || Arc::new(Scratch::new(Arc::clone(&self.scope), resume, &slot.known_calls));
         let scratch = slot.scratch.get_or_init(new);
+        let (checkpoint, step) = slot.at();
         let at = TaskAt {
             scope: Arc::clone(&self.scope),
             scratch: Arc::clone(scratch),
             key: slot.key(graph),
             from: self.started_by(slot),
-            checkpoint: self.id,
-            step: self.step,
+            checkpoint,
+            step,
             resuming: self.scope.resuming(),
             earlier: self.earlier(),
             keeper: self.scope.keeper.clone(),
@@ -187,12 +188,12 @@ impl Cycle {
         let handler = matches!(slot.task.path, Path::Handler(_));
         let (node, failure, follows) = match &node.options.on_error {
             Some(on_error) if handler => {
-                let failed = self.tasks.iter().find(|other| {
-                    other.record.handled
+                let failed = self.open.tasks().iter().find(|other| {
+                    other.record.is_handled()
                         && other.task.node == slot.task.node
                         && other.task.path == failed_path(slot.task.path)
                 });
-                let failure = failed.and_then(|slot| slot.record.error.clone());
+                let failure = failed.and_then(|slot| slot.record.fault().cloned());
                 (on_error.clone(), failure, Follows::Nothing)
             }
             _ => (node.clone(), None, Follows::Routes),
@@ -205,7 +206,7 @@ impl Cycle {
     fn started_by(&self, slot: &Slot) -> Arc<str> {
         let ns = &self.scope.place.ns;
         let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
-        let failed = self.tasks.iter().find(|other| {
+        let failed = self.open.tasks().iter().find(|other| {
             other.task.node == slot.task.node && other.task.path == failed_path(slot.task.path)
         });
         match failed {

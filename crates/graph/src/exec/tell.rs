@@ -4,7 +4,7 @@ use super::cycle::Cycle;
 use super::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted, Written,
 };
-use super::saver::TaskRecord;
+use super::record::TaskRecord;
 use super::scope::Destination;
 use super::scope::{Scope, task_ns};
 use super::slot::Slot;
@@ -135,9 +135,9 @@ impl Scope {
             return;
         }
         let (plan, record) = (self.graph.plan(), &slot.record);
-        if record.output.is_none() && !record.interrupts.is_empty() {
+        if record.output().is_none() && !record.questions().is_empty() {
             self.tell_questions(record, slots);
-        } else if let Some(output) = &record.output
+        } else if let Some(output) = record.output()
             && self.shared.wants(Modes::UPDATES)
         {
             let writes = written(plan, output, |index| self.tells(index));
@@ -147,18 +147,18 @@ impl Scope {
             self.tell(StreamEvent::Updates { node, updates, returned, cached });
         }
         if !cached && self.shared.wants(Modes::TASKS | Modes::DEBUG) {
-            let result = record.output.as_ref().map(|output| {
+            let result = record.output().map(|output| {
                 written(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
             });
             let ended = TaskEnded {
                 id: slot.id(&self.place.ns, &self.graph),
                 name: slot.name(&self.graph).to_string(),
                 result: result.unwrap_or_default(),
-                error: record.error.clone(),
-                interrupts: if record.output.is_some() {
+                error: record.fault().cloned(),
+                interrupts: if record.output().is_some() {
                     Vec::new()
                 } else {
-                    record.interrupts.clone()
+                    record.questions().to_vec()
                 },
             };
             self.tell_task(step, StreamEvent::TaskEnded(ended));
@@ -176,9 +176,9 @@ impl Scope {
 
     fn tell_questions(&self, record: &TaskRecord, slots: &Slots) {
         if self.shared.wants(Modes::UPDATES) {
-            self.tell(StreamEvent::Interrupts(record.interrupts.clone()));
+            self.tell(StreamEvent::Interrupts(record.questions().to_vec()));
         }
-        self.tell_values(slots, Some(record.interrupts.clone()));
+        self.tell_values(slots, Some(record.questions().to_vec()));
     }
 }
 
@@ -198,7 +198,7 @@ impl Cycle {
             return;
         }
         let plan = self.scope.graph.plan();
-        for slot in self.tasks.iter().filter(|slot| slot.task.node != NodeIdx::START) {
+        for slot in self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START) {
             let triggers = match slot.task.path {
                 Path::Pull => plan.triggers_of(slot.task.node),
                 _ => vec!["__pregel_push"],
@@ -212,7 +212,7 @@ impl Cycle {
                 triggers: triggers.into_iter().map(str::to_owned).collect(),
                 call: false,
             };
-            self.scope.tell_task(self.step, StreamEvent::TaskStarted(started));
+            self.scope.tell_task(self.position.step(), StreamEvent::TaskStarted(started));
         }
     }
 
@@ -232,7 +232,7 @@ impl Cycle {
         }
         let graph = &self.scope.graph;
         let ns = &self.scope.place.ns;
-        let tasks = self.tasks.iter().map(|slot| {
+        let tasks = self.open.tasks().iter().map(|slot| {
             let within =
                 graph.node(slot.task.node).is_some_and(|n| n.options.kept_graph().is_some());
             let state = within.then(|| {
@@ -249,13 +249,14 @@ impl Cycle {
                 state,
             }
         });
-        let config = |id| Config::of(ns, Some(id), &self.meta);
+        let metadata = self.position.metadata();
+        let config = |id| Config::of(ns, id, metadata);
         let snapshot = Snapshot {
             values: state_json(graph.plan(), self.machine.slots()),
-            next: self.tasks.iter().map(|slot| slot.name(graph).to_string()).collect(),
-            config: Some(config(self.id)),
-            parent: self.prev.map(config),
-            metadata: Some(self.meta.clone()),
+            next: self.open.tasks().iter().map(|slot| slot.name(graph).to_string()).collect(),
+            config: Some(config(self.position.id())),
+            parent: self.position.parent().map(|id| config(Some(id))),
+            metadata: Some(metadata.clone()),
             tasks: tasks.collect(),
             interrupts: Vec::new(),
         };
@@ -264,8 +265,8 @@ impl Cycle {
             self.scope.tell(event.clone());
         }
         if self.scope.shared.wants(Modes::DEBUG) {
-            let event = StreamEvent::Debug { step: self.step - 1, event: Box::new(event) };
-            self.scope.tell(event);
+            let (step, event) = (self.position.step() - 1, Box::new(event));
+            self.scope.tell(StreamEvent::Debug { step, event });
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A single superstep: plan, start, settle, close.
 
-use super::api::{Ended, Fail, Going, Limits, Resuming, Stops};
+use super::api::{Ended, Fail, Going, Limits, Resuming};
 use super::cycle::Cycle;
 use super::event::{Modes, Source};
 use super::job::End;
 use super::node_cache::CacheKey;
+use super::record::TaskWrites;
 use super::saver::SaverError;
 use super::scope::{lock, turn};
-use super::slot::{Slot, SlotState};
+use super::slot::{Ending, Slot, Storage};
 use super::start::Started;
 use crate::error::RuntimeError;
 use futures_util::FutureExt;
@@ -56,37 +57,39 @@ impl Cycle {
     /// Makes the tasks of the superstep; says when there is nothing to run.
     fn plan(&mut self) -> Going<Option<Ended>> {
         let limits = self.scope.graph.semantics().limits;
-        let over = self.step > self.stop;
+        let (step, stop) = (self.position.step(), self.position.stop());
         self.make_tasks();
         self.tell_checkpoint();
-        if limits == Limits::Reference && over {
+        if limits == Limits::Reference && step > stop {
             return Ok(Some(Ended::OutOfSteps));
         }
-        if self.tasks.is_empty() {
+        if self.open.tasks().is_empty() {
             return Ok(Some(Ended::Done));
         }
-        if limits == Limits::Exact && self.step >= self.stop {
+        if limits == Limits::Exact && step >= stop {
             return Ok(Some(Ended::OutOfSteps));
         }
-        if self.replaying {
+        if self.open.runs_again() {
             self.take_answers();
         } else {
             self.take_known();
         }
         let graph = &self.scope.graph;
-        let stops = !self.before.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| holds(&self.before, slot.name(graph))) {
+        let stops = self.stops.has_before() && self.machine.changed_since_passed();
+        if stops && self.stops.is_before(self.open.tasks(), graph) {
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
         Ok(self.scope.shared.drained().map(Ended::Drained))
     }
 
     fn make_tasks(&mut self) {
-        self.machine.set_managed(self.step, self.stop);
-        let at = (self.id, self.step);
+        self.machine.set_managed(self.position.step(), self.position.stop());
         let single = self.single_arg();
-        let Self { tasks, machine, .. } = self;
+        let (tasks, machine) = (self.open.tasks_mut(), &self.machine);
         tasks.clear();
+        // No task is due on a thread without a checkpoint.
+        let Some(id) = self.position.id() else { return };
+        let at = (id, self.position.step());
         tasks.reserve(machine.sent());
         machine.each_due(|mut task: Task| {
             if single.is_some() && task.arg.is_none() {
@@ -97,35 +100,33 @@ impl Cycle {
     }
 
     fn tell_cached(&self) {
-        for slot in self.tasks.iter().filter(|slot| slot.cached) {
-            self.scope.tell_end(slot, self.step, self.machine.slots(), true);
+        for slot in self.open.tasks().iter().filter(|slot| slot.is_reused()) {
+            self.scope.tell_end(slot, self.position.step(), self.machine.slots(), true);
         }
     }
 
     /// Uses results of nodes that got the same input before.
     fn use_cache(&mut self) {
-        for index in 0..self.tasks.len() {
-            let Some(slot) = self.tasks.get(index) else { continue };
+        for index in 0..self.open.tasks().len() {
+            let Some(slot) = self.open.tasks().get(index) else { continue };
             let node = self.scope.graph.node(slot.task.node);
             let cache = node.and_then(|node| node.options.cache);
             let handler = matches!(slot.task.path, Path::Handler(_));
-            let Some(cache) = cache.filter(|_| slot.state == SlotState::Open && !handler) else {
+            let Some(cache) = cache.filter(|_| slot.is_due() && !handler) else {
                 continue;
             };
             let input = self.input_json(slot);
             let (host, graph) = (&self.scope.shared.host, &self.scope.graph);
             let key = CacheKey::new(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
-            let Some(slot) = self.tasks.get_mut(index) else { continue };
+            let Some(slot) = self.open.tasks_mut().get_mut(index) else { continue };
             slot.cache = Some(Box::new(key));
             if let Some(output) = found {
-                slot.record.output = Some(output);
-                slot.record.edges = true;
-                slot.state = SlotState::Ended;
-                slot.cached = true;
+                slot.record.writes = TaskWrites::Followed(output);
+                slot.end(Ending::Reused, Storage::Due);
                 slot.cache = None;
                 let slot = &*slot;
-                self.scope.tell_end(slot, self.step, self.machine.slots(), true);
+                self.scope.tell_end(slot, self.position.step(), self.machine.slots(), true);
             }
         }
     }
@@ -136,14 +137,14 @@ impl Cycle {
         let mut ends = None;
         let mut next = 0;
         // Most supersteps are over when each task was polled once.
-        while next < self.tasks.len() {
+        while next < self.open.tasks().len() {
             let index = next;
             next += 1;
-            if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
+            if self.open.tasks().get(index).is_some_and(Slot::is_due) {
                 match self.start(index).await {
                     Started::Ended(end) => {
                         if end.asks() {
-                            self.caught_up().await?;
+                            self.writer.wait_durable(&self.scope).await?;
                         }
                         self.settle(index, end, &mut ends);
                     }
@@ -169,10 +170,10 @@ impl Cycle {
         let most = scope.shared.concurrency.or(scope.graph.concurrency()).unwrap_or(usize::MAX);
         let mut parked = Vec::new();
         loop {
-            while next < self.tasks.len() && running.len() < most {
+            while next < self.open.tasks().len() && running.len() < most {
                 let index = next;
                 next += 1;
-                if self.tasks.get(index).is_some_and(|slot| slot.state == SlotState::Open) {
+                if self.open.tasks().get(index).is_some_and(Slot::is_due) {
                     match self.start(index).await {
                         Started::Ended(end) => {
                             self.settle_or_park((index, end), ends, &mut parked);
@@ -184,17 +185,18 @@ impl Cycle {
             while let Some(Some(ended)) = running.next().now_or_never() {
                 self.settle_or_park(ended, ends, &mut parked);
             }
-            if !self.is_behind() {
+            if !self.scope.is_behind() {
                 parked.drain(..).for_each(|(index, end)| self.settle(index, end, ends));
             }
-            if self.failed() || (running.is_empty() && next >= self.tasks.len()) {
+            if self.failed() || (running.is_empty() && next >= self.open.tasks().len()) {
                 break;
             }
-            if running.is_empty() || next < self.tasks.len() && running.len() < most {
+            if running.is_empty() || next < self.open.tasks().len() && running.len() < most {
                 continue;
             }
-            if self.writing.is_some() {
-                if let Some(ended) = self.write_beside(&mut running).await? {
+            if self.writer.is_in_flight() {
+                let ended = self.writer.write_beside(&self.scope, &mut running).await?;
+                if let Some(ended) = ended {
                     self.settle_or_park(ended, ends, &mut parked);
                 }
                 continue;
@@ -216,10 +218,25 @@ impl Cycle {
         // Dropping what still runs cuts it off at its await point.
         drop(running);
         if !parked.is_empty() {
-            self.caught_up().await?;
+            self.writer.wait_durable(&self.scope).await?;
             parked.into_iter().for_each(|(index, end)| self.settle(index, end, ends));
         }
         Ok(())
+    }
+
+    /// Records how a task ended. A task that asks waits while the loop is behind: its question
+    /// depends on a checkpoint that is not stored yet.
+    fn settle_or_park(
+        &mut self,
+        (index, end): (usize, End),
+        ends: &mut Option<Fail>,
+        parked: &mut Vec<(usize, End)>,
+    ) {
+        if end.asks() && self.scope.is_behind() {
+            parked.push((index, end));
+        } else {
+            self.settle(index, end, ends);
+        }
     }
 
     /// Flushes while the tasks go on. They must: a task may hold the store's only connection.
@@ -246,10 +263,10 @@ impl Cycle {
         if self.scope.graph.plan().counted().next().is_some() {
             self.recount_overwritten();
         }
-        let mut written = std::mem::take(&mut self.written);
+        let mut written = self.counters.take_written();
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        let before = (exact && self.on_exit() && self.keeps()).then(|| self.machine.clone());
-        let applied = match self.tasks.as_mut_slice() {
+        let before = (exact && self.on_exit() && self.writer.is_on()).then(|| self.machine.clone());
+        let applied = match self.open.tasks_mut().as_mut_slice() {
             [only] => {
                 let ahead = only.ahead.take().map(|ahead| *ahead);
                 self.machine.apply_ahead(&mut [only.done(&nothing)], ahead, &mut written)
@@ -269,30 +286,25 @@ impl Cycle {
             self.flush().await?;
             return Err(RuntimeError::Engine(error).into());
         }
-        self.written = written;
-        self.written.retain(|index| self.machine.slots().get(index.0).is_some());
-        if self.written.iter().any(|index| self.scope.tells(*index)) {
+        self.counters.set_written(written, self.machine.slots());
+        if self.counters.written().iter().any(|index| self.scope.tells(*index)) {
             self.tell_output();
         }
-        let open = std::mem::take(&mut self.has_open);
-        self.had_open = open;
-        if open {
-            self.known.clear();
-            self.outside = super::saver::Outside::default();
+        let loaded = self.open.begin_next();
+        if loaded {
             *lock(&self.scope.answer) = None;
         }
-        self.replaying = false;
         self.checkpoint(Source::Loop).await?;
-        if self.scope.called.load(Ordering::Relaxed) || open {
+        if self.scope.called.load(Ordering::Relaxed) || loaded {
             self.scope.called.store(false, Ordering::Relaxed);
             lock(&self.scope.calls).clear();
         }
         let graph = &self.scope.graph;
-        let stops = !self.after.is_none() && self.machine.changed_since_passed();
-        if stops && self.tasks.iter().any(|slot| holds(&self.after, slot.name(graph))) {
+        let stops = self.stops.has_after() && self.machine.changed_since_passed();
+        if stops && self.stops.is_after(self.open.tasks(), graph) {
             self.make_tasks();
             self.tell_checkpoint();
-            self.tasks.clear();
+            self.open.tasks_mut().clear();
             return Ok(Some(Ended::Interrupted(Vec::new())));
         }
         self.scope.set_resuming(None);
@@ -301,16 +313,10 @@ impl Cycle {
 
     fn tell_output(&mut self) {
         if self.scope.is_nested() {
-            self.told = Some(self.machine.slots().clone());
+            self.emitted = Some(self.machine.slots().clone());
         }
         if self.scope.shared.wants(Modes::VALUES) {
             self.scope.tell_values(self.machine.slots(), None);
         }
     }
-}
-
-/// Returns `true` if the run stops at a node. The hidden first node counts only if it is named.
-fn holds(stops: &Stops, node: &str) -> bool {
-    let hidden = *stops == Stops::All && node == weftwork_engine::plan::START_NAME;
-    !hidden && stops.contains(node)
 }

@@ -1,14 +1,12 @@
 //! Changing threads from outside.
 
-use super::begin::counted;
+use super::counters::counted;
 use super::event::{Config, Metadata, Source};
 use super::host::Host;
 use super::job::{What, routed_after};
 use super::look::{At, key_of};
-use super::saver::{
-    Checkpoint, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, TaskKey, TaskRecord,
-};
-use super::scope::lock;
+use super::record::{Records, TaskRecord};
+use super::saver::{Checkpoint, Memo, Outside, Place, Put, Puts, Saved, Saver};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::node::IntoOutput;
@@ -118,7 +116,7 @@ impl Change<'_> {
         let Saved { checkpoint, tasks, outside, memo } = saved;
         let mut recount = BTreeSet::new();
         if self.first {
-            let outputs = tasks.iter().filter_map(|(_, record)| record.output.as_deref());
+            let outputs = tasks.iter().filter_map(|(_, record)| record.output());
             recount.extend(outputs.flat_map(|output| counted(plan, output)));
             recount.extend(counted(plan, &outside.output));
         }
@@ -178,13 +176,9 @@ impl Change<'_> {
                 .map(|task| {
                     let key = key_of(self.graph, task);
                     let record = from.tasks.iter().find(|(known, _)| *known == key);
-                    let output = record.and_then(|(_, record)| record.output.as_deref());
-                    let edges = record.is_some_and(|(_, record)| record.edges);
-                    Done {
-                        task,
-                        output: output.unwrap_or(&nothing),
-                        edges: edges && output.is_some(),
-                    }
+                    let output = record.and_then(|(_, record)| record.output());
+                    let edges = record.is_some_and(|(_, record)| record.writes.follows_edges());
+                    Done { task, output: output.map_or(&nothing, |output| output), edges }
                 })
                 .collect();
             if !done.is_empty() {
@@ -226,7 +220,7 @@ impl Change<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
-        self.store(checkpoint, CheckpointId(0), Records::new(), (&from.metadata, &from.memo)).await
+        self.store(checkpoint, None, Records::new(), (&from.metadata, &from.memo)).await
     }
 
     async fn write(
@@ -343,14 +337,13 @@ impl Change<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
-        let of = from.id.unwrap_or(CheckpointId(0));
-        self.store(checkpoint, of, records, (&from.metadata, &from.memo)).await
+        self.store(checkpoint, from.id, records, (&from.metadata, &from.memo)).await
     }
 
     async fn store(
         &self,
         checkpoint: Checkpoint,
-        of: CheckpointId,
+        of: Option<CheckpointId>,
         tasks: Records,
         (before, memo): (&Metadata, &Memo),
     ) -> Result<Config, RuntimeError> {
@@ -370,30 +363,5 @@ impl Change<'_> {
             (!over).then(|| (name.to_owned(), (updates, steps)))
         });
         counted.collect()
-    }
-}
-
-impl super::cycle::Cycle {
-    /// Counted channels that were overwritten start over, and so do those of results that were on
-    /// record and not used.
-    pub(super) fn recount_overwritten(&mut self) {
-        let plan = Arc::clone(self.scope.graph.plan());
-        let outputs = self.tasks.iter().filter_map(|slot| slot.record.output.as_deref());
-        let overwrites = outputs.flat_map(|output| &output.writes);
-        let overwrites = overwrites.filter(|(_, write)| matches!(write, Write::Overwrite(_)));
-        let overwritten: Vec<_> = overwrites.map(|(index, _)| *index).collect();
-        let all: Vec<_> = plan.counted().map(|(index, _)| index).collect();
-        self.recount.extend(overwritten.into_iter().filter(|index| all.contains(index)));
-        if self.replaying || self.scope.resuming() != Some(true) {
-            return;
-        }
-        let used = |key: &TaskKey| {
-            let called = lock(&self.scope.calls).iter().any(|called| called.key == *key);
-            called || self.tasks.iter().any(|slot| slot.cached && slot.is(key, &self.scope.graph))
-        };
-        let unused = self.known.iter().filter(|(key, _)| !used(key));
-        let unused = unused.filter_map(|(_, record)| record.output.as_deref());
-        let found: Vec<_> = unused.flat_map(|output| counted(&plan, output)).collect();
-        self.recount.extend(found);
     }
 }

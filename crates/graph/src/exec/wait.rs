@@ -1,6 +1,6 @@
 //! Runs that wait in place for their timers.
 
-use super::api::{Ended, Going, Limits, Options};
+use super::api::{Ended, Going, Options};
 use super::begin::Begin;
 use super::cycle::Cycle;
 use super::run::Run;
@@ -47,7 +47,8 @@ pub(super) async fn run(
             _ => None,
         };
         let Some(wake) = wake else { return Ok((ended, cycle)) };
-        going.step_limit = Some(cycle.steps_left());
+        let limits = cycle.scope.graph.semantics().limits;
+        going.step_limit = Some(cycle.position.steps_left(limits));
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
         let shared = Arc::new(again(&cycle.scope.shared, options));
@@ -68,15 +69,4 @@ fn again(before: &Shared, options: &Options) -> Shared {
     let shared = Shared::new(before.host.clone(), options, before.sink.clone());
     std::mem::swap(&mut *lock(&shared.messages), &mut *lock(&before.messages));
     shared
-}
-
-impl Cycle {
-    /// Returns the remaining steps of the step limit.
-    fn steps_left(&self) -> u32 {
-        let beyond = match self.scope.graph.semantics().limits {
-            Limits::Exact => 0,
-            Limits::Reference => 1,
-        };
-        u32::try_from(self.stop.saturating_sub(self.step).saturating_sub(beyond)).unwrap_or(0)
-    }
 }

@@ -220,7 +220,7 @@ async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
     let host = Host::new().with_saver(saver.clone());
     graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails first");
     let saved = saver.load(&place, graph.plan(), None).await.expect("reads").expect("a checkpoint");
-    let writes = saved.tasks.iter().filter_map(|(_, task)| task.output.as_ref());
+    let writes = saved.tasks.iter().filter_map(|(_, task)| task.output());
     assert_eq!(writes.map(|output| output.writes.len()).collect::<Vec<_>>(), [1]);
     assert_eq!(logged(run(&graph, &host, Start::Continue).await), ["a", "b"]);
     assert_eq!((ran.get(), tries.get()), (1, 2));

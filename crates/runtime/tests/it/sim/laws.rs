@@ -100,7 +100,7 @@ fn values_stay(
 /// The nodes of a superstep whose results are on record.
 fn finished(saved: &Saved) -> impl Iterator<Item = &str> {
     saved.tasks.iter().filter_map(|(key, record)| match key {
-        TaskKey::Node { node, .. } if record.output.is_some() => Some(&**node),
+        TaskKey::Node { node, .. } if record.output().is_some() => Some(&**node),
         _ => None,
     })
 }
