@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
-use weftwork_runtime::{JournalMode, Runtime};
+use weftwork_runtime::Runtime;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
@@ -104,7 +104,6 @@ pub struct AppBuilder {
     agents: Vec<AgentDef>,
     store: Option<Arc<dyn Store>>,
     clock: Option<Arc<dyn Clock>>,
-    journal: JournalMode,
     durability: Durability,
     multitask: Multitask,
     record: Option<PathBuf>,
@@ -170,12 +169,6 @@ impl AppBuilder {
         self
     }
 
-    /// Sets the journal mode; see [`JournalMode`].
-    pub fn journal(mut self, mode: JournalMode) -> Self {
-        self.journal = mode;
-        self
-    }
-
     /// Records every complete answer of the model in a cassette, which the model `replay:PATH`
     /// plays back. An existing file is replaced.
     pub fn record(mut self, cassette: impl Into<PathBuf>) -> Self {
@@ -212,7 +205,7 @@ impl AppBuilder {
             None => config.store.value.open()?,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let builder = Runtime::builder(store).clock(Arc::clone(&clock)).journal(self.journal);
+        let builder = Runtime::builder(store).clock(Arc::clone(&clock));
         let builder =
             graphs.into_iter().fold(builder, |builder, (id, graph)| builder.graph(id, graph));
         let runtime = builder.open().await?;

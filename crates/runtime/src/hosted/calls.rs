@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weftwork_engine::planted::{self, Bug};
 use weftwork_graph::exec::millis;
 use weftwork_graph::exec::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
 use weftwork_store::UsageRow;
@@ -61,13 +62,14 @@ impl Calls {
 impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         let host = &self.host;
-        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
-            let since = at.run_base().filter(|_| !self.writer.holds);
-            let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
-            (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
-        } else {
-            (Arc::new(NoJournal), Arc::clone(&host.ledger))
-        };
+        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
+            if planted::has(Bug::RecordsNoCalls) {
+                (Arc::new(NoJournal), Arc::clone(&host.ledger))
+            } else {
+                let since = at.run_base().filter(|_| !self.writer.holds);
+                let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
+                (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
+            };
         let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
         let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, beat });

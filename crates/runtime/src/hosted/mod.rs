@@ -52,7 +52,6 @@ pub(crate) struct Host {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budget: Arc<dyn Budget>,
-    pub(crate) journal: bool,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.

@@ -13,17 +13,6 @@ use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
 
-/// Recording of calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JournalMode {
-    /// They are.
-    #[default]
-    On,
-    /// They are not: a resumed node makes them again. Only for the test that shows what the
-    /// journal is good for.
-    Off,
-}
-
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Orphans {
@@ -43,7 +32,6 @@ pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     budget: Arc<dyn Budget>,
-    journal: JournalMode,
     orphans: Orphans,
     pace: Pace,
     attempts_max: u32,
@@ -58,7 +46,6 @@ impl RuntimeBuilder {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
             budget: Arc::new(Unlimited),
-            journal: JournalMode::On,
             orphans: Orphans::default(),
             pace: Pace::default(),
             attempts_max: 3,
@@ -86,12 +73,6 @@ impl RuntimeBuilder {
     /// Limits what all runs together may spend.
     pub fn budget(mut self, budget: Arc<dyn Budget>) -> Self {
         self.budget = budget;
-        self
-    }
-
-    /// Switches the journal; see [`JournalMode`].
-    pub fn journal(mut self, mode: JournalMode) -> Self {
-        self.journal = mode;
         self
     }
 
@@ -153,7 +134,6 @@ impl RuntimeBuilder {
             clock: self.clock,
             ledger,
             budget: self.budget,
-            journal: self.journal == JournalMode::On,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),

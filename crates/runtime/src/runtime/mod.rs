@@ -11,7 +11,7 @@ use crate::follow::Follow;
 use crate::hosted::{End, Ended, Host, Run};
 use crate::hub::Hub;
 use crate::worker::Heartbeat;
-pub use builder::{JournalMode, Orphans, RuntimeBuilder};
+pub use builder::{Orphans, RuntimeBuilder};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
