@@ -7,8 +7,8 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use weftwork_graph::exec::Saver;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::Saver;
+use weftwork_graph::run_loop::{
     Kept, Memo, Outside, Path, Place, Plan, Puts, Records, Saved, SaverError, TaskKey,
 };
 use weftwork_types::{BoxFuture, CheckpointId};

@@ -131,13 +131,25 @@ impl TaskCalls {
     }
 
     /// These were not kept after all.
-    pub(crate) fn give_back(&self, calls: &Calls) {
+    fn give_back(&self, calls: &Calls) {
         let mut noted = lock(&self.0);
         for call in calls.iter().flat_map(|calls| &calls.0) {
             if let Some(at) = noted.place(call.key) {
                 noted.freshen(at);
             }
         }
+    }
+}
+
+/// Calls that are being stored. A write that is cut off gives them back.
+pub(crate) struct Taken<'a> {
+    pub(crate) of: &'a TaskCalls,
+    pub(crate) calls: Calls,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.of.give_back(&self.calls);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::RuntimeError;
 use crate::journal::{CallBook, Origin};
-use crate::run_loop::calls::{Calls, TaskCalls};
+use crate::run_loop::calls::Taken;
 use crate::run_loop::checkpointer::{Records, TaskDetails, TaskRecord};
 use crate::run_loop::context::Keeper;
 use std::sync::Arc;
@@ -13,18 +13,6 @@ use weftwork_types::port::CallKey;
 use weftwork_types::port::CallRecord;
 use weftwork_types::port::Clock;
 use weftwork_types::run::Durability;
-/// Calls that are being kept. Whoever is cut off meanwhile has not kept them.
-struct Taken<'a> {
-    of: &'a TaskCalls,
-    calls: Calls,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.of.give_back(&self.calls);
-    }
-}
-
 impl CallBook for Keeper {
     fn clock(&self) -> &Arc<dyn Clock> {
         self.scope.shared.host.clock()

@@ -3,7 +3,7 @@
 use super::writer::{Patience, Writer};
 use serde_json::Value as Json;
 use std::sync::Arc;
-use weftwork_graph::exec::{Finished, Outcome};
+use weftwork_graph::run_loop::{Finished, Outcome};
 use weftwork_types::run::RunFinal;
 
 /// End of a run.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError, Source,
 };
 use weftwork_store::{

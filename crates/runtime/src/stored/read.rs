@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
-use weftwork_graph::exec::{Checkpoint, Memo, Outside, Records, Saved, SaverError, TaskWrites};
+use weftwork_graph::run_loop::{Checkpoint, Memo, Outside, Records, Saved, SaverError, TaskWrites};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};

@@ -12,8 +12,8 @@ use weftwork_engine::packed::{
 use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
-use weftwork_graph::exec::{Metadata, Source};
-use weftwork_graph::exec::{Outside, Records, TaskDetails, TaskKey, TaskRecord, TaskWrites};
+use weftwork_graph::run_loop::{Metadata, Source};
+use weftwork_graph::run_loop::{Outside, Records, TaskDetails, TaskKey, TaskRecord, TaskWrites};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use xxhash_rust::xxh3::Xxh3Default;

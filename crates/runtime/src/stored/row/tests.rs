@@ -9,7 +9,7 @@ use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
 use weftwork_graph::channel::{Append, LastValue};
-use weftwork_graph::exec::CallList;
+use weftwork_graph::run_loop::CallList;
 use weftwork_testkit::fuzz::{self, mutated};
 use weftwork_types::Timestamp;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};

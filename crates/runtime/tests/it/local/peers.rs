@@ -4,8 +4,8 @@ use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
-use weftwork_graph::exec::{Place, StreamItem};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Saver, Start};
+use weftwork_graph::run_loop::{Place, StreamItem};
 use weftwork_graph::{
     CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
     NodeResult, Outcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,

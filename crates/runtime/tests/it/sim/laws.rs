@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::Durability;
-use weftwork_graph::exec::Saver;
-use weftwork_graph::exec::{Place, Saved, Source, TaskKey};
+use weftwork_graph::run_loop::Saver;
+use weftwork_graph::run_loop::{Place, Saved, Source, TaskKey};
 use weftwork_types::CheckpointId;
 
 /// All laws that need no model.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::Plan;
 use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Checkpoint, Kept as Answer, Memo, MemorySaver, Outside, Place, Puts, Records, Saved, Saver,
     SaverError, Source, TaskKey, TaskRecord,
 };
