@@ -1,11 +1,12 @@
 //! Building graphs.
 
 use crate::compiled::{Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
-use crate::exec::{Keep, Semantics, Stops};
+use crate::error::BuildError;
 use crate::extract::{BuildInfo, DepMap, Role};
 use crate::node::Handler;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::semantics::{Keep, Semantics};
 use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::{Plan, PlanProblem};
-use weftwork_types::ErrorCode;
+use weftwork_types::run::Stops;
 
 /// Supersteps a run may take when nothing else is said. High enough for long agents, low enough to
 /// end a loop that never would.
@@ -67,28 +68,6 @@ pub struct Graph<S: StateSpec> {
     after: Stops,
     concurrency: Option<usize>,
     state: PhantomData<fn() -> S>,
-}
-
-/// Everything that is wrong with a graph.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("graph `{graph}` cannot be built:{}", list(problems))]
-pub struct BuildError {
-    /// The graph.
-    pub graph: String,
-    /// The problems.
-    pub problems: Vec<PlanProblem>,
-}
-
-impl BuildError {
-    /// The stable code.
-    #[must_use]
-    pub fn code(&self) -> ErrorCode {
-        ErrorCode("W0101")
-    }
-}
-
-fn list(problems: &[PlanProblem]) -> String {
-    problems.iter().map(|p| format!("\n  - {p}")).collect()
 }
 
 impl<S: StateSpec> Graph<S> {

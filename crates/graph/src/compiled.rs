@@ -1,16 +1,18 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
-use crate::exec::{Keep, Semantics, Stops};
 use crate::extract::{BuildInfo, DepMap, Role, TaskInput};
-use crate::node::{Handler, NodeResult};
+use crate::node::Handler;
+use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::semantics::{Keep, Semantics};
 use crate::state::{Seen, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
+use weftwork_types::run::Stops;
 
 /// A graph that can run. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -203,20 +205,6 @@ impl CompiledGraph {
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.0.plan
-    }
-
-    /// The graph as a Mermaid flowchart: dashed arrows are routes and commands, boxes around boxes
-    /// are graphs that run as nodes.
-    #[must_use]
-    pub fn mermaid(&self) -> String {
-        crate::draw::mermaid(self)
-    }
-
-    /// The graph as an SVG image, as [`mermaid`](Self::mermaid) draws it. The same graph gives the
-    /// same image; it has no scripts and needs nothing from elsewhere.
-    #[must_use]
-    pub fn svg(&self) -> String {
-        crate::draw::svg(self)
     }
 
     /// Returns `true` if the graph's state is `S`.

@@ -1,8 +1,11 @@
 //! The context of a node: its view of the run.
 
-use crate::exec::Attempt;
-use crate::exec::scope::TaskAt;
-use crate::extract::DepMap;
+use crate::clock::millis;
+use crate::error::NodeError;
+use crate::extract::{CtxSource, DepMap, FromTask, Reads, TaskInput};
+use crate::run_loop::{Attempt, TaskAt};
+use std::any::Any;
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -44,6 +47,43 @@ pub(crate) struct Local {
     pub(crate) calls: OnceLock<CallContext>,
 }
 
+/// Source of the context of a task: created for the first argument that needs it.
+pub(crate) struct LazyCtx<'a> {
+    pub(crate) cell: &'a OnceCell<Ctx>,
+    pub(crate) make: &'a dyn Fn() -> Ctx,
+}
+
+impl LazyCtx<'_> {
+    fn get(&self) -> &Ctx {
+        self.cell.get_or_init(self.make)
+    }
+}
+
+impl CtxSource for LazyCtx<'_> {
+    fn ctx(&self) -> &dyn Any {
+        self.get()
+    }
+
+    fn deps(&self) -> &DepMap {
+        &self.get().0.deps
+    }
+
+    fn failure(&self) -> Option<&Fault> {
+        self.get().0.failure.as_ref()
+    }
+}
+
+impl FromTask for Ctx {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let ctx = input.source.ctx().downcast_ref::<Self>();
+        ctx.cloned().ok_or_else(|| NodeError::message("the task has no context"))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
+}
+
 impl Ctx {
     /// The node.
     #[must_use]
@@ -65,16 +105,12 @@ impl Ctx {
 
     /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
-        let now = crate::exec::caught::millis(self.clock().elapsed());
+        let now = millis(self.clock().elapsed());
         self.0.beat.store(now, Ordering::Relaxed);
     }
 
     pub(crate) fn last_beat(&self) -> Duration {
         Duration::from_millis(self.0.beat.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn failure(&self) -> Option<&Fault> {
-        self.0.failure.as_ref()
     }
 
     pub(crate) fn at(&self) -> &TaskAt {
@@ -137,10 +173,6 @@ impl Ctx {
         if open.len() == asked {
             open.pop();
         }
-    }
-
-    pub(crate) fn deps(&self) -> &DepMap {
-        &self.0.deps
     }
 
     /// All that was asked.

@@ -1,8 +1,7 @@
 //! Errors of nodes and of the runtime.
 
-use crate::builder::BuildError;
 use weftwork_engine::ids::did_you_mean;
-use weftwork_engine::{EngineError, Plan, TaskOutput};
+use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
 use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
@@ -25,7 +24,7 @@ pub(crate) enum Stop {
     /// A command for this graph from one within: it counts as the result of the node.
     Own(Box<TaskOutput>),
     /// A graph that the node ran was asked to stop.
-    Drained(crate::exec::Drain),
+    Drained(Drain),
 }
 
 impl NodeError {
@@ -420,4 +419,54 @@ impl RuntimeError {
             other => Fault::new(other.code(), other.to_string()),
         }
     }
+}
+
+/// Reason why a run stops after its superstep with work left to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// A node asked for it, with this reason.
+    Requested(String),
+    /// The process shuts down; another one continues the run.
+    Shutdown,
+}
+
+impl Drain {
+    pub(crate) fn into_reason(self) -> String {
+        match self {
+            Self::Requested(reason) => reason,
+            Self::Shutdown => "the process shuts down".to_owned(),
+        }
+    }
+}
+
+impl NodeError {
+    /// The failure, for reports.
+    pub(crate) fn into_fault(self) -> Fault {
+        match self.0 {
+            Stop::Failed(fault) => fault,
+            _ => Fault::new(NODE_FAILED, "the task stopped where it cannot"),
+        }
+    }
+}
+
+/// Everything that is wrong with a graph.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("graph `{graph}` cannot be built:{}", list(problems))]
+pub struct BuildError {
+    /// The graph.
+    pub graph: String,
+    /// The problems.
+    pub problems: Vec<PlanProblem>,
+}
+
+impl BuildError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode("W0101")
+    }
+}
+
+fn list(problems: &[PlanProblem]) -> String {
+    problems.iter().map(|p| format!("\n  - {p}")).collect()
 }

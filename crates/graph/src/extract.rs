@@ -1,16 +1,26 @@
 //! Types that a node may take as arguments.
 
-use crate::context::Ctx;
 use crate::error::NodeError;
-use crate::state::StateSpec;
+use crate::run_loop::values::read_json;
 use std::any::{Any, TypeId};
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
+
+/// Source of the parts of a task's input that are created on demand.
+pub(crate) trait CtxSource {
+    /// Context of the task: a [`Ctx`](crate::Ctx).
+    fn ctx(&self) -> &dyn Any;
+
+    /// Values that the graph gives to its nodes.
+    fn deps(&self) -> &DepMap;
+
+    /// Failure that the error handler handles.
+    fn failure(&self) -> Option<&Fault>;
+}
 
 /// Input of a task, from which the arguments of its node are extracted.
 pub struct TaskInput<'a> {
@@ -19,15 +29,10 @@ pub struct TaskInput<'a> {
     pub(crate) node: NodeIdx,
     pub(crate) arg: Option<&'a weftwork_engine::task::Arg>,
     /// The run, made when an argument asks for it.
-    pub(crate) ctx: &'a OnceCell<Ctx>,
-    pub(crate) make: &'a dyn Fn() -> Ctx,
+    pub(crate) source: &'a dyn CtxSource,
 }
 
 impl TaskInput<'_> {
-    pub(crate) fn ctx(&self) -> &Ctx {
-        self.ctx.get_or_init(self.make)
-    }
-
     fn node_name(&self) -> &str {
         self.plan.node_name(self.node)
     }
@@ -37,7 +42,7 @@ impl TaskInput<'_> {
     pub(crate) fn json(&self) -> serde_json::Value {
         match self.arg {
             Some(arg) => arg.json.clone(),
-            None => crate::exec::read_json(self.plan, self.slots, self.node),
+            None => read_json(self.plan, self.slots, self.node),
         }
     }
 }
@@ -76,18 +81,6 @@ pub(crate) enum Role {
     Node,
     /// It takes over when the node failed.
     Handler,
-}
-
-impl BuildInfo<'_> {
-    /// Says what does not fit when the graph's state is another than `S`.
-    #[must_use]
-    pub fn other_state<S: StateSpec>(
-        &self,
-        what: impl std::fmt::Display,
-    ) -> Option<(String, String)> {
-        let other = self.state != TypeId::of::<S>();
-        other.then(|| (what.to_string(), format!("the graph's state is `{}`", self.state_name)))
-    }
 }
 
 /// The part of the state that an argument of a node reads.
@@ -145,23 +138,13 @@ pub trait FromTask: Sized {
     }
 }
 
-impl FromTask for Ctx {
-    fn reads() -> Reads {
-        Reads::Nothing
-    }
-
-    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(input.ctx().clone())
-    }
-}
-
 /// Why the node whose error handler this is failed.
 #[derive(Debug, Clone)]
 pub struct Failure(pub Fault);
 
 impl FromTask for Failure {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        input.ctx().failure().cloned().map(Self).ok_or_else(|| {
+        input.source.failure().cloned().map(Self).ok_or_else(|| {
             NodeError::message(format!(
                 "node `{}` takes a `Failure`, which only error handlers get; give it by `on_error`",
                 input.node_name()
@@ -260,7 +243,7 @@ impl<T> Deref for Deps<T> {
 
 impl<T: Send + Sync + 'static> FromTask for Deps<T> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        input.ctx().deps().get::<T>().map(Self).ok_or_else(|| {
+        input.source.deps().get::<T>().map(Self).ok_or_else(|| {
             NodeError::message(format!("no `{}` was given", std::any::type_name::<T>()))
         })
     }

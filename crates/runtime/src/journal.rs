@@ -3,7 +3,7 @@
 use crate::hosted::{CallLog, Origins, Patience, Ticket};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{CallBook, Origin};
+use weftwork_graph::run_loop::{CallBook, Origin};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, Clock};

@@ -9,7 +9,7 @@ use weftwork_store::checkpoint::Shelf;
 use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
 use weftwork_store::rule;
 use weftwork_store::table::Store;
-use weftwork_types::run::{Multitask, RunOutcome, RunInput, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunOutcome, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 
 /// A run of the thread `t` with a multitask strategy.

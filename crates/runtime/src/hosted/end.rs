@@ -2,7 +2,7 @@
 
 use super::writer::{Patience, Writer};
 use std::sync::Arc;
-use weftwork_graph::exec::Finished;
+use weftwork_graph::run_loop::Finished;
 use weftwork_types::run::RunOutcome;
 
 /// Outcome of a run. It is made when somebody wants it: the output may not be needed as JSON.

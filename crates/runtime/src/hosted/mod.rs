@@ -1,4 +1,4 @@
-//! Hosted runs: the run loop of [`exec`](weftwork_graph::exec) under a worker's claim.
+//! Hosted runs: the run loop of [`run_loop`](weftwork_graph::run_loop) under a worker's claim.
 //!
 //! What a run in this process keeps goes here with the events of the same moment into one commit,
 //! fenced by the claim; what its nodes call is journaled; and its end is committed with the last
@@ -33,8 +33,8 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::out_of_node;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::out_of_node;
+use weftwork_graph::run_loop::{
     Answers, AsNode, At, Finished, Host as Local, Start, StartCommand, StateUpdate,
 };
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
@@ -369,7 +369,10 @@ impl Run {
     }
 
     /// Applies the stored options of the run.
-    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
+    fn with_options(
+        &self,
+        mut run: weftwork_graph::run_loop::Run,
+    ) -> weftwork_graph::run_loop::Run {
         let options = &self.row.new.options;
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);

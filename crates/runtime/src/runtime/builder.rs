@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::CACHED_MAX;
+use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budgets, Clock, Ledger, Unlimited};
@@ -97,7 +97,7 @@ impl RuntimeBuilder {
     }
 
     /// Keeps at most so many results of nodes with a [`Cache`](weftwork_graph::Cache), in place of 1,000; see
-    /// [`Host::with_cache_limit`](weftwork_graph::exec::Host::with_cache_limit).
+    /// [`Host::with_cache_limit`](weftwork_graph::run_loop::Host::with_cache_limit).
     pub fn cache_limit(mut self, results_max: usize) -> Self {
         self.cached_max = results_max;
         self
@@ -129,7 +129,7 @@ impl RuntimeBuilder {
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
-        let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
+        let local = weftwork_graph::run_loop::Host::new().with_clock(clock).with_items(items);
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{At, HistoryFilter, Modes, Snapshot, StreamItem};
 use weftwork_store::{MemoryStore, RunRow, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
