@@ -6,6 +6,7 @@
 //! environment: commits under a claim, the journal of calls, the log of events.
 
 mod follow;
+mod fork;
 mod hosted;
 mod hub;
 mod inspect;
@@ -15,6 +16,7 @@ mod stored;
 mod thread;
 mod worker;
 
+pub use fork::fork_thread;
 pub use inspect::thread_state;
 pub use runtime::{Orphans, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
