@@ -12,7 +12,6 @@
 
 pub mod aside;
 pub mod checkpoint;
-pub mod conformance;
 pub mod items;
 pub mod ledger;
 pub mod memory;

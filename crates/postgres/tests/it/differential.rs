@@ -12,8 +12,8 @@ use crate::support::{Schema, block_on};
 use ops::{World, apply, op, principal};
 use proptest::prelude::*;
 use weftwork_sqlite::{Durability, SqliteStore};
-use weftwork_store::conformance::dump;
 use weftwork_store::{MemoryStore, Store};
+use weftwork_store_conformance::dump;
 use weftwork_types::Timestamp;
 
 proptest! {

@@ -8,11 +8,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use weftwork_postgres::PostgresStore;
-use weftwork_store::conformance::{dump, dump_checkpoints};
 use weftwork_store::{
     Claim, Commit, Keep, MemoryStore, NewCheckpoint, NewPending, Pending, Shelf, Store, UsageRow,
     WorkerRow,
 };
+use weftwork_store_conformance::{dump, dump_checkpoints};
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::code::Fault;

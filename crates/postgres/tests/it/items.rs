@@ -4,11 +4,11 @@ use crate::support::{Schema, block_on};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_postgres::PostgresStore;
-use weftwork_store::items::conformance::run_case;
 use weftwork_store::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, Prefix, PutOptions,
     StoreItems, StoredItem, Ttl,
 };
+use weftwork_store_conformance::item_store::run_case;
 use weftwork_types::{Principal, Timestamp};
 
 fn conforms(case: &str) {
@@ -20,7 +20,7 @@ fn conforms(case: &str) {
     }));
 }
 
-weftwork_store::item_conformance_tests!(conforms);
+weftwork_store_conformance::item_conformance_tests!(conforms);
 
 fn at(path: &str, key: &str) -> ItemRef {
     ItemRef::new(path.parse().expect("a namespace"), key).expect("a key")

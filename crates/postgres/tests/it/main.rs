@@ -18,7 +18,7 @@ mod tls;
 use std::sync::Arc;
 use support::{Schema, block_on};
 use weftwork_store::Store;
-use weftwork_store::conformance::run_case;
+use weftwork_store_conformance::run_case;
 
 fn conforms(case: &str) {
     let schema = Schema::new(case);
@@ -26,4 +26,4 @@ fn conforms(case: &str) {
     block_on(run_case(case, || async { store.clone() }));
 }
 
-weftwork_store::conformance_tests!(conforms);
+weftwork_store_conformance::conformance_tests!(conforms);

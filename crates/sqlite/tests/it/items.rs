@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_sqlite::{Durability, Options};
-use weftwork_store::items::conformance::run_case;
 use weftwork_store::{ItemStore, MemoryStore, PutOptions, StoreItems, Ttl};
+use weftwork_store_conformance::item_store::run_case;
 
 fn run(case: &str, durability: Durability) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,11 +29,11 @@ fn normal(case: &str) {
 }
 
 mod at_full {
-    weftwork_store::item_conformance_tests!(super::full);
+    weftwork_store_conformance::item_conformance_tests!(super::full);
 }
 
 mod at_normal {
-    weftwork_store::item_conformance_tests!(super::normal);
+    weftwork_store_conformance::item_conformance_tests!(super::normal);
 }
 
 /// Applies the operations in memory and in a file, and compares the results.

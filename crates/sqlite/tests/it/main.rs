@@ -18,7 +18,7 @@ use std::sync::Arc;
 use support::{block_on, open};
 use weftwork_sqlite::{Durability, Options};
 use weftwork_store::Store;
-use weftwork_store::conformance::run_case;
+use weftwork_store_conformance::run_case;
 
 fn run(case: &str, durability: Durability) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -36,9 +36,9 @@ fn normal(case: &str) {
 }
 
 mod at_full {
-    weftwork_store::conformance_tests!(super::full);
+    weftwork_store_conformance::conformance_tests!(super::full);
 }
 
 mod at_normal {
-    weftwork_store::conformance_tests!(super::normal);
+    weftwork_store_conformance::conformance_tests!(super::normal);
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::conformance::{dump, dump_checkpoints};
 use weftwork_store::{ItemQuery, ItemTable, Prefix, ReadRuns, Store, WriteRuns};
+use weftwork_store_conformance::{dump, dump_checkpoints};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 /// Files as the program of each format left them, with rows in every table. The dump of a format is

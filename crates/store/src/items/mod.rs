@@ -25,7 +25,6 @@
 //! The same as for the [tables](crate::table): nothing happens before a future is first polled, and
 //! a dropped write may still take effect.
 
-pub mod conformance;
 mod memory;
 mod stored;
 

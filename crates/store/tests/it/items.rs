@@ -1,32 +1,14 @@
-//! Tests of items: the conformance suite on the memory store; names, filters and terms.
+//! Tests of names, filters and terms of items.
 
 use serde_json::{Value, json};
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use weftwork_store::items::conformance::run_case;
 use weftwork_store::items::{
     KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, NAMESPACE_LABELS_MAX, NamespaceProblem, Selection,
     TERMS_MAX, Terms,
 };
 use weftwork_store::{
-    Filter, Indexing, ItemQuery, ItemRef, ItemStore, MemoryItems, Namespace, Pattern, Prefix,
-    StoreError,
+    Filter, Indexing, ItemQuery, ItemRef, Namespace, Pattern, Prefix, StoreError,
 };
 use weftwork_types::canonical::DEPTH_MAX;
-
-/// Every future of the memory store is ready at its first poll, so one poll is sufficient.
-fn run(case: &str) {
-    let future = pin!(run_case(case, |clock| async {
-        Arc::new(MemoryItems::new(clock)) as Arc<dyn ItemStore>
-    }));
-    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
-    assert_eq!(polled, Poll::Ready(()));
-}
-
-mod memory {
-    weftwork_store::item_conformance_tests!(super::run);
-}
 
 fn problem(labels: &[&str]) -> Option<NamespaceProblem> {
     match Namespace::new(labels.iter().copied()) {

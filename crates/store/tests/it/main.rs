@@ -1,21 +1,4 @@
-//! Tests of the memory store: the conformance suite, and error messages.
+//! Tests of error messages, and of names, filters and terms of items.
 
 mod errors;
 mod items;
-
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use weftwork_store::conformance::run_case;
-use weftwork_store::{MemoryStore, Store};
-
-/// Every future of the memory store is ready at its first poll, so one poll is sufficient.
-fn run(case: &str) {
-    let future = pin!(run_case(case, || async { Arc::new(MemoryStore::new()) as Arc<dyn Store> }));
-    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
-    assert_eq!(polled, Poll::Ready(()));
-}
-
-mod memory {
-    weftwork_store::conformance_tests!(super::run);
-}

@@ -157,7 +157,7 @@ pub(crate) async fn dump(store: &dyn Store, principals: &[Principal]) -> Vec<Str
     for who in principals {
         for thread in 0..2 {
             let thread = at(thread, 0).thread;
-            let kept = weftwork_store::conformance::dump_checkpoints(store, who, &thread).await;
+            let kept = weftwork_store_conformance::dump_checkpoints(store, who, &thread).await;
             lines.extend(kept.expect("reads"));
         }
         for n in 0..6 {

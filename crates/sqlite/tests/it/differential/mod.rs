@@ -9,7 +9,7 @@ use ops::{World, apply, op, principal};
 use proptest::prelude::*;
 use weftwork_sqlite::{Durability, Options};
 use weftwork_store::MemoryStore;
-use weftwork_store::conformance::dump;
+use weftwork_store_conformance::dump;
 use weftwork_types::Timestamp;
 
 proptest! {
