@@ -1,7 +1,7 @@
 //! Following a run, by what the store has of it and, while it goes here, by what is told live.
 
-use crate::hosted::Host;
-use crate::hub::{Attached, Hub};
+use crate::event_bus::{Attached, EventBus};
+use crate::hosted::WorkerContext;
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const PIECES_MAX: usize = 64;
 /// Looks into the store for a run's events and end.
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Arc<WorkerContext>,
     pub(crate) graph: CompiledGraph,
     pub(crate) who: Principal,
     pub(crate) at: RunRef,
@@ -58,11 +58,11 @@ enum Source {
 }
 
 impl Follow {
-    /// Returns a handle to the events after a position. For a run in this process (`hub`), text
+    /// Returns a handle to the events after a position. For a run in this process (`bus`), text
     /// arrives at once.
-    pub(crate) fn handle(self, after: Position, hub: Option<&Hub>) -> RunHandle {
+    pub(crate) fn handle(self, after: Position, bus: Option<&EventBus>) -> RunHandle {
         let run = self.at.clone();
-        let source = hub.and_then(Hub::attach).map_or(Source::Store, Source::Before);
+        let source = bus.and_then(EventBus::attach).map_or(Source::Store, Source::Before);
         let follower = Follower { run: self.clone(), at: after, next: VecDeque::new(), source };
         let events = follower.events();
         let outcome = Box::pin(async move { self.end().await });

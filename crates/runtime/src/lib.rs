@@ -5,10 +5,10 @@
 //! left behind. The run loop itself is that of `weftwork-graph`; this crate provides its
 //! environment: commits under a claim, the journal of calls, the log of events.
 
+mod event_bus;
 mod follow;
 mod fork;
 mod hosted;
-mod hub;
 mod inspect;
 mod journal;
 mod runtime;
@@ -18,7 +18,7 @@ mod worker;
 
 pub use fork::fork_thread;
 pub use inspect::thread_state;
-pub use runtime::{Orphans, Runtime, RuntimeBuilder};
+pub use runtime::{Recovery, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
-pub use worker::Pace;
+pub use worker::LeaseConfig;

@@ -136,7 +136,7 @@ fn a_thread_is_forked_and_both_continue() {
     ask("a");
     let came = home.weft(&["threads", "fork", "a", "b"]);
     assert_eq!(came.status, Some(0), "{came:?}");
-    assert!(came.err.contains("created thread b from a"), "{came:?}");
+    assert!(came.errors.contains("created thread b from a"), "{came:?}");
     let before = messages("a");
     assert_eq!(messages("b"), before);
     ask("b");
@@ -145,7 +145,7 @@ fn a_thread_is_forked_and_both_continue() {
         [(["threads", "fork", "a", "b"], "W0212"), (["threads", "fork", "nobody", "c"], "W0201")]
     {
         let came = home.weft(&args);
-        assert!(came.status == Some(1) && came.err.contains(code), "{came:?}");
+        assert!(came.status == Some(1) && came.errors.contains(code), "{came:?}");
     }
     let came = home.weft(&["threads", "fork", "a", "c", "--at", &"7".repeat(26)]);
     assert!(came.status != Some(0), "{came:?}");

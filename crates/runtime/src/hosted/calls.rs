@@ -2,8 +2,8 @@
 //! watchers of the run.
 
 use super::writer::Writer;
-use super::{CallLog, Host};
-use crate::hub::Hub;
+use super::{CallLog, WorkerContext};
+use crate::event_bus::EventBus;
 use crate::journal::{RunBook, RunJournal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal,
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    pub(super) host: Arc<Host>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) host: Arc<WorkerContext>,
+    pub(super) bus: Arc<EventBus>,
     pub(super) caller: Arc<GraphCaller>,
     /// Answers of the thread, by question, with who gave them.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
@@ -39,7 +39,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        host: &Arc<Host>,
+        host: &Arc<WorkerContext>,
         writer: &Arc<Writer>,
         (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
         options: &RunOptions,
@@ -47,7 +47,7 @@ impl Calls {
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
         Self {
             host: Arc::clone(host),
-            hub: Arc::clone(writer.hub()),
+            bus: Arc::clone(writer.bus()),
             caller: Arc::new(caller),
             answers,
             journal: Arc::new(journal),
@@ -70,7 +70,7 @@ impl RunEnvironment for Calls {
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
-        let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
+        let (to, beat) = (Arc::clone(&self.bus), Arc::clone(attempt.beat));
         let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, beat });
         CallContext {
@@ -88,7 +88,7 @@ impl RunEnvironment for Calls {
     }
 
     fn emit(&self, by: &TaskAt, event: AiEvent) {
-        self.hub.emit(&by.speaker(), event);
+        self.bus.emit(&by.speaker(), event);
     }
 
     fn has_log(&self) -> bool {
@@ -96,7 +96,7 @@ impl RunEnvironment for Calls {
     }
 
     fn shuts_down(&self) -> bool {
-        self.host.closing.drains()
+        self.host.shutdown.drains()
     }
 
     fn reserve(&self) -> Option<BoxFuture<'_, ()>> {
@@ -153,7 +153,7 @@ impl Ledger for RunLedger {
 /// where a model only knows itself.
 #[derive(Debug)]
 struct Pulse {
-    to: Arc<Hub>,
+    to: Arc<EventBus>,
     at: TaskAt,
     /// The task, once it told something.
     by: OnceLock<Speaker>,

@@ -4,26 +4,26 @@
 //! fenced by the claim; what its nodes call is journaled; and its end is committed with the last
 //! superstep. Streaming, resuming and going on after a crash are the same loop from another start.
 
+mod attempts;
 mod calls;
-mod closing;
 mod end;
+mod lineage;
 mod log;
-mod origin;
-mod past;
+mod shutdown;
 mod writer;
 
-use crate::hub::Hub;
+use crate::event_bus::EventBus;
 use crate::journal::RunJournal;
 use crate::runtime::Live;
 use crate::stored::{Recent, StoreSaver};
+use attempts::AttemptHistory;
 use calls::Calls;
-pub(crate) use closing::Closing;
 pub(crate) use end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
 use futures_util::FutureExt;
+pub(crate) use lineage::Lineage;
 pub(crate) use log::{CallLog, Ticket};
-pub(crate) use origin::Origins;
-use past::Past;
 use serde_json::Value as Json;
+pub(crate) use shutdown::Shutdown;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ use writer::Writer;
 
 /// Data that all runs of a process share.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct WorkerContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
@@ -61,17 +61,17 @@ pub(crate) struct Host {
     /// Threads that ran here lately.
     pub(crate) recent: Arc<Recent>,
     /// Shutdown state of the process.
-    pub(crate) closing: Arc<Closing>,
+    pub(crate) shutdown: Arc<Shutdown>,
 }
 
 /// A run in progress.
-pub(crate) struct Run {
-    pub(crate) host: Arc<Host>,
+pub(crate) struct RunDriver {
+    pub(crate) host: Arc<WorkerContext>,
     pub(crate) graph: CompiledGraph,
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) row: RunRow,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) bus: Arc<EventBus>,
     pub(crate) cancel: watch::Sender<bool>,
     /// `true` if a client asked for it to resume, however often it ended its process.
     pub(crate) asked: bool,
@@ -96,7 +96,7 @@ enum Begin {
     Nothing,
 }
 
-impl Host {
+impl WorkerContext {
     /// Checkpoints of an organisation, to be looked at.
     pub(crate) fn looking(&self, who: &Principal) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
@@ -104,12 +104,12 @@ impl Host {
     }
 }
 
-impl Run {
+impl RunDriver {
     /// Takes the run to its end, or puts it back when the process stops before.
     pub(crate) async fn drive(self) -> ClaimEnd {
         let writer = Writer::new(&self);
         let cut = async {
-            self.host.closing.cuts().await;
+            self.host.shutdown.cuts().await;
             // What is on its way to the store gets there, unless the store takes nothing now.
             drop(tokio::time::timeout(LAST_COMMIT, writer.idle()).await);
         };
@@ -162,7 +162,7 @@ impl Run {
             }
             // What could not be read now may be read later, from what is committed by then.
             let waited = patience
-                .after(error, self.host.clock.as_ref(), &self.claim.at, Some(&self.hub))
+                .after(error, self.host.clock.as_ref(), &self.claim.at, Some(&self.bus))
                 .await;
             if let Err(error) = waited {
                 break error.into();
@@ -192,7 +192,7 @@ impl Run {
         if matches!(error, StoreError::Fenced { .. }) {
             return ClaimEnd::Lost;
         }
-        self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
+        self.bus.give_up(AiEvent::Done { outcome: outcome.status() });
         if error.is_retriable() {
             let writer = Arc::clone(writer);
             return ClaimEnd::Unrecorded(Unrecorded { writer, outcome });
@@ -206,12 +206,12 @@ impl Run {
         fresh: bool,
         counted: &mut bool,
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
-        let past = if fresh { Past::default() } else { self.past().await? };
+        let attempts = if fresh { AttemptHistory::default() } else { self.attempts().await? };
         // On the way again in one process: what was cut off is on record.
         let ours = u32::from(fresh || *counted);
-        let lost = past.lost(self.row.new.options.durability).saturating_sub(ours);
+        let lost = attempts.lost(self.row.new.options.durability).saturating_sub(ours);
         if !*counted {
-            let attempts = past.attempts();
+            let attempts = attempts.attempts();
             if attempts >= self.host.attempts_max && !self.asked {
                 let run = self.claim.at.run.to_string();
                 return Err(RuntimeError::CrashLoop { run, attempts });
@@ -225,7 +225,7 @@ impl Run {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, past.begun, lost).await
+        self.go(writer, attempts.begun, lost).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -249,13 +249,13 @@ impl Run {
     }
 
     /// Reads the log of earlier claims.
-    async fn past(&self) -> Result<Past, RuntimeError> {
-        let (mut past, mut after) = (Past::default(), 0);
+    async fn attempts(&self) -> Result<AttemptHistory, RuntimeError> {
+        let (mut attempts, mut after) = (AttemptHistory::default(), 0);
         loop {
             let page = self.host.store.events(&self.who, &self.claim.at, after, LOG_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(past) };
+            let Some(last) = page.last() else { return Ok(attempts) };
             after = last.seq;
-            page.iter().for_each(|told| past.read(&told.event));
+            page.iter().for_each(|told| attempts.read(&told.event));
         }
     }
 
@@ -493,7 +493,7 @@ impl Run {
             claim: self.claim.clone(),
             log: Arc::clone(&writer.calls),
             lost,
-            origins: self.origins(),
+            lineage: self.lineage(),
         };
         let calls =
             Calls::new(&self.host, writer, (journal, caller, answers), &self.row.new.options);
@@ -501,13 +501,13 @@ impl Run {
     }
 }
 
-impl Run {
-    fn origins(&self) -> Option<Origins> {
+impl RunDriver {
+    fn lineage(&self) -> Option<Lineage> {
         if self.row.new.options.reuse_from == ReuseFrom::Own {
             return None;
         }
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
-        Some(Origins {
+        Some(Lineage {
             saver: StoreSaver::new(store, self.who.clone()),
             plan: Arc::clone(self.graph.plan()),
             clock: Arc::clone(&self.host.clock),

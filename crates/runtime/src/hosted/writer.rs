@@ -1,8 +1,8 @@
 //! Commits: everything a moment of the run leaves behind, in one transaction.
 
 use super::log::Waiting;
-use super::{CallLog, Host, Run};
-use crate::hub::{Carried, Hub};
+use super::{CallLog, RunDriver, WorkerContext};
+use crate::event_bus::{Carried, EventBus};
 use crate::stored::{Claimed, Told};
 use futures_util::future::Either;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ impl Patience {
         error: StoreError,
         clock: &dyn Clock,
         run: &RunRef,
-        watched: Option<&Hub>,
+        watched: Option<&EventBus>,
     ) -> Result<(), StoreError> {
         let passes = !matches!(error, StoreError::Busy { .. }) && error.is_retriable();
         if !passes {
@@ -49,8 +49,8 @@ impl Patience {
         }
         let wait_ms = self.wait.as_millis();
         tracing::warn!(%error, run = %run.run, thread = %run.thread, wait_ms, "the run waits for its store");
-        if let Some(hub) = watched {
-            hub.pause(RuntimeError::Store(error).fault());
+        if let Some(bus) = watched {
+            bus.pause(RuntimeError::Store(error).fault());
         }
         clock.sleep(self.wait).await;
         // A clock of tests may not wait at all.
@@ -63,12 +63,12 @@ impl Patience {
 /// Writes for one run, one commit at a time.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<WorkerContext>,
     pub(super) claim: Claim,
     /// Records of calls; each commit includes the waiting ones.
     pub(super) calls: Arc<CallLog>,
     who: Principal,
-    hub: Arc<Hub>,
+    bus: Arc<EventBus>,
     cancel: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
     /// The next commit, while it is a certain checkpoint's.
@@ -106,7 +106,7 @@ impl State {
 }
 
 impl Writer {
-    pub(super) fn new(run: &Run) -> Arc<Self> {
+    pub(super) fn new(run: &RunDriver) -> Arc<Self> {
         let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
         let new = &run.row.new;
         let changes = matches!(new.input, RunInput::Update { .. });
@@ -116,7 +116,7 @@ impl Writer {
             claim: run.claim.clone(),
             calls: Arc::default(),
             who: run.who.clone(),
-            hub: Arc::clone(&run.hub),
+            bus: Arc::clone(&run.bus),
             cancel: run.cancel.clone(),
             state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
@@ -134,9 +134,9 @@ impl Writer {
     pub(super) async fn keep_log(&self) -> StoreError {
         loop {
             tokio::select! {
-                () = self.hub.durable_arrived() => {}
+                () = self.bus.durable_arrived() => {}
                 () = self.calls.arrived() => {}
-                () = self.hub.text_due() => {}
+                () = self.bus.text_due() => {}
             }
             let Ok(mut state) = self.state.try_lock() else {
                 // A commit is on its way that may take this along, or the one after it will.
@@ -154,7 +154,7 @@ impl Writer {
 
     /// Returns `true` if calls, events or text wait for the next commit.
     fn waits(&self) -> bool {
-        !self.calls.is_empty() || self.hub.waits()
+        !self.calls.is_empty() || self.bus.waits()
     }
 
     /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
@@ -175,7 +175,7 @@ impl Writer {
         // Those that were speaking when their worker died, or put the run back.
         let dead = speaking(self.host.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
-            self.hub.nothing_left();
+            self.bus.nothing_left();
         }
         events.extend(resets(dead));
         let mut state = self.state.lock().await;
@@ -184,7 +184,7 @@ impl Writer {
 
     /// Makes void what attempts have told that were cut off with the loop.
     pub(super) async fn reset(&self) -> Result<(), StoreError> {
-        let events: Vec<_> = resets(self.hub.speaking()).collect();
+        let events: Vec<_> = resets(self.bus.speaking()).collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -198,8 +198,8 @@ impl Writer {
         *self.reserved() = Some(state);
     }
 
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(super) fn bus(&self) -> &Arc<EventBus> {
+        &self.bus
     }
 
     /// Holds the next commit no more.
@@ -265,7 +265,7 @@ impl Writer {
         }
         let now = self.host.clock.now();
         let seq = self.host.store.release(&self.who, &self.claim, now).await?;
-        self.hub.logged(seq, AiEvent::Released { claim: self.claim.fence });
+        self.bus.logged(seq, AiEvent::Released { claim: self.claim.fence });
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl Writer {
                     error.clone(),
                     self.host.clock.as_ref(),
                     &self.claim.at,
-                    Some(&self.hub)
+                    Some(&self.bus)
                 ));
                 let cancelled = std::pin::pin!(cancelled.wait_for(|cancelled| *cancelled));
                 match futures_util::future::select(wait, cancelled).await {
@@ -340,7 +340,7 @@ impl Writer {
                 }
             };
             waited?;
-            self.hub.tries_again();
+            self.bus.tries_again();
         }
     }
 
@@ -361,7 +361,7 @@ impl Writer {
             // What the log says first; it is told where it stands in the log.
             own.insert(0, begins.clone());
         }
-        let Carried { mut events, void, pieces } = self.hub.begin(&own);
+        let Carried { mut events, void, pieces } = self.bus.begin(&own);
         events.extend(own.iter().cloned());
         let at = self.host.clock.now();
         let whole = Commit { calls, usage, events, void, pieces, at, ..commit.clone() };
@@ -373,7 +373,7 @@ impl Writer {
                     state.begins = begins;
                 }
                 commit.events = own;
-                self.hub.failed();
+                self.bus.failed();
                 return Err(error);
             }
         };
@@ -381,7 +381,7 @@ impl Writer {
             self.hold(None);
         }
         self.calls.committed(called, billed);
-        self.hub.committed(committed.first_seq, own);
+        self.bus.committed(committed.first_seq, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.
             self.cancel.send_replace(true);

@@ -1,8 +1,8 @@
 //! Putting a runtime together.
 
-use super::{Inner, Runtime, orphans, queue};
-use crate::hosted::Host;
-use crate::worker::{Heartbeat, Pace};
+use super::{Inner, Runtime, queue, recovery};
+use crate::hosted::WorkerContext;
+use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
@@ -15,14 +15,14 @@ use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
 
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Orphans {
+pub enum Recovery {
     /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for
     /// processes that come for one thing and go.
     #[default]
-    Leave,
+    Manual,
     /// It looks for them again and again and takes those to their ends whose graphs it hosts, and
     /// goes on with threads whose time has come ([`Runtime::wake`]): for processes that stay.
-    TakeOver,
+    Automatic,
 }
 
 /// Puts a [`Runtime`] together.
@@ -32,8 +32,8 @@ pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     budget: Arc<dyn Budget>,
-    orphans: Orphans,
-    pace: Pace,
+    recovery: Recovery,
+    lease: LeaseConfig,
     attempts_max: u32,
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
@@ -46,8 +46,8 @@ impl RuntimeBuilder {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
             budget: Arc::new(Unlimited),
-            orphans: Orphans::default(),
-            pace: Pace::default(),
+            recovery: Recovery::default(),
+            lease: LeaseConfig::default(),
             attempts_max: 3,
             cached_max: CACHED_MAX,
             items: None,
@@ -76,15 +76,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Switches the taking over of runs that no living worker has; see [`Orphans`].
-    pub fn orphans(mut self, orphans: Orphans) -> Self {
-        self.orphans = orphans;
+    /// Switches the taking over of runs that no living worker has; see [`Recovery`].
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = recovery;
         self
     }
 
-    /// Changes how fast the death of a worker is noticed. Workers of one store keep one pace.
-    pub fn pace(mut self, pace: Pace) -> Self {
-        self.pace = pace;
+    /// Changes how fast the death of a worker is noticed. All workers of a store must use the same intervals.
+    pub fn lease(mut self, lease: LeaseConfig) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -121,7 +121,7 @@ impl RuntimeBuilder {
         }
         let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
         let heartbeat =
-            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.pace)
+            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.lease)
                 .await?;
         let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
         let clock = Arc::clone(&self.clock);
@@ -129,7 +129,7 @@ impl RuntimeBuilder {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
         let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
-        let host = Arc::new(Host {
+        let host = Arc::new(WorkerContext {
             store: self.store,
             clock: self.clock,
             ledger,
@@ -138,7 +138,7 @@ impl RuntimeBuilder {
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
-            closing: Arc::default(),
+            shutdown: Arc::default(),
         });
         let inner = Arc::new(Inner {
             host,
@@ -148,8 +148,8 @@ impl RuntimeBuilder {
             ends: watch::Sender::new(0),
         });
         tokio::spawn(queue::heed(Arc::downgrade(&inner)));
-        if self.orphans == Orphans::TakeOver {
-            tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace));
+        if self.recovery == Recovery::Automatic {
+            tokio::spawn(recovery::look(Arc::downgrade(&inner), self.lease));
         }
         Ok(Runtime(inner))
     }

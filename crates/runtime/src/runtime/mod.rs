@@ -1,17 +1,17 @@
 //! The runtime: hosts graphs over a store and takes runs to their ends.
 
-mod accept;
+mod admission;
 mod builder;
-mod close;
-mod orphans;
 mod queue;
+mod recovery;
 mod retention;
+mod shutdown;
 
+use crate::event_bus::EventBus;
 use crate::follow::Follow;
-use crate::hosted::{ClaimEnd, Host, LazyOutcome, Run, ready};
-use crate::hub::Hub;
+use crate::hosted::{ClaimEnd, LazyOutcome, RunDriver, WorkerContext, ready};
 use crate::worker::Heartbeat;
-pub use builder::{Orphans, RuntimeBuilder};
+pub use builder::{Recovery, RuntimeBuilder};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +36,7 @@ pub struct Runtime(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    host: Arc<Host>,
+    host: Arc<WorkerContext>,
     graphs: BTreeMap<String, CompiledGraph>,
     heartbeat: Heartbeat,
     running: Mutex<BTreeMap<RunId, Here>>,
@@ -51,7 +51,7 @@ struct Here {
     thread: ThreadId,
     cancel: watch::Sender<bool>,
     /// Where it tells what happens, once it is claimed.
-    hub: Option<Arc<Hub>>,
+    bus: Option<Arc<EventBus>>,
 }
 
 /// A run to be claimed and executed here.
@@ -229,7 +229,7 @@ impl Runtime {
         let (cancel, new) = {
             let mut running = self.running();
             // Under this lock: who stops the process waits for all that are here.
-            if host.closing.drains() {
+            if host.shutdown.drains() {
                 return Err(RuntimeError::Stopping);
             }
             let new = !running.contains_key(&at.run);
@@ -237,7 +237,7 @@ impl Runtime {
                 org: who.org.clone(),
                 thread: at.thread.clone(),
                 cancel: watch::channel(false).0,
-                hub: None,
+                bus: None,
             });
             (here.cancel.clone(), new)
         };
@@ -250,18 +250,18 @@ impl Runtime {
         if row.cancel_requested {
             cancel.send_replace(true);
         }
-        let hub = Arc::new(Hub::new(Arc::clone(&host.clock), claim.fence));
-        let events = hub.watch();
+        let bus = Arc::new(EventBus::new(Arc::clone(&host.clock), claim.fence));
+        let events = bus.watch();
         if let Some(here) = self.running().get_mut(&at.run) {
-            here.hub = Some(Arc::clone(&hub));
+            here.bus = Some(Arc::clone(&bus));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live };
+        let run = RunDriver { host, graph, who, claim, row, bus, cancel, asked, live };
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
             let follow = this.following(run.who.clone(), run.claim.at.clone(), run.graph.clone());
-            let hub = Arc::clone(&run.hub);
+            let bus = Arc::clone(&run.bus);
             let became = run.drive().await;
             this.running().remove(&id);
             this.0.ends.send_modify(|ends| *ends += 1);
@@ -274,10 +274,10 @@ impl Runtime {
                     unrecorded.record().await;
                 }
                 // Who still listens learns that the run goes on elsewhere.
-                ClaimEnd::Released => hub.end(),
+                ClaimEnd::Released => bus.end(),
                 ClaimEnd::Lost => {
                     let outcome = follow.end().await;
-                    hub.give_up(AiEvent::Done { outcome: outcome.status() });
+                    bus.give_up(AiEvent::Done { outcome: outcome.status() });
                     tell(ready(outcome));
                 }
             }
@@ -320,18 +320,18 @@ impl Runtime {
         let graph = self.graph(&row.new.graph)?.clone();
         Ok(self
             .following(who.clone(), at.clone(), graph)
-            .handle(after, self.hub(who, at).as_deref()))
+            .handle(after, self.bus(who, at).as_deref()))
     }
 
-    fn hub(&self, who: &Principal, at: &RunRef) -> Option<Arc<Hub>> {
+    fn bus(&self, who: &Principal, at: &RunRef) -> Option<Arc<EventBus>> {
         let here = self.running().get(&at.run).filter(|here| here.org == who.org)?.clone();
-        here.hub
+        here.bus
     }
 
     /// A handle for a run that was begun elsewhere, or before.
     fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        let hub = self.hub(&who, &at);
-        self.following(who, at, graph).handle(Position::START, hub.as_deref())
+        let bus = self.bus(&who, &at);
+        self.following(who, at, graph).handle(Position::START, bus.as_deref())
     }
 
     fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {

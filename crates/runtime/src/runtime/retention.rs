@@ -33,7 +33,7 @@ impl Runtime {
     ///
     /// # Errors
     /// What the store said, or that a checkpoint does not fit its graph.
-    pub async fn thin_threads(
+    pub async fn prune_checkpoints(
         &self,
         who: &Principal,
         untouched_for: Duration,
@@ -42,20 +42,20 @@ impl Runtime {
         let (before, waiting) = (self.ago(untouched_for), Waiting::Included);
         let which = Untouched { before, waiting, limit: usize::MAX };
         let host = self.0.host.looking(who);
-        let mut thinned = Vec::new();
+        let mut pruned = Vec::new();
         for row in self.store().untouched(who, which).await? {
             let Ok(graph) = self.graph(&row.graph) else { continue };
             match graph.prune(&host, row.id.as_str(), keep.max(1)).await {
-                Ok(()) => thinned.push(row.id),
+                Ok(()) => pruned.push(row.id),
                 // It went on meanwhile.
                 Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
-        if !thinned.is_empty() {
+        if !pruned.is_empty() {
             self.store().collect_blobs(who).await?;
         }
-        Ok(thinned)
+        Ok(pruned)
     }
 
     /// Drops the events of an organisation's runs that ended this long ago, but for the last of

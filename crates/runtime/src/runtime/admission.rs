@@ -22,7 +22,7 @@ impl Runtime {
         live: Option<Live>,
     ) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
-        if self.0.host.closing.drains() {
+        if self.0.host.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
         let host = &self.0.host;

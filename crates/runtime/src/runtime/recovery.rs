@@ -1,7 +1,7 @@
 //! Runs that nobody has: taken over, put back, looked for.
 
 use super::{Admitted, Goes, Inner, Runtime};
-use crate::worker::Pace;
+use crate::worker::LeaseConfig;
 use std::sync::Weak;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
@@ -143,7 +143,7 @@ impl Runtime {
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        if self.0.host.closing.drains() {
+        if self.0.host.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
@@ -224,24 +224,24 @@ impl Runtime {
 }
 
 /// Takes over what nobody has, as long as the runtime is there.
-pub(super) async fn look(runtime: Weak<Inner>, pace: Pace) {
+pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut last: Option<(Timestamp, Duration)> = None;
     while let Some(inner) = runtime.upgrade() {
-        if inner.host.closing.drains() {
+        if inner.host.shutdown.drains() {
             return;
         }
         let (now, elapsed) = (inner.host.clock.now(), inner.host.clock.elapsed());
         let jumped = last.is_some_and(|(then, before)| {
             let passed = elapsed.saturating_sub(before);
-            now > then.plus(passed).plus(pace.look_every)
+            now > then.plus(passed).plus(lease.look_every)
         });
         last = Some((now, elapsed));
         let runtime = Runtime(inner);
-        let mut wait = pace.look_every;
+        let mut wait = lease.look_every;
         if jumped {
             // Somebody put the clock forward, or the machine slept: all leases look as if they had
             // run out. Workers that are alive renew theirs first.
-            wait = wait.max(2 * pace.renew_every);
+            wait = wait.max(2 * lease.renew_every);
         } else if let Err(error) = runtime.recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
         }
