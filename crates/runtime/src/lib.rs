@@ -5,13 +5,15 @@
 //! left behind. The run loop itself is that of `weftwork-graph`; this crate provides its
 //! environment: commits under a claim, the journal of calls, the log of events.
 
+mod context;
 mod event_bus;
 mod follow;
 mod fork;
 mod hosted;
 mod inspect;
-mod journal;
+mod patience;
 mod runtime;
+mod shutdown;
 mod stored;
 mod thread;
 mod worker;

@@ -1,10 +1,11 @@
 //! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
 //! watchers of the run.
 
+use super::journal::{RunBook, RunJournal};
+use super::log::CallLog;
 use super::writer::Writer;
-use super::{CallLog, WorkerContext};
+use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
-use crate::journal::{RunBook, RunJournal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal,
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    pub(super) host: Arc<WorkerContext>,
+    pub(super) context: Arc<WorkerContext>,
     pub(super) bus: Arc<EventBus>,
     pub(super) caller: Arc<GraphCaller>,
     /// Answers of the thread, by question, with who gave them.
@@ -39,14 +40,14 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        host: &Arc<WorkerContext>,
+        context: &Arc<WorkerContext>,
         writer: &Arc<Writer>,
         (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
         options: &RunOptions,
     ) -> Self {
-        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
+        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&context.ledger));
         Self {
-            host: Arc::clone(host),
+            context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
             caller: Arc::new(caller),
             answers,
@@ -61,26 +62,26 @@ impl Calls {
 
 impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
-        let host = &self.host;
+        let context = &self.context;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
             if planted::has(Bug::RecordsNoCalls) {
-                (Arc::new(NoJournal), Arc::clone(&host.ledger))
+                (Arc::new(NoJournal), Arc::clone(&context.ledger))
             } else {
                 let since = at.run_base().filter(|_| !self.writer.holds);
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
         let (to, beat) = (Arc::clone(&self.bus), Arc::clone(attempt.beat));
-        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
+        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&context.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, beat });
         CallContext {
             principal: self.journal.who.clone(),
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&host.budget),
+            budget: Arc::clone(&context.budget),
             ledger,
-            clock: Arc::clone(&host.clock),
+            clock: Arc::clone(&context.clock),
             emit,
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
@@ -96,7 +97,7 @@ impl RunEnvironment for Calls {
     }
 
     fn shuts_down(&self) -> bool {
-        self.host.shutdown.drains()
+        self.context.shutdown.drains()
     }
 
     fn reserve(&self) -> Option<BoxFuture<'_, ()>> {

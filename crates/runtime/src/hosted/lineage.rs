@@ -1,6 +1,6 @@
 //! The branches that a branch of a thread went off, for runs that use calls of these again.
 
-use super::Patience;
+use crate::patience::Patience;
 use crate::stored::StoreSaver;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

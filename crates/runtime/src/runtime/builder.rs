@@ -1,7 +1,8 @@
 //! Putting a runtime together.
 
-use super::{Inner, Runtime, queue, recovery};
-use crate::hosted::WorkerContext;
+use super::core::{Inner, Runtime};
+use super::{queue, recovery};
+use crate::context::WorkerContext;
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::CACHED_MAX;
-use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
+use weftwork_store::{ItemStore, MemoryStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
 
@@ -40,8 +41,20 @@ pub struct RuntimeBuilder {
     graphs: Vec<(String, CompiledGraph)>,
 }
 
+impl Runtime {
+    /// A runtime over a store in memory: its threads are lost with the process.
+    pub fn in_memory() -> RuntimeBuilder {
+        RuntimeBuilder::new(Arc::new(MemoryStore::new()))
+    }
+
+    /// Starts to put a runtime together.
+    pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
+        RuntimeBuilder::new(store)
+    }
+}
+
 impl RuntimeBuilder {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
@@ -129,7 +142,7 @@ impl RuntimeBuilder {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
         let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
-        let host = Arc::new(WorkerContext {
+        let context = Arc::new(WorkerContext {
             store: self.store,
             clock: self.clock,
             ledger,
@@ -141,7 +154,7 @@ impl RuntimeBuilder {
             shutdown: Arc::default(),
         });
         let inner = Arc::new(Inner {
-            host,
+            context,
             graphs,
             heartbeat,
             running: Mutex::default(),

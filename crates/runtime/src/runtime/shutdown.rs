@@ -1,6 +1,6 @@
 //! Stopping in order.
 
-use super::Runtime;
+use super::core::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_types::RunId;
@@ -28,7 +28,7 @@ impl Runtime {
     /// The runtime takes no more runs, and those that go are put back or not; call it again to
     /// wait for them.
     pub async fn shutdown(&self, grace: Duration) -> Result<Vec<RunId>, RuntimeError> {
-        let shutdown = &self.0.host.shutdown;
+        let shutdown = &self.0.context.shutdown;
         {
             // Whoever is about to start a run sees it, or is seen.
             let _running = self.running();

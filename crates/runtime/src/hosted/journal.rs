@@ -1,6 +1,8 @@
 //! The journal of a hosted run: calls come on record with the commits of the run.
 
-use crate::hosted::{CallLog, Lineage, Patience, Ticket};
+use super::lineage::Lineage;
+use super::log::{CallLog, Ticket};
+use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{CallBook, Origin};
