@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork::types::CheckpointId;
 use weftwork::types::run::{Durability, Multitask};
 
 /// Durable agents on the command line.
@@ -200,6 +201,17 @@ pub(crate) enum Threads {
     },
     /// Resume a thread: answer its open question, or finish a run whose process died
     Resume(Resume),
+    /// Create a thread with the state and history of another one. It has no runs: its next run
+    /// executes the tasks that are due at the copied checkpoint
+    Fork {
+        /// Thread id
+        id: String,
+        /// Id of the new thread
+        new: String,
+        /// Checkpoint up to which the thread is copied; the newest by default
+        #[arg(long, value_name = "CHECKPOINT")]
+        at: Option<CheckpointId>,
+    },
     /// Delete old threads, or only their old checkpoints or events
     Prune(Prune),
     /// Delete a thread with all its data except usage records. An unfinished run is deleted too,

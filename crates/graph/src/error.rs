@@ -113,6 +113,14 @@ fn within(ns: &str) -> String {
     if ns.is_empty() { String::new() } else { format!(" of the graph at `{ns}`") }
 }
 
+fn deadline_passed(limit_ms: u64) -> String {
+    let what = match limit_ms {
+        0 => "the deadline of the run had passed before it was executed here".to_owned(),
+        _ => format!("the run reached its deadline after {limit_ms} ms and was cancelled"),
+    };
+    format!("{what}; set a later deadline, or continue from the stored checkpoints")
+}
+
 impl RuntimeError {
     /// A name that is no node of the graph.
     pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
@@ -333,12 +341,11 @@ pub enum RuntimeError {
     /// A node commanded the graph around its own, and there is none.
     #[error("a node commanded the graph around its own, and there is none; use `Command::update`")]
     NoParent,
-    /// The run took longer than it may.
-    #[error(
-        "the run took longer than {limit_ms} ms, its deadline, and was cut off; give it more time, or go on from what is kept"
-    )]
+    /// The run reached its deadline.
+    #[error("{}", deadline_passed(*limit_ms))]
     DeadlinePassed {
-        /// The deadline.
+        /// Time that was left when this process started to execute the run; 0 if its stored
+        /// deadline had passed before.
         limit_ms: u64,
     },
     /// A change from outside names no node, and more than one could have made it.

@@ -85,7 +85,7 @@ impl Ctx {
     /// and one that is computed anew when the node runs again does not move it.
     ///
     /// The thread of a hosted run goes on by itself at that time, once a worker looks that stays
-    /// (`Orphans::TakeOver`) or when `Runtime::wake`
+    /// (`Recovery::Automatic`) or when `Runtime::wake`
     /// is called.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Following a run, by what the store has of it and, while it goes here, by what is told live.
 
-use crate::hosted::Host;
-use crate::hub::{Attached, Hub};
+use crate::context::WorkerContext;
+use crate::event_bus::{Attached, EventBus};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const PIECES_MAX: usize = 64;
 /// Looks into the store for a run's events and end.
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
-    pub(crate) host: Arc<Host>,
+    pub(crate) context: Arc<WorkerContext>,
     pub(crate) graph: CompiledGraph,
     pub(crate) who: Principal,
     pub(crate) at: RunRef,
@@ -58,11 +58,11 @@ enum Source {
 }
 
 impl Follow {
-    /// Returns a handle to the events after a position. For a run in this process (`hub`), text
+    /// Returns a handle to the events after a position. For a run in this process (`bus`), text
     /// arrives at once.
-    pub(crate) fn handle(self, after: Position, hub: Option<&Hub>) -> RunHandle {
+    pub(crate) fn handle(self, after: Position, bus: Option<&EventBus>) -> RunHandle {
         let run = self.at.clone();
-        let source = hub.and_then(Hub::attach).map_or(Source::Store, Source::Before);
+        let source = bus.and_then(EventBus::attach).map_or(Source::Store, Source::Before);
         let follower = Follower { run: self.clone(), at: after, next: VecDeque::new(), source };
         let events = follower.events();
         let outcome = Box::pin(async move { self.end().await });
@@ -77,24 +77,24 @@ impl Follow {
 
     /// Returns `true` if events follow the `done` at this place, because the run was requeued.
     async fn goes_on(&self, last: u64) -> bool {
-        let more = self.host.store.events(&self.who, &self.at, last, 1).await;
+        let more = self.context.store.events(&self.who, &self.at, last, 1).await;
         more.is_ok_and(|more| !more.is_empty())
     }
 
     /// Reads a page of the stored events after a position.
     async fn look(&self, after: Position) -> Result<VecDeque<RunEvent>, RuntimeError> {
-        let Self { host, who, at, .. } = self;
-        let events = match host.store.events(who, at, after.seq, EVENTS_MAX).await {
+        let Self { context, who, at, .. } = self;
+        let events = match context.store.events(who, at, after.seq, EVENTS_MAX).await {
             // Those that are kept.
             Err(StoreError::Dropped { oldest, .. }) => {
-                host.store.events(who, at, oldest.saturating_sub(1), EVENTS_MAX).await?
+                context.store.events(who, at, oldest.saturating_sub(1), EVENTS_MAX).await?
             }
             read => read?,
         };
         let mut last = events.last().map_or(after.seq, |event| event.seq);
         // Events first: text that stands before one of them came to the store no later, and what
         // is not there any more is void.
-        let pieces = host.store.pieces(who, at, after, PIECES_MAX).await?;
+        let pieces = context.store.pieces(who, at, after, PIECES_MAX).await?;
         if let Some(piece) = pieces.last().filter(|_| pieces.len() == PIECES_MAX) {
             last = last.min(piece.at.end.seq);
         }
@@ -106,7 +106,7 @@ impl Follow {
 
     async fn outcome(&self) -> Result<RunOutcome, RuntimeError> {
         loop {
-            let row = self.host.store.run(&self.who, &self.at).await?;
+            let row = self.context.store.run(&self.who, &self.at).await?;
             match row.outcome {
                 Some(RunOutcome::Completed { .. }) => {
                     return Ok(RunOutcome::Completed { output: self.output().await? });
@@ -116,14 +116,14 @@ impl Follow {
                     return Ok(RunOutcome::Interrupted { interrupts, questions });
                 }
                 Some(outcome) => return Ok(outcome),
-                None => self.host.clock.sleep(LOOK_EVERY).await,
+                None => self.context.clock.sleep(LOOK_EVERY).await,
             }
         }
     }
 
     /// Reads the questions at which the run ended, in their order.
     async fn questions(&self, ids: &[InterruptId]) -> Result<Vec<Interrupt>, RuntimeError> {
-        let rows = self.host.store.interrupts(&self.who, &self.at.thread).await?;
+        let rows = self.context.store.interrupts(&self.who, &self.at.thread).await?;
         let mut asked: BTreeMap<_, _> =
             rows.into_iter().map(|row| (row.interrupt.id, row.interrupt)).collect();
         Ok(ids.iter().filter_map(|id| asked.remove(id)).collect())
@@ -132,13 +132,13 @@ impl Follow {
     /// The state, which is not stored a second time with the outcome. Once a later run went on
     /// with the thread, what it was at the end of this one is not known here.
     async fn output(&self) -> Result<serde_json::Value, RuntimeError> {
-        let (store, thread) = (&self.host.store, &self.at.thread);
+        let (store, thread) = (&self.context.store, &self.at.thread);
         let runs = store.runs(&self.who, thread).await?;
         if runs.last().is_none_or(|last| last.new.at != self.at) {
             return Ok(serde_json::Value::Null);
         }
-        let (host, at) = (self.host.looking(&self.who), At::thread(thread.as_str()));
-        Ok(self.graph.state(&host, &at, false).await?.values)
+        let (context, at) = (self.context.looking(&self.who), At::thread(thread.as_str()));
+        Ok(self.graph.state(&context, &at, false).await?.values)
     }
 }
 
@@ -218,7 +218,7 @@ impl Follower {
             if !seen.is_empty() {
                 return Ok(seen);
             }
-            self.run.host.clock.sleep(LOOK_EVERY).await;
+            self.run.context.clock.sleep(LOOK_EVERY).await;
         }
     }
 }

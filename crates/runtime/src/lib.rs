@@ -5,18 +5,22 @@
 //! left behind. The run loop itself is that of `weftwork-graph`; this crate provides its
 //! environment: commits under a claim, the journal of calls, the log of events.
 
+mod context;
+mod event_bus;
 mod follow;
+mod fork;
 mod hosted;
-mod hub;
 mod inspect;
-mod journal;
+mod patience;
 mod runtime;
+mod shutdown;
 mod stored;
 mod thread;
 mod worker;
 
+pub use fork::fork_thread;
 pub use inspect::thread_state;
-pub use runtime::{Orphans, Runtime, RuntimeBuilder};
+pub use runtime::{Recovery, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
-pub use worker::Pace;
+pub use worker::LeaseConfig;

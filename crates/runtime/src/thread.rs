@@ -1,5 +1,6 @@
 //! Threads of hosted graphs: the front door to durable runs.
 
+use crate::fork::fork_thread;
 use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
@@ -158,6 +159,20 @@ impl Thread {
             }
         }
         Ok(cancelled)
+    }
+
+    /// Creates a thread with the state and the history of this one, up to its newest checkpoint or
+    /// the one chosen with [`at`](Self::at), and returns it. It has no runs: its next run executes
+    /// the tasks due at the checkpoint, makes their calls itself, and asks their questions anew. See
+    /// [`fork_thread`].
+    ///
+    /// # Errors
+    /// As [`fork_thread`], and [`RuntimeError::InvalidId`] if `to` is not a valid id.
+    pub async fn fork(&self, to: impl AsRef<str>) -> Result<Self, RuntimeError> {
+        let id = ThreadId::new(to)?;
+        let (store, now) = (self.runtime.store().as_ref(), self.runtime.clock().now());
+        fork_thread(store, &self.who, (&self.id, self.at), &id, now).await?;
+        Ok(Self { id, at: None, ..self.clone() })
     }
 
     /// Watches a run of the thread from a position; see [`Runtime::watch`].

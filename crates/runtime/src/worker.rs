@@ -10,7 +10,7 @@ use weftwork_types::{Timestamp, WorkerId};
 
 /// Intervals that decide how fast the death of a worker is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct LeaseConfig {
     /// Interval at which a worker renews its lease. In machine time, as all of these.
     pub renew_every: Duration,
     /// For how long it is believed. Several times `renew_every`.
@@ -19,7 +19,7 @@ pub struct Pace {
     pub look_every: Duration,
 }
 
-impl Default for Pace {
+impl Default for LeaseConfig {
     /// Two seconds, eight seconds, two seconds: what a worker leaves is taken over within twelve.
     fn default() -> Self {
         let two = Duration::from_secs(2);
@@ -46,17 +46,17 @@ impl Heartbeat {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         id: WorkerId,
-        pace: Pace,
+        config: LeaseConfig,
     ) -> weftwork_store::Result<Self> {
         let started_at = clock.now();
-        store.keep_alive(lease(&id, started_at, started_at, pace)).await?;
+        store.keep_alive(lease(&id, started_at, started_at, config)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
             let (stop, id, store) = (Arc::clone(&stop), id.clone(), Arc::clone(&store));
             let handle = tokio::runtime::Handle::current();
             move || {
                 while !stop.load(Ordering::Acquire) {
-                    std::thread::park_timeout(pace.renew_every);
+                    std::thread::park_timeout(config.renew_every);
                     if stop.load(Ordering::Acquire) {
                         break;
                     }
@@ -64,7 +64,7 @@ impl Heartbeat {
                         &id,
                         started_at,
                         clock.now(),
-                        pace,
+                        config,
                     )));
                     if let Err(error) = renewed {
                         tracing::warn!(%error, worker = %id, "cannot renew the worker's lease");
@@ -102,8 +102,8 @@ impl Heartbeat {
     }
 }
 
-fn lease(id: &WorkerId, started_at: Timestamp, now: Timestamp, pace: Pace) -> WorkerRow {
-    WorkerRow { id: id.clone(), started_at, expires_at: now.plus(pace.lease) }
+fn lease(id: &WorkerId, started_at: Timestamp, now: Timestamp, config: LeaseConfig) -> WorkerRow {
+    WorkerRow { id: id.clone(), started_at, expires_at: now.plus(config.lease) }
 }
 
 impl Drop for Heartbeat {

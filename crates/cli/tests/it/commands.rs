@@ -122,6 +122,40 @@ fn a_thread_continues_with_its_model() {
 }
 
 #[test]
+fn a_thread_is_forked_and_both_continue() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let ask = |thread: &str| {
+        let came = home.weft(&["run", "desk", "--thread", thread, "--input", "Where is A1001?"]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+    };
+    let messages = |thread: &str| {
+        let came = home.weft(&["threads", "state", thread]);
+        let state: serde_json::Value = serde_json::from_str(&came.out).expect("JSON");
+        state["messages"].as_array().map_or(0, Vec::len)
+    };
+    ask("a");
+    let came = home.weft(&["threads", "fork", "a", "b"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert!(came.errors.contains("created thread b from a"), "{came:?}");
+    let before = messages("a");
+    assert_eq!(messages("b"), before);
+    ask("b");
+    assert_eq!((messages("a"), messages("b")), (before, 2 * before));
+    for (args, code) in
+        [(["threads", "fork", "a", "b"], "W0212"), (["threads", "fork", "nobody", "c"], "W0201")]
+    {
+        let came = home.weft(&args);
+        assert!(came.status == Some(1) && came.errors.contains(code), "{came:?}");
+    }
+    let came = home.weft(&["threads", "fork", "a", "c", "--at", &"7".repeat(26)]);
+    assert!(came.status != Some(0), "{came:?}");
+    for command in ["show", "journal"] {
+        let came = home.weft(&["threads", command, "b"]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+    }
+}
+
+#[test]
 fn the_same_refund_on_other_threads_is_another_refund() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let refund = |thread: &str| {

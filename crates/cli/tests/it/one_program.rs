@@ -23,7 +23,7 @@ async fn opened(over: RuntimeBuilder) -> Runtime {
     over.graph("refund", graph.build().expect("sound")).open().await.expect("opens")
 }
 
-/// Asks with one runtime and answers with another.
+/// Asks with one runtime, answers with another, and continues on a fork of the thread.
 async fn plays(first: RuntimeBuilder, second: impl FnOnce() -> Option<RuntimeBuilder>) {
     let first = opened(first).await;
     let order = first.thread("refund", "order-7").expect("valid names");
@@ -38,6 +38,12 @@ async fn plays(first: RuntimeBuilder, second: impl FnOnce() -> Option<RuntimeBui
     let refund = ended.state::<Refund>().expect("completed");
     assert_eq!(*refund.amount(), 250);
     assert!(refund.log().iter().eq(["answered true"]));
+    let fork = order.fork("order-8").await.expect("forked");
+    fork.start(RefundUpdate::new().amount(300)).await.expect("accepted");
+    let ended = fork.answer(json!(false)).await.expect("accepted");
+    let refund = ended.state::<Refund>().expect("completed");
+    assert!(refund.log().iter().eq(["answered true", "answered false"]));
+    assert_eq!(*order.read::<Refund>().await.expect("reads").amount(), 250);
 }
 
 #[tokio::test(flavor = "multi_thread")]

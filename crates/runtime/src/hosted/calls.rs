@@ -1,10 +1,11 @@
 //! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
 //! watchers of the run.
 
+use super::journal::{RunBook, RunJournal};
+use super::log::CallLog;
 use super::writer::Writer;
-use super::{CallLog, Host, Run, RunScope};
-use crate::hub::Hub;
-use crate::journal::{RunBook, RunJournal};
+use crate::context::WorkerContext;
+use crate::event_bus::EventBus;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +24,8 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal,
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    pub(super) host: Arc<Host>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) context: Arc<WorkerContext>,
+    pub(super) bus: Arc<EventBus>,
     pub(super) caller: Arc<GraphCaller>,
     /// Answers of the thread, by question, with who gave them.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
@@ -39,17 +40,16 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        run: &Run,
+        context: &Arc<WorkerContext>,
         writer: &Arc<Writer>,
         scope: &RunScope,
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
-        let (host, options) = (&run.host, &run.row.new.options);
-        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
+        let (log, late) = (Arc::clone(&journal.log), Arc::clone(&context.ledger));
         Self {
-            host: Arc::clone(host),
-            hub: Arc::clone(writer.hub()),
-            caller: Arc::new(run.caller()),
+            context: Arc::clone(context),
+            bus: Arc::clone(writer.bus()),
+            caller: Arc::new(caller),
             answers,
             scope: scope.clone(),
             journal: Arc::new(journal),
@@ -63,26 +63,26 @@ impl Calls {
 
 impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
-        let host = &self.host;
+        let context = &self.context;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
             if planted::has(Bug::RecordsNoCalls) {
-                (Arc::new(NoJournal), Arc::clone(&host.ledger))
+                (Arc::new(NoJournal), Arc::clone(&context.ledger))
             } else {
                 let since = at.run_base().filter(|_| !self.writer.holds);
                 let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
                 (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
             };
-        let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
-        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
+        let (to, beat) = (Arc::clone(&self.bus), Arc::clone(attempt.beat));
+        let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&context.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, beat });
         CallContext {
             principal: self.journal.who.clone(),
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&self.scope.budget),
+            budget: Arc::clone(&context.budget),
             ledger,
-            clock: Arc::clone(&host.clock),
+            clock: Arc::clone(&context.clock),
             emit,
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
@@ -90,7 +90,7 @@ impl RunEnvironment for Calls {
     }
 
     fn emit(&self, by: &TaskAt, event: AiEvent) {
-        self.hub.emit(&by.speaker(), event);
+        self.bus.emit(&by.speaker(), event);
     }
 
     fn has_log(&self) -> bool {
@@ -98,7 +98,7 @@ impl RunEnvironment for Calls {
     }
 
     fn shuts_down(&self) -> bool {
-        self.host.closing.drains()
+        self.context.shutdown.drains()
     }
 
     fn reserve(&self) -> Option<BoxFuture<'_, ()>> {
@@ -155,7 +155,7 @@ impl Ledger for RunLedger {
 /// where a model only knows itself.
 #[derive(Debug)]
 struct Pulse {
-    to: Arc<Hub>,
+    to: Arc<EventBus>,
     at: TaskAt,
     /// The task, once it told something.
     by: OnceLock<Speaker>,

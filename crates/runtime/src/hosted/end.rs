@@ -1,6 +1,7 @@
 //! End of this worker's claim on a run.
 
-use super::writer::{Patience, Writer};
+use super::writer::Writer;
+use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::run_loop::Finished;
 use weftwork_types::run::RunOutcome;
@@ -43,7 +44,7 @@ impl Unrecorded {
     /// Tries until the store takes the end, so that the thread does not stay busy as long as this
     /// process lives, or until the store says that it never will.
     pub(crate) async fn record(self) {
-        let (clock, at) = (self.writer.host.clock.as_ref(), &self.writer.claim.at);
+        let (clock, at) = (self.writer.context.clock.as_ref(), &self.writer.claim.at);
         let mut patience = Patience::new();
         let mut tried = self.writer.failed(self.outcome.clone()).await;
         while let Err(error) = tried {

@@ -1,74 +1,34 @@
 //! Commits: everything a moment of the run leaves behind, in one transaction.
 
-use super::log::Waiting;
-use super::{CallLog, Host, Run};
-use crate::hub::{Carried, Hub};
+use super::claimed::ClaimedRun;
+use super::log::{CallLog, Waiting};
+use crate::context::WorkerContext;
+use crate::event_bus::{Carried, EventBus};
+use crate::patience::Patience;
 use crate::stored::{Claimed, Told};
 use futures_util::future::Either;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking, wakes_as_before};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::Clock;
-use weftwork_types::run::{Durability, RunInput, RunOutcome, RunRef};
+use weftwork_types::run::{Durability, RunInput, RunOutcome};
 use weftwork_types::{BoxFuture, Principal, Timestamp};
-
-/// The longest wait between two attempts at a write that the store does not take now.
-const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The most bytes of checkpoints that wait for the end of their run.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// Delay between attempts to write to a full or unreachable store: one second, doubled each time.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    wait: Duration,
-}
-
-impl Patience {
-    pub(crate) fn new() -> Self {
-        Self { wait: Duration::from_secs(1) }
-    }
-
-    /// Waits once more, and reports the pause to those who watch the run. Returns the error when
-    /// waiting cannot cure it.
-    pub(crate) async fn after(
-        &mut self,
-        error: StoreError,
-        clock: &dyn Clock,
-        run: &RunRef,
-        watched: Option<&Hub>,
-    ) -> Result<(), StoreError> {
-        let passes = !matches!(error, StoreError::Busy { .. }) && error.is_retriable();
-        if !passes {
-            return Err(error);
-        }
-        let wait_ms = self.wait.as_millis();
-        tracing::warn!(%error, run = %run.run, thread = %run.thread, wait_ms, "the run waits for its store");
-        if let Some(hub) = watched {
-            hub.pause(RuntimeError::Store(error).fault());
-        }
-        clock.sleep(self.wait).await;
-        // A clock of tests may not wait at all.
-        tokio::task::yield_now().await;
-        self.wait = (self.wait * 2).min(PATIENCE_MAX);
-        Ok(())
-    }
-}
-
 /// Writes for one run, one commit at a time.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) host: Arc<Host>,
+    pub(super) context: Arc<WorkerContext>,
     pub(super) claim: Claim,
     /// Records of calls; each commit includes the waiting ones.
     pub(super) calls: Arc<CallLog>,
     who: Principal,
-    hub: Arc<Hub>,
+    bus: Arc<EventBus>,
     cancel: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
     /// The next commit, while it is a certain checkpoint's.
@@ -106,17 +66,17 @@ impl State {
 }
 
 impl Writer {
-    pub(super) fn new(run: &Run) -> Arc<Self> {
+    pub(super) fn new(run: &ClaimedRun) -> Arc<Self> {
         let begins = Some(AiEvent::RunStarted { graph: run.row.new.graph.clone() });
         let new = &run.row.new;
         let changes = matches!(new.input, RunInput::Update { .. });
         Arc::new(Self {
             holds: new.options.durability == Durability::Exit && !changes,
-            host: Arc::clone(&run.host),
+            context: Arc::clone(&run.context),
             claim: run.claim.clone(),
             calls: Arc::default(),
             who: run.who.clone(),
-            hub: Arc::clone(&run.hub),
+            bus: Arc::clone(&run.bus),
             cancel: run.cancel.clone(),
             state: Arc::new(Mutex::new(State { begins, held: None, held_bytes: 0 })),
             reserved: std::sync::Mutex::default(),
@@ -134,9 +94,9 @@ impl Writer {
     pub(super) async fn keep_log(&self) -> StoreError {
         loop {
             tokio::select! {
-                () = self.hub.durable_arrived() => {}
+                () = self.bus.durable_arrived() => {}
                 () = self.calls.arrived() => {}
-                () = self.hub.text_due() => {}
+                () = self.bus.text_due() => {}
             }
             let Ok(mut state) = self.state.try_lock() else {
                 // A commit is on its way that may take this along, or the one after it will.
@@ -154,14 +114,14 @@ impl Writer {
 
     /// Returns `true` if calls, events or text wait for the next commit.
     fn waits(&self) -> bool {
-        !self.calls.is_empty() || self.hub.waits()
+        !self.calls.is_empty() || self.bus.waits()
     }
 
     /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
     /// what was paid is billed.
     pub(super) async fn bill_the_rest(&self) {
         for row in self.calls.unbilled() {
-            let recorded = self.host.ledger.record(&self.who, &row.caller, &row.fact).await;
+            let recorded = self.context.ledger.record(&self.who, &row.caller, &row.fact).await;
             if let Err(error) = recorded {
                 tracing::warn!(run = %self.claim.at.run, %error, "not in the ledger");
             }
@@ -173,9 +133,9 @@ impl Writer {
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
         // Those that were speaking when their worker died, or put the run back.
-        let dead = speaking(self.host.store.as_ref(), &self.who, &self.claim.at).await?;
+        let dead = speaking(self.context.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
-            self.hub.nothing_left();
+            self.bus.nothing_left();
         }
         events.extend(resets(dead));
         let mut state = self.state.lock().await;
@@ -184,7 +144,7 @@ impl Writer {
 
     /// Makes void what attempts have told that were cut off with the loop.
     pub(super) async fn reset(&self) -> Result<(), StoreError> {
-        let events: Vec<_> = resets(self.hub.speaking()).collect();
+        let events: Vec<_> = resets(self.bus.speaking()).collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -198,8 +158,8 @@ impl Writer {
         *self.reserved() = Some(state);
     }
 
-    pub(super) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(super) fn bus(&self) -> &Arc<EventBus> {
+        &self.bus
     }
 
     /// Holds the next commit no more.
@@ -263,9 +223,9 @@ impl Writer {
         if !keep.is_empty() || self.waits() {
             self.commit_once(&mut state, &mut Commit { keep, events, ..Commit::default() }).await?;
         }
-        let now = self.host.clock.now();
-        let seq = self.host.store.release(&self.who, &self.claim, now).await?;
-        self.hub.logged(seq, AiEvent::Released { claim: self.claim.fence });
+        let now = self.context.clock.now();
+        let seq = self.context.store.release(&self.who, &self.claim, now).await?;
+        self.bus.logged(seq, AiEvent::Released { claim: self.claim.fence });
         Ok(())
     }
 
@@ -292,7 +252,8 @@ impl Writer {
     /// the store. Open questions stay open: the thread stands where it stood.
     pub(super) async fn failed(&self, outcome: RunOutcome) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        let interrupts = match self.host.store.interrupts(&self.who, &self.claim.at.thread).await {
+        let interrupts = match self.context.store.interrupts(&self.who, &self.claim.at.thread).await
+        {
             Ok(rows) => open_questions(rows),
             Err(error) => {
                 tracing::warn!(%error, run = %self.claim.at.run, "cannot read the open questions");
@@ -308,7 +269,7 @@ impl Writer {
 
     /// When the thread goes on by itself after a run that got nowhere.
     async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
-        let (store, at) = (self.host.store.as_ref(), &self.claim.at);
+        let (store, at) = (self.context.store.as_ref(), &self.claim.at);
         let found = wakes_as_before(store, &self.who, at, open).await;
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
@@ -329,9 +290,9 @@ impl Writer {
             let waited = {
                 let wait = std::pin::pin!(patience.after(
                     error.clone(),
-                    self.host.clock.as_ref(),
+                    self.context.clock.as_ref(),
                     &self.claim.at,
-                    Some(&self.hub)
+                    Some(&self.bus)
                 ));
                 let cancelled = std::pin::pin!(cancelled.wait_for(|cancelled| *cancelled));
                 match futures_util::future::select(wait, cancelled).await {
@@ -340,7 +301,7 @@ impl Writer {
                 }
             };
             waited?;
-            self.hub.tries_again();
+            self.bus.tries_again();
         }
     }
 
@@ -361,11 +322,11 @@ impl Writer {
             // What the log says first; it is told where it stands in the log.
             own.insert(0, begins.clone());
         }
-        let Carried { mut events, void, pieces } = self.hub.begin(&own);
+        let Carried { mut events, void, pieces } = self.bus.begin(&own);
         events.extend(own.iter().cloned());
-        let at = self.host.clock.now();
+        let at = self.context.clock.now();
         let whole = Commit { calls, usage, events, void, pieces, at, ..commit.clone() };
-        let committed = match self.host.store.commit(&self.who, &self.claim, whole).await {
+        let committed = match self.context.store.commit(&self.who, &self.claim, whole).await {
             Ok(committed) => committed,
             Err(error) => {
                 if begins.is_some() {
@@ -373,7 +334,7 @@ impl Writer {
                     state.begins = begins;
                 }
                 commit.events = own;
-                self.hub.failed();
+                self.bus.failed();
                 return Err(error);
             }
         };
@@ -381,7 +342,7 @@ impl Writer {
             self.hold(None);
         }
         self.calls.committed(called, billed);
-        self.hub.committed(committed.first_seq, own);
+        self.bus.committed(committed.first_seq, own);
         if committed.cancel_requested {
             // Whoever asked may be another process.
             self.cancel.send_replace(true);

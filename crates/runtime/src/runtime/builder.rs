@@ -1,28 +1,29 @@
 //! Putting a runtime together.
 
-use super::{Inner, Runtime, orphans, queue};
-use crate::hosted::Host;
-use crate::worker::{Heartbeat, Pace};
+use super::core::{Inner, Runtime};
+use super::{queue, recovery};
+use crate::context::WorkerContext;
+use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::CACHED_MAX;
-use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
+use weftwork_graph::exec::CACHED_MAX;
+use weftwork_store::{ItemStore, MemoryStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
 use weftwork_types::port::{Budgets, Clock, Ledger, Unlimited};
 
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Orphans {
+pub enum Recovery {
     /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for
     /// processes that come for one thing and go.
     #[default]
-    Leave,
+    Manual,
     /// It looks for them again and again and takes those to their ends whose graphs it hosts, and
     /// goes on with threads whose time has come ([`Runtime::wake`]): for processes that stay.
-    TakeOver,
+    Automatic,
 }
 
 /// Puts a [`Runtime`] together.
@@ -31,23 +32,35 @@ pub enum Orphans {
 pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    budgets: Arc<dyn Budgets>,
-    orphans: Orphans,
-    pace: Pace,
+    budget: Arc<dyn Budget>,
+    recovery: Recovery,
+    lease: LeaseConfig,
     attempts_max: u32,
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     graphs: Vec<(String, CompiledGraph)>,
 }
 
+impl Runtime {
+    /// A runtime over a store in memory: its threads are lost with the process.
+    pub fn in_memory() -> RuntimeBuilder {
+        RuntimeBuilder::new(Arc::new(MemoryStore::new()))
+    }
+
+    /// Starts to put a runtime together.
+    pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
+        RuntimeBuilder::new(store)
+    }
+}
+
 impl RuntimeBuilder {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
-            budgets: Arc::new(Unlimited),
-            orphans: Orphans::default(),
-            pace: Pace::default(),
+            budget: Arc::new(Unlimited),
+            recovery: Recovery::default(),
+            lease: LeaseConfig::default(),
             attempts_max: 3,
             cached_max: CACHED_MAX,
             items: None,
@@ -77,15 +90,15 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Switches the taking over of runs that no living worker has; see [`Orphans`].
-    pub fn orphans(mut self, orphans: Orphans) -> Self {
-        self.orphans = orphans;
+    /// Switches the taking over of runs that no living worker has; see [`Recovery`].
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = recovery;
         self
     }
 
-    /// Changes how fast the death of a worker is noticed. Workers of one store keep one pace.
-    pub fn pace(mut self, pace: Pace) -> Self {
-        self.pace = pace;
+    /// Changes how fast the death of a worker is noticed. All workers of a store must use the same intervals.
+    pub fn lease(mut self, lease: LeaseConfig) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -122,15 +135,15 @@ impl RuntimeBuilder {
         }
         let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
         let heartbeat =
-            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.pace)
+            Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.lease)
                 .await?;
         let ledger: Arc<dyn Ledger> = Arc::new(StoreLedger::new(Arc::clone(&self.store)));
         let clock = Arc::clone(&self.clock);
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
-        let local = weftwork_graph::run_loop::Host::new().with_clock(clock).with_items(items);
-        let host = Arc::new(Host {
+        let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
+        let context = Arc::new(WorkerContext {
             store: self.store,
             clock: self.clock,
             ledger,
@@ -139,18 +152,18 @@ impl RuntimeBuilder {
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
-            closing: Arc::default(),
+            shutdown: Arc::default(),
         });
         let inner = Arc::new(Inner {
-            host,
+            context,
             graphs,
             heartbeat,
             running: Mutex::default(),
             ends: watch::Sender::new(0),
         });
         tokio::spawn(queue::heed(Arc::downgrade(&inner)));
-        if self.orphans == Orphans::TakeOver {
-            tokio::spawn(orphans::look(Arc::downgrade(&inner), self.pace));
+        if self.recovery == Recovery::Automatic {
+            tokio::spawn(recovery::look(Arc::downgrade(&inner), self.lease));
         }
         Ok(Runtime(inner))
     }

@@ -4,7 +4,8 @@
 //! before it has ended in this process, and soon after it has in another. When the process is gone
 //! meanwhile, those that look for runs nobody has find it once it is due.
 
-use super::{Admitted, Inner, Runtime, stopped};
+use super::core::{Admitted, Inner, Runtime};
+use super::execution::stopped;
 use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::Weak;
 use std::time::Duration;

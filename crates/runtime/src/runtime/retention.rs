@@ -1,6 +1,6 @@
 //! Deletion of old threads, checkpoints, events and items.
 
-use super::Runtime;
+use super::core::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
@@ -33,7 +33,7 @@ impl Runtime {
     ///
     /// # Errors
     /// What the store said, or that a checkpoint does not fit its graph.
-    pub async fn thin_threads(
+    pub async fn prune_checkpoints(
         &self,
         who: &Principal,
         untouched_for: Duration,
@@ -41,21 +41,21 @@ impl Runtime {
     ) -> Result<Vec<ThreadId>, RuntimeError> {
         let (before, waiting) = (self.ago(untouched_for), Waiting::Included);
         let which = Untouched { before, waiting, limit: usize::MAX };
-        let host = self.0.host.looking(who);
-        let mut thinned = Vec::new();
+        let context = self.0.context.looking(who);
+        let mut pruned = Vec::new();
         for row in self.store().untouched(who, which).await? {
             let Ok(graph) = self.graph(&row.graph) else { continue };
-            match graph.prune(&host, row.id.as_str(), keep.max(1)).await {
-                Ok(()) => thinned.push(row.id),
+            match graph.prune(&context, row.id.as_str(), keep.max(1)).await {
+                Ok(()) => pruned.push(row.id),
                 // It went on meanwhile.
                 Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
-        if !thinned.is_empty() {
+        if !pruned.is_empty() {
             self.store().collect_blobs(who).await?;
         }
-        Ok(thinned)
+        Ok(pruned)
     }
 
     /// Drops the events of an organisation's runs that ended this long ago, but for the last of
@@ -79,7 +79,7 @@ impl Runtime {
     /// # Errors
     /// What the store said. What was freed before stays so.
     pub async fn sweep_items(&self) -> Result<usize, RuntimeError> {
-        let (now, mut swept) = (self.0.host.clock.now(), 0);
+        let (now, mut swept) = (self.0.context.clock.now(), 0);
         loop {
             match self.store().sweep_items(SWEPT_AT_ONCE, now).await? {
                 0 => return Ok(swept),
@@ -90,6 +90,6 @@ impl Runtime {
 
     fn ago(&self, duration: Duration) -> Timestamp {
         let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        Timestamp(self.0.host.clock.now().0.saturating_sub(ms))
+        Timestamp(self.0.context.clock.now().0.saturating_sub(ms))
     }
 }

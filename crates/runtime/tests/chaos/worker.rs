@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, State};
-use weftwork_runtime::{Orphans, Pace, Runtime};
+use weftwork_runtime::{LeaseConfig, Recovery, Runtime};
 use weftwork_store::{NewRun, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
@@ -63,9 +63,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    fn pace(&self) -> Pace {
+    fn lease(&self) -> LeaseConfig {
         let beat = Duration::from_millis(self.pace_ms);
-        Pace { renew_every: beat, lease: beat * 4, look_every: beat }
+        LeaseConfig { renew_every: beat, lease: beat * 4, look_every: beat }
     }
 
     /// Returns a line for each external effect, by any process.
@@ -276,9 +276,9 @@ fn worker_process() {
             .graph(OVERFLOW, poison(&outside, OVERFLOW))
             .graph(HUNGRY, poison(&outside, HUNGRY))
             .graph(SPEAKS, speaks(&outside))
-            .orphans(Orphans::TakeOver)
+            .recovery(Recovery::Automatic)
             .attempts_max(site.attempts_max)
-            .pace(site.pace());
+            .lease(site.lease());
         let runtime = runtime.open().await.expect("opens");
         println!("worker {}", runtime.worker());
         // Works until whoever started it is gone.
@@ -425,14 +425,14 @@ pub(crate) async fn accept_as(
 pub(crate) async fn runtime(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
     let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
-    runtime.pace(site.pace()).open().await.expect("opens")
+    runtime.lease(site.lease()).open().await.expect("opens")
 }
 
 /// A runtime in this process that follows speeches.
 pub(crate) async fn speech(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
     let runtime = Runtime::builder(site.place.open()).graph(SPEAKS, speaks(&outside));
-    runtime.pace(site.pace()).open().await.expect("opens")
+    runtime.lease(site.lease()).open().await.expect("opens")
 }
 
 /// The state of a thread, read by a runtime that does nothing else.

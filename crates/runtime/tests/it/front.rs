@@ -16,6 +16,7 @@ use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
+use weftwork_types::{CheckpointId, OrgId, Principal};
 
 #[derive(State)]
 struct Refund {
@@ -266,6 +267,84 @@ async fn the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_dead
 }
 
 #[tokio::test]
+async fn a_fork_continues_with_the_state_and_history_of_its_thread_and_leaves_it_alone() {
+    let store = store();
+    let order = order(&store).await;
+    order.start(RefundUpdate::new().amount(250)).await.expect("accepted");
+    let fork = order.fork("order-8").await.expect("forked");
+    assert_eq!(fork.id().as_str(), "order-8");
+    let states = (order.state().await.expect("reads"), fork.state().await.expect("reads"));
+    assert_eq!((&states.1.values, &states.1.next), (&states.0.values, &states.0.next));
+    let all = HistoryFilter::default();
+    let histories = (order.history(&all).await.expect("reads"), fork.history(&all).await);
+    assert_eq!(histories.1.expect("reads").len(), histories.0.len());
+    assert!(store.runs(&Principal::local(), fork.id()).await.expect("reads").is_empty());
+
+    // The question is asked anew, and answered for the fork only.
+    assert!(fork.questions().await.expect("reads").is_empty());
+    let refused = fork.resume().await.expect_err("no run to resume");
+    assert_eq!(refused.code().0, "W0707");
+    let asked = fork.proceed().await.expect("accepted");
+    assert_eq!(asked.questions().len(), 1, "{asked:?}");
+    let ended = fork.answer(json!("fork")).await.expect("accepted");
+    assert_eq!(ended.output().expect("completed")["log"][1], "answered \"fork\"");
+    assert_eq!(order.questions().await.expect("reads").len(), 1);
+    let ended = order.answer(json!("order")).await.expect("accepted");
+    assert_eq!(ended.output().expect("completed")["log"][1], "answered \"order\"");
+    assert_eq!(entries(&fork.read().await.expect("reads"))[1], "answered \"fork\"");
+}
+
+#[tokio::test]
+async fn a_thread_is_forked_at_a_checkpoint_or_refused() {
+    let store = store();
+    let order = order(&store).await;
+    let unknown = order.fork("a").await.expect_err("no such thread");
+    assert!(matches!(unknown, RuntimeError::Store(StoreError::NotFound { .. })), "{unknown}");
+    order.start(RefundUpdate::new().amount(50)).await.expect("accepted");
+    order.start(RefundUpdate::new().amount(60)).await.expect("accepted");
+    let history = order.history(&HistoryFilter::default()).await.expect("reads");
+    let first = history.iter().rev().find(|seen| seen.values["log"] == json!(["checked 50"]));
+    let first = first.and_then(|seen| seen.config.as_ref()?.id).expect("a checkpoint");
+    let fork = order.clone().at(first).fork("b").await.expect("forked");
+    assert_eq!(entries(&fork.read().await.expect("reads")), ["checked 50"]);
+    let ended = fork.start(RefundUpdate::new().amount(70)).await.expect("accepted");
+    assert_eq!(ended.output().expect("completed")["log"], json!(["checked 50", "checked 70"]));
+    let refund: State<Refund> = order.read().await.expect("reads");
+    assert_eq!(entries(&refund), ["checked 50", "checked 60"]);
+
+    let exists = order.fork("b").await.expect_err("it exists");
+    assert!(matches!(exists, RuntimeError::Store(StoreError::Conflict { .. })), "{exists}");
+    let unknown = order.clone().at(CheckpointId(7)).fork("c").await.expect_err("no checkpoint");
+    assert!(matches!(unknown, RuntimeError::UnknownCheckpoint { .. }), "{unknown}");
+    let other = Principal { org: OrgId::new("other").expect("an id"), ..Principal::local() };
+    let unseen = order.clone().with_principal(other).fork("d").await.expect_err("not theirs");
+    assert!(matches!(unseen, RuntimeError::Store(StoreError::NotFound { .. })), "{unseen}");
+}
+
+#[tokio::test]
+async fn a_thread_with_an_unfinished_run_is_forked_at_a_checkpoint_only() {
+    let gate = Arc::new(Notify::new());
+    let waits = async |gate: Deps<Arc<Notify>>| {
+        gate.notified().await;
+        log("passed")
+    };
+    let built = Graph::<Refund>::new("refund").with(Arc::clone(&gate)).node("waits", waits);
+    let graph = built.edge(START, "waits").build().expect("sound");
+    let builder = Runtime::builder(store()).graph("refund", graph);
+    let order = builder.open().await.expect("opens").thread("refund", "t").expect("valid names");
+    gate.notify_one();
+    order.start(json!({})).await.expect("accepted");
+    let done = order.state().await.expect("reads").config.and_then(|at| at.id).expect("an id");
+    let run = order.start(json!({})).begin().await.expect("accepted");
+    let busy = order.fork("a").await.expect_err("a run has not ended");
+    assert!(matches!(busy, RuntimeError::Store(StoreError::Busy { .. })), "{busy}");
+    let fork = order.clone().at(done).fork("a").await.expect("forked");
+    assert_eq!(entries(&fork.read().await.expect("reads")), ["passed"]);
+    gate.notify_one();
+    assert!(matches!(run.outcome.await, RunOutcome::Completed { .. }));
+}
+
+#[tokio::test]
 async fn wrong_names_and_input_over_another_state_are_refused() {
     #[derive(State)]
     struct Other {
@@ -293,5 +372,8 @@ on_each_store!(
     a_deadline_holds_for_its_own_run_alone,
     the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_deadline,
     a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends,
+    a_fork_continues_with_the_state_and_history_of_its_thread_and_leaves_it_alone,
+    a_thread_is_forked_at_a_checkpoint_or_refused,
+    a_thread_with_an_unfinished_run_is_forked_at_a_checkpoint_only,
     wrong_names_and_input_over_another_state_are_refused,
 );

@@ -1,6 +1,6 @@
 //! Runs that failed and are put back.
 
-use crate::orphans::{chain, created, dies};
+use crate::recovery::{chain, created, dies};
 use crate::support::{Bench, completed, failed, on_each_store, thread};
 use futures_util::StreamExt;
 use serde_json::json;

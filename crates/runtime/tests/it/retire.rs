@@ -1,6 +1,6 @@
 //! Processes that stop in order.
 
-use crate::orphans::{created, dies};
+use crate::recovery::{created, dies};
 use crate::support::{check_stream, completed, failed, on_each_store, store, thread};
 use futures_util::StreamExt;
 use serde_json::json;

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
-use weftwork_runtime::{Orphans, Runtime};
+use weftwork_runtime::{Recovery, Runtime};
 use weftwork_store::{RunRow, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::interrupt::Ask;
@@ -211,7 +211,7 @@ async fn an_input_that_cannot_be_taken_does_not_keep_a_thread_from_waking() {
 async fn a_runtime_that_stays_wakes_threads_by_itself() {
     let (store, clock) = (store(), ManualClock::new());
     let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", nap());
-    let builder = builder.clock(Arc::new(clock.clone())).orphans(Orphans::TakeOver);
+    let builder = builder.clock(Arc::new(clock.clone())).recovery(Recovery::Automatic);
     let runtime = builder.open().await.expect("opens");
     let request = Bench::request(RunInput::Start { input: json!({}) });
     let handle = weftwork_types::port::GraphExecutor::execute(&runtime, request).await;

@@ -1,7 +1,8 @@
-//! `weft threads`: lists, shows, resumes, checks and deletes threads.
+//! `weft threads`: lists, shows, resumes, forks, checks and deletes threads.
 
 mod check;
 mod delete;
+mod fork;
 pub(crate) mod journal;
 mod list;
 mod prune;
@@ -25,6 +26,9 @@ pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, Cli
             check::check(against.as_deref(), all, json, house).await
         }
         Threads::Resume(args) => Box::pin(resume::resume(&args, house)).await,
+        Threads::Fork { id, new, at } => {
+            fork::fork(&ThreadId::new(id)?, &ThreadId::new(new)?, at, house).await
+        }
         Threads::Prune(args) => Box::pin(prune::prune(&args, house)).await,
         Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, house).await,
     }

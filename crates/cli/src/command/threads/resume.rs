@@ -42,10 +42,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let how = (args.keeping.durability(), Multitask::Reject);
     let app = house.open(agent, Some(store), found.model(), how).await?;
     let handle = if answers.is_empty() {
-        let handle = match wakes {
-            true => app.start(agent.id(), id.clone(), RunInput::Continue).await?,
-            false => app.resume(&id).await?,
-        };
+        let handle = app.resume(&id).await?;
         if !finished {
             house.screen.note("resuming the unfinished run of the thread");
         }

@@ -15,8 +15,8 @@ fn by(task: u128, step: i64) -> Speaker {
     Speaker { node: format!("n{task}").into(), task: TaskId(task), step }
 }
 
-fn hub() -> Hub {
-    Hub::new(Arc::new(SystemClock::new()), 1)
+fn bus() -> EventBus {
+    EventBus::new(Arc::new(SystemClock::new()), 1)
 }
 
 /// Drains a watcher: durable events by their number, text by its position.
@@ -38,111 +38,111 @@ fn texts(carried: &Carried) -> Vec<String> {
 
 #[test]
 fn order_is_kept_and_only_durable_events_wait_for_the_log() {
-    let (hub, one) = (hub(), by(1, 1));
-    let mut watcher = hub.watch();
-    hub.emit(&one, delta("a"));
+    let (bus, one) = (bus(), by(1, 1));
+    let mut watcher = bus.watch();
+    bus.emit(&one, delta("a"));
     assert_eq!(heard(&mut watcher), ["0+1 a"], "at once");
-    hub.emit(&one, custom(1));
-    hub.emit(&one, delta("bc"));
-    hub.emit(&one, custom(2));
+    bus.emit(&one, custom(1));
+    bus.emit(&one, delta("bc"));
+    bus.emit(&one, custom(2));
     assert!(watcher.try_recv().is_err(), "nothing overtakes what is not yet on disk");
-    let carried = hub.begin(&[]);
+    let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(1), custom(2)]);
     assert_eq!(texts(&carried), ["0+1 a", "1+2 bc"]);
-    hub.emit(&one, delta("d"));
-    hub.committed(1, Vec::new());
+    bus.emit(&one, delta("d"));
+    bus.committed(1, Vec::new());
     assert_eq!(heard(&mut watcher), ["1", "1+2 bc", "2", "2+1 d"]);
     let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Failed };
-    assert_eq!(hub.begin(std::slice::from_ref(&done)).void, Some(Position::END));
-    hub.committed(3, vec![done.clone()]);
+    assert_eq!(bus.begin(std::slice::from_ref(&done)).void, Some(Position::END));
+    bus.committed(3, vec![done.clone()]);
     assert_eq!(watcher.try_recv().expect("of the commit itself"), RunEvent::durable(3, done));
-    hub.emit(&one, delta("late"));
+    bus.emit(&one, delta("late"));
     assert_eq!(watcher.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
 }
 
 #[test]
 fn text_that_comes_during_a_commit_stands_where_it_was_told() {
-    let (hub, one) = (hub(), by(1, 2));
-    let mut watcher = hub.watch();
-    hub.emit(&one, delta("a"));
-    assert_eq!(texts(&hub.begin(&[])), ["0+1 a"]);
-    hub.emit(&one, delta("b"));
+    let (bus, one) = (bus(), by(1, 2));
+    let mut watcher = bus.watch();
+    bus.emit(&one, delta("a"));
+    assert_eq!(texts(&bus.begin(&[])), ["0+1 a"]);
+    bus.emit(&one, delta("b"));
     assert_eq!(heard(&mut watcher), ["0+1 a", "0+2 b"], "a slow commit of text holds nothing up");
-    hub.committed(1, Vec::new());
+    bus.committed(1, Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
-    let carried = hub.begin(std::slice::from_ref(&step));
+    let carried = bus.begin(std::slice::from_ref(&step));
     assert_eq!(texts(&carried), ["0+2 b"], "of the step after it");
     assert_eq!(carried.void, None);
-    hub.emit(&one, delta("c"));
+    bus.emit(&one, delta("c"));
     assert_eq!(heard(&mut watcher), [""; 0], "its place is after the step");
-    hub.failed();
+    bus.failed();
     assert_eq!(heard(&mut watcher), ["0+3 c"], "and nothing is held while the run waits");
-    assert_eq!(texts(&hub.begin(std::slice::from_ref(&step))), ["0+3 bc"]);
-    hub.emit(&one, delta("d"));
-    hub.committed(1, vec![step]);
+    assert_eq!(texts(&bus.begin(std::slice::from_ref(&step))), ["0+3 bc"]);
+    bus.emit(&one, delta("d"));
+    bus.committed(1, vec![step]);
     assert_eq!(heard(&mut watcher), ["1", "1+1 d"]);
-    assert_eq!(texts(&hub.begin(&[])), ["1+1 d"]);
+    assert_eq!(texts(&bus.begin(&[])), ["1+1 d"]);
 }
 
 #[test]
 fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
-    let (hub, one, two) = (hub(), by(1, 1), by(2, 2));
-    let mut watcher = hub.watch();
+    let (bus, one, two) = (bus(), by(1, 1), by(2, 2));
+    let mut watcher = bus.watch();
     let step = [AiEvent::Step { step: 1, nodes: Vec::new() }];
-    hub.emit(&one, custom(1));
-    hub.emit(&one, delta("a"));
-    assert_eq!(hub.begin(&step).events, [custom(1)]);
-    hub.emit(&two, delta("b"));
-    hub.emit(&two, custom(2));
+    bus.emit(&one, custom(1));
+    bus.emit(&one, delta("a"));
+    assert_eq!(bus.begin(&step).events, [custom(1)]);
+    bus.emit(&two, delta("b"));
+    bus.emit(&two, custom(2));
     for _ in 0..2 {
-        hub.failed();
-        hub.emit(&two, custom(3));
-        hub.tries_again();
-        let carried = hub.begin(&step);
+        bus.failed();
+        bus.emit(&two, custom(3));
+        bus.tries_again();
+        let carried = bus.begin(&step);
         assert_eq!(carried.events, [custom(1)]);
         assert_eq!(texts(&carried), [""; 0], "void with its step");
     }
-    hub.committed(1, step.to_vec());
+    bus.committed(1, step.to_vec());
     assert_eq!(heard(&mut watcher), ["1", "1+1 a", "2", "2+1 b"]);
-    let carried = hub.begin(&[]);
+    let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(2), custom(3), custom(3)]);
     assert_eq!(texts(&carried), ["2+1 b"]);
-    hub.failed();
-    hub.emit(&two, custom(4));
-    hub.tries_again();
+    bus.failed();
+    bus.emit(&two, custom(4));
+    bus.tries_again();
     let done = [AiEvent::Done { outcome: weftwork_types::run::RunStatus::Completed }];
-    assert_eq!(hub.begin(&done).events.len(), 4, "nothing comes after the end");
-    hub.failed();
-    hub.emit(&two, custom(5));
-    assert_eq!(hub.begin(&[]).events.len(), 5, "another commit takes all there is");
+    assert_eq!(bus.begin(&done).events.len(), 4, "nothing comes after the end");
+    bus.failed();
+    bus.emit(&two, custom(5));
+    assert_eq!(bus.begin(&[]).events.len(), 5, "another commit takes all there is");
 }
 
 #[test]
 fn text_is_void_with_its_step_or_its_attempt() {
-    let (hub, one, two) = (hub(), by(1, 1), by(2, 1));
+    let (bus, one, two) = (bus(), by(1, 1), by(2, 1));
     let save = |expected: &[&str], void: Option<(u64, u64)>, own: Vec<AiEvent>, seq: u64| {
-        let carried = hub.begin(&own);
+        let carried = bus.begin(&own);
         assert_eq!(texts(&carried), expected);
         assert_eq!(carried.void.map(|void| (void.seq, void.bytes)), void);
-        hub.committed(seq, own);
+        bus.committed(seq, own);
     };
-    hub.emit(&one, delta("a"));
-    hub.emit(&two, delta("b"));
-    hub.emit(&one, delta("c"));
+    bus.emit(&one, delta("a"));
+    bus.emit(&two, delta("b"));
+    bus.emit(&one, delta("c"));
     save(&["0+1 a", "0+2 b", "0+3 c"], None, Vec::new(), 1);
-    hub.emit(&two, delta("d"));
-    hub.emit(&two, AiEvent::AttemptReset { node: "two".to_owned() });
-    hub.emit(&two, delta("e"));
+    bus.emit(&two, delta("d"));
+    bus.emit(&two, AiEvent::AttemptReset { node: "two".to_owned() });
+    bus.emit(&two, delta("e"));
     save(&["1+1 e"], None, Vec::new(), 1);
     // Those of the other stand before it.
-    hub.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
+    bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
     save(&[], Some((0, 3)), Vec::new(), 2);
-    assert_eq!(hub.speaking(), ["n2".to_owned()].into());
+    assert_eq!(bus.speaking(), ["n2".to_owned()].into());
     let later = by(3, 2);
-    hub.emit(&later, delta("f"));
-    hub.emit(&two, delta("g"));
+    bus.emit(&later, delta("f"));
+    bus.emit(&two, delta("g"));
     save(&["2+1 f"], Some((1, 1)), vec![AiEvent::Step { step: 1, nodes: Vec::new() }], 3);
-    assert_eq!(hub.speaking(), ["n3".to_owned()].into());
+    assert_eq!(bus.speaking(), ["n3".to_owned()].into());
     save(&[], Some((2, 1)), vec![AiEvent::Step { step: 2, nodes: Vec::new() }], 4);
     save(&[], None, vec![AiEvent::Step { step: 3, nodes: Vec::new() }], 5);
     let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Completed };
@@ -151,22 +151,22 @@ fn text_is_void_with_its_step_or_its_attempt() {
 
 #[test]
 fn no_more_text_is_kept_than_its_limit() {
-    let (hub, one) = (hub(), by(1, 1));
-    let mut watcher = hub.watch();
-    let most = "x".repeat(spoken::KEPT_BYTES_MAX);
-    hub.emit(&one, delta(&most));
-    hub.emit(&one, delta("y"));
-    hub.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
-    hub.emit(&one, delta("z"));
-    assert_eq!(texts(&hub.begin(&[])), ["1+1 z"]);
-    hub.committed(1, Vec::new());
+    let (bus, one) = (bus(), by(1, 1));
+    let mut watcher = bus.watch();
+    let most = "x".repeat(text_buffer::KEPT_BYTES_MAX);
+    bus.emit(&one, delta(&most));
+    bus.emit(&one, delta("y"));
+    bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
+    bus.emit(&one, delta("z"));
+    assert_eq!(texts(&bus.begin(&[])), ["1+1 z"]);
+    bus.committed(1, Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
-    hub.begin(std::slice::from_ref(&step));
-    hub.committed(2, vec![step]);
-    hub.emit(&one, delta(&most));
-    hub.emit(&one, delta("y"));
-    assert_eq!(hub.begin(&[]).pieces.len(), 1);
-    hub.committed(3, Vec::new());
+    bus.begin(std::slice::from_ref(&step));
+    bus.committed(2, vec![step]);
+    bus.emit(&one, delta(&most));
+    bus.emit(&one, delta("y"));
+    assert_eq!(bus.begin(&[]).pieces.len(), 1);
+    bus.committed(3, Vec::new());
     let pieces = std::iter::from_fn(|| watcher.try_recv().ok());
     let pieces = pieces.filter_map(|told| told.piece).map(|at| at.end.bytes);
     let most = most.len() as u64;
@@ -175,22 +175,25 @@ fn no_more_text_is_kept_than_its_limit() {
 
 #[test]
 fn who_comes_later_gets_the_rest() {
-    let (hub, one) = (hub(), by(1, 1));
-    let attached = |hub: &Hub| {
-        let attached = hub.attach().expect("the run goes on");
+    let (bus, one) = (bus(), by(1, 1));
+    let attached = |bus: &EventBus| {
+        let attached = bus.attach().expect("the run goes on");
         let unsaved: Vec<_> = attached.unsaved.iter().map(|piece| piece.text.clone()).collect();
         (attached.from, unsaved.concat(), attached.live)
     };
-    assert_eq!(attached(&hub).0, Position::START);
-    hub.emit(&one, delta("ab"));
-    hub.begin(&[]);
-    hub.committed(1, Vec::new());
-    hub.emit(&one, delta("cd"));
-    let (from, unsaved, mut live) = attached(&hub);
+    assert_eq!(attached(&bus).0, Position::START);
+    bus.emit(&one, delta("ab"));
+    bus.begin(&[]);
+    bus.committed(1, Vec::new());
+    bus.emit(&one, delta("cd"));
+    let (from, unsaved, mut live) = attached(&bus);
     assert_eq!((from, unsaved.as_str()), (Position { seq: 0, bytes: 2 }, "cd"));
-    hub.emit(&one, delta("e"));
+    bus.emit(&one, delta("e"));
     assert_eq!(heard(&mut live), ["0+5 e"]);
-    hub.end();
-    assert!(hub.attach().is_none());
-    assert!(Hub::new(Arc::new(SystemClock::new()), 2).attach().is_none(), "nobody knows where");
+    bus.end();
+    assert!(bus.attach().is_none());
+    assert!(
+        EventBus::new(Arc::new(SystemClock::new()), 2).attach().is_none(),
+        "nobody knows where"
+    );
 }

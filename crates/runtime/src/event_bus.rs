@@ -1,12 +1,12 @@
 //! Events of one run on their way to the log and to those who watch.
 
-mod spoken;
 #[cfg(test)]
 mod tests;
+mod text_buffer;
 
-use spoken::{Due, Spoken};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use text_buffer::{Due, TextBuffer};
 use tokio::sync::{Notify, mpsc};
 use weftwork_graph::run_loop::Speaker;
 use weftwork_types::canonical::can_be_read_back;
@@ -19,7 +19,7 @@ use weftwork_types::port::Clock;
 /// sequence number, and text at once; those who fall behind or leave hold nothing up. Text goes to
 /// the store a little later, with what else is committed or by itself.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct EventBus {
     state: Mutex<State>,
     arrived: Notify,
     /// Text came that waits for nothing else, or enough of it.
@@ -31,7 +31,7 @@ pub(crate) struct Hub {
 struct State {
     queue: VecDeque<Told>,
     watchers: Vec<mpsc::UnboundedSender<RunEvent>>,
-    spoken: Spoken,
+    text: TextBuffer,
     /// Contents of the commit in progress.
     flight: Option<Flight>,
     /// Number of queued events in the last failed commit.
@@ -63,7 +63,7 @@ struct Flight {
     /// The places of the pieces among those.
     places: VecDeque<PieceAt>,
     /// State of the text once it succeeds; `None` if it takes nothing but text.
-    after: Option<Spoken>,
+    after: Option<TextBuffer>,
 }
 
 /// Emitted events and text that a commit includes.
@@ -88,14 +88,14 @@ pub(crate) struct Attached {
     pub(crate) live: mpsc::UnboundedReceiver<RunEvent>,
 }
 
-impl Hub {
+impl EventBus {
     /// For a claim of this number.
     pub(crate) fn new(clock: Arc<dyn Clock>, claim: u64) -> Self {
         let first = claim == 1;
         let state = State {
             queue: VecDeque::new(),
             watchers: Vec::new(),
-            spoken: Spoken::new(!first),
+            text: TextBuffer::new(!first),
             flight: None,
             failed: 0,
             again: false,
@@ -130,8 +130,8 @@ impl Hub {
             drop(sender.send(RunEvent::placeless(AiEvent::StoreUnavailable { fault })));
         }
         state.watchers.push(sender);
-        let unsaved = state.spoken.unsaved().cloned().collect();
-        Some(Attached { from: state.spoken.unsaved_from(), unsaved, live })
+        let unsaved = state.text.unsaved().cloned().collect();
+        Some(Attached { from: state.text.unsaved_from(), unsaved, live })
     }
 
     /// Waits until an event waits to be committed. Cancel safe.
@@ -150,7 +150,7 @@ impl Hub {
     pub(crate) async fn text_due(&self) {
         loop {
             let spoke = self.spoke.notified();
-            let due = self.lock().spoken.due();
+            let due = self.lock().text.due();
             match due {
                 Due::Now => return,
                 Due::Never => spoke.await,
@@ -171,12 +171,12 @@ impl Hub {
     /// Returns `true` if events or text are due for a commit, even if nothing else is.
     pub(crate) fn waits(&self) -> bool {
         let state = self.lock();
-        state.has_durable() || state.spoken.is_due(|| self.clock.elapsed())
+        state.has_durable() || state.text.is_due(|| self.clock.elapsed())
     }
 
     /// The store has no text of claims before this one.
     pub(crate) fn nothing_left(&self) {
-        self.lock().spoken.nothing_left();
+        self.lock().text.nothing_left();
     }
 
     /// The nodes whose text is not void.
@@ -184,7 +184,7 @@ impl Hub {
         let state = self.lock();
         let held = state.queue.iter().filter(|told| !told.event.is_durable());
         let held = held.map(|told| told.by.node.to_string());
-        state.spoken.nodes().into_iter().chain(held).collect()
+        state.text.nodes().into_iter().chain(held).collect()
     }
 
     /// Begins a commit with these events of its own: what it takes along. Until
@@ -226,7 +226,7 @@ impl Hub {
         // Text that waits for the log is told below only if nothing durable stands before it, and
         // then there was none of it when the commit began: its part of the queue stays.
         state.failed = state.flight.take().map_or(0, |flight| flight.taken);
-        state.spoken.unseal();
+        state.text.unseal();
         state.tell_held(&*self.clock);
     }
 
@@ -301,9 +301,9 @@ impl State {
     /// Tells text at once. Says whether somebody who waits for text that is due must look again.
     fn say(&mut self, by: &Speaker, event: AiEvent, clock: &dyn Clock) -> bool {
         let Some(piece) = piece(&event) else { return false };
-        let before = self.spoken.due();
-        let at = self.spoken.say(by, piece, clock);
-        let changed = self.spoken.due() != before;
+        let before = self.text.due();
+        let at = self.text.say(by, piece, clock);
+        let changed = self.text.due() != before;
         self.tell(RunEvent { seq: None, piece: Some(at), event });
         changed
     }
@@ -318,17 +318,17 @@ impl State {
     }
 
     fn begin(&mut self, own: &[AiEvent], clock: &dyn Clock) -> Carried {
-        self.spoken.seal();
+        self.text.seal();
         let ends = own.iter().any(|event| matches!(event, AiEvent::Done { .. }));
         let again = std::mem::take(&mut self.again) && !ends;
         let taken = if again { self.failed } else { self.queue.len() };
         let mut carried = Carried::default();
         let mut places = VecDeque::new();
         let after = if taken == 0 && own.is_empty() {
-            carried.pieces = self.spoken.unsaved().cloned().collect();
+            carried.pieces = self.text.unsaved().cloned().collect();
             None
         } else {
-            let mut after = self.spoken.clone();
+            let mut after = self.text.clone();
             for Told { event, by } in self.queue.iter().take(taken) {
                 if let Some(piece) = piece(event) {
                     places.push_back(after.say(by, piece, clock));
@@ -366,9 +366,9 @@ impl State {
             if let Some(last) = (flight.durable + own).checked_sub(1) {
                 after.correct(first_seq + last as u64);
             }
-            self.spoken = after;
+            self.text = after;
         }
-        self.spoken.save_sealed();
+        self.text.save_sealed();
         self.synced = true;
         seq
     }

@@ -15,19 +15,19 @@ enum Stage {
 
 /// Tells all runs of a process that it is on its way out.
 #[derive(Debug)]
-pub(crate) struct Closing {
+pub(crate) struct Shutdown {
     stage: watch::Sender<Stage>,
     /// The same for those who look often.
     drains: AtomicBool,
 }
 
-impl Default for Closing {
+impl Default for Shutdown {
     fn default() -> Self {
         Self { stage: watch::channel(Stage::Open).0, drains: AtomicBool::new(false) }
     }
 }
 
-impl Closing {
+impl Shutdown {
     /// Lets runs go no further than their superstep.
     pub(crate) fn drain(&self) {
         self.drains.store(true, Ordering::Release);

@@ -1,11 +1,11 @@
 //! Runs that nobody has: taken over, put back, looked for.
 
-use super::{Admitted, Goes, Inner, Runtime};
-use crate::worker::Pace;
+use super::core::{Admitted, Goes, Inner, Runtime};
+use crate::worker::LeaseConfig;
 use std::sync::Weak;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{NewRun, RunRow, StoreError, has_begun};
+use weftwork_store::{NewRun, RunRow, StoreError, has_begun, open_questions};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{Principal, ThreadId, Timestamp};
@@ -24,24 +24,14 @@ impl Runtime {
         self.take(who, at, true).await
     }
 
-    pub(super) async fn take(
-        &self,
-        who: &Principal,
-        at: &RunRef,
-        asked: bool,
-    ) -> Result<RunHandle, RuntimeError> {
-        let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?.clone();
-        self.start(Admitted { who: who.clone(), row, graph, asked, live: None }).await
-    }
-
     /// Resumes a thread whose last run did not complete:
     ///
     /// - Takes the run over if its process is dead.
     /// - Requeues it, as [`requeue`](Self::requeue) does, if it failed before its input was applied
     ///   to the thread and the thread has no other node due.
     /// - Starts a new run if it failed later, was cancelled, reached its limit, or was an update
-    ///   from outside that left a node due. The new run has the options of the last one, except for
+    ///   from outside that left a node due, or if it ended at a question that has expired since. The
+    ///   new run has the options of the last one, except for
     ///   its checkpoint, idempotency key and deadline.
     ///
     /// # Errors
@@ -83,12 +73,12 @@ impl Runtime {
         match &last.outcome {
             None => self.take_over(who, &last.new.at).await,
             Some(RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. })
-                if !self.made_due(who, last).await? =>
+                if !self.made_due(who, last).await? && !self.has_expired(who, last).await? =>
             {
                 Err(nothing())
             }
             Some(RunOutcome::Failed { .. }) if self.begins_anew(who, last).await? => {
-                let now = self.0.host.clock.now();
+                let now = self.0.context.clock.now();
                 if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
                     // The requeued run would be cut off at once.
                     return self.follow_up(who, last, last.new.input.clone(), options).await;
@@ -120,6 +110,17 @@ impl Runtime {
         Ok(changed && !self.state(who, &run.new.at.thread).await?.next.is_empty())
     }
 
+    /// Returns `true` if the run ended at open questions and one of them has expired since, a timer
+    /// for example.
+    async fn has_expired(&self, who: &Principal, run: &RunRow) -> Result<bool, RuntimeError> {
+        if !matches!(run.outcome, Some(RunOutcome::Interrupted { .. })) {
+            return Ok(false);
+        }
+        let rows = self.store().interrupts(who, &run.new.at.thread).await?;
+        let (open, now) = (open_questions(rows), self.0.context.clock.now());
+        Ok(open.iter().any(|question| question.lapses_at().is_some_and(|at| at <= now)))
+    }
+
     /// Returns `true` if a failed run is continued by applying its input again.
     async fn begins_anew(&self, who: &Principal, run: &RunRow) -> Result<bool, RuntimeError> {
         let (at, store) = (&run.new.at, self.store());
@@ -143,10 +144,10 @@ impl Runtime {
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        if self.0.host.closing.drains() {
+        if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
-        let row = self.store().requeue(who, at, self.0.host.clock.now()).await?;
+        let row = self.store().requeue(who, at, self.0.context.clock.now()).await?;
         let admitted = Admitted { who: who.clone(), row, graph, asked: true, live: None };
         self.start_or_follow(admitted).await.map(Goes::handle)
     }
@@ -164,7 +165,7 @@ impl Runtime {
     /// another worker woke first among them.
     pub async fn wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
         let graphs = self.0.graphs.keys().cloned().collect();
-        let due = self.store().due(self.0.host.clock.now(), graphs, WOKEN_MAX).await?;
+        let due = self.store().due(self.0.context.clock.now(), graphs, WOKEN_MAX).await?;
         let mut handles = Vec::new();
         for (who, last) in due {
             let NewRun { at, graph, caller, options, .. } = last.new;
@@ -196,7 +197,7 @@ impl Runtime {
     /// # Errors
     /// What the store said. Runs that another worker took first are left out.
     pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
-        self.recover_at(self.0.host.clock.now()).await
+        self.recover_at(self.0.context.clock.now()).await
     }
 
     async fn recover_at(&self, now: Timestamp) -> Result<Vec<RunHandle>, RuntimeError> {
@@ -224,24 +225,24 @@ impl Runtime {
 }
 
 /// Takes over what nobody has, as long as the runtime is there.
-pub(super) async fn look(runtime: Weak<Inner>, pace: Pace) {
+pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut last: Option<(Timestamp, Duration)> = None;
     while let Some(inner) = runtime.upgrade() {
-        if inner.host.closing.drains() {
+        if inner.context.shutdown.drains() {
             return;
         }
-        let (now, elapsed) = (inner.host.clock.now(), inner.host.clock.elapsed());
+        let (now, elapsed) = (inner.context.clock.now(), inner.context.clock.elapsed());
         let jumped = last.is_some_and(|(then, before)| {
             let passed = elapsed.saturating_sub(before);
-            now > then.plus(passed).plus(pace.look_every)
+            now > then.plus(passed).plus(lease.look_every)
         });
         last = Some((now, elapsed));
         let runtime = Runtime(inner);
-        let mut wait = pace.look_every;
+        let mut wait = lease.look_every;
         if jumped {
             // Somebody put the clock forward, or the machine slept: all leases look as if they had
             // run out. Workers that are alive renew theirs first.
-            wait = wait.max(2 * pace.renew_every);
+            wait = wait.max(2 * lease.renew_every);
         } else if let Err(error) = runtime.recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
         }

@@ -1,6 +1,8 @@
 //! The journal of a hosted run: calls come on record with the commits of the run.
 
-use crate::hosted::{CallLog, Origins, Patience, Ticket};
+use super::lineage::Lineage;
+use super::log::{CallLog, Ticket};
+use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CallBook, Origin};
@@ -20,7 +22,7 @@ pub(crate) struct RunJournal {
     /// Number of processes that died with the run since its last progress.
     pub(crate) lost: u32,
     /// Where to look for calls that are not on record on a branch.
-    pub(crate) origins: Option<Origins>,
+    pub(crate) lineage: Option<Lineage>,
 }
 
 /// Call records of a task of a hosted run.
@@ -42,12 +44,12 @@ impl CallBook for RunBook {
     }
 
     fn reuses_origins(&self) -> bool {
-        self.journal.origins.is_some()
+        self.journal.lineage.is_some()
     }
 
     fn origins(&self, branch: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
         Box::pin(async move {
-            let Some(origins) = &self.journal.origins else { return Ok(Arc::from([])) };
+            let Some(origins) = &self.journal.lineage else { return Ok(Arc::from([])) };
             origins.of(branch).await.map_err(|error| RuntimeError::from(error).fault())
         })
     }

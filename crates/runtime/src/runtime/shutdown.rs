@@ -1,6 +1,6 @@
 //! Stopping in order.
 
-use super::Runtime;
+use super::core::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_types::RunId;
@@ -28,14 +28,14 @@ impl Runtime {
     /// The runtime takes no more runs, and those that go are put back or not; call it again to
     /// wait for them.
     pub async fn shutdown(&self, grace: Duration) -> Result<Vec<RunId>, RuntimeError> {
-        let closing = &self.0.host.closing;
+        let shutdown = &self.0.context.shutdown;
         {
             // Whoever is about to start a run sees it, or is seen.
             let _running = self.running();
-            closing.drain();
+            shutdown.drain();
         }
         self.until_empty(grace).await;
-        closing.cut();
+        shutdown.cut();
         self.until_empty(PUTTING_BACK).await;
         let left = self.running().keys().cloned().collect();
         self.0.heartbeat.end().await?;

@@ -17,7 +17,7 @@ pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Text of a run since its last superstep, and the part of it that is in the store.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Spoken {
+pub(super) struct TextBuffer {
     /// Position of the watchers.
     at: Position,
     unsaved: VecDeque<Said>,
@@ -58,7 +58,7 @@ pub(super) enum Due {
     Now,
 }
 
-impl Spoken {
+impl TextBuffer {
     /// Before anything was told by this claim.
     pub(super) fn new(left: bool) -> Self {
         Self { left, ..Self::default() }

@@ -1,6 +1,6 @@
 //! The branches that a branch of a thread went off, for runs that use calls of these again.
 
-use super::Patience;
+use crate::patience::Patience;
 use crate::stored::StoreSaver;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use weftwork_types::run::RunRef;
 
 /// Finds the branches that a branch starts from, from the checkpoints that branches began with.
 #[derive(Debug)]
-pub(crate) struct Origins {
+pub(crate) struct Lineage {
     pub(super) saver: Arc<StoreSaver>,
     pub(super) plan: Arc<Plan>,
     pub(super) clock: Arc<dyn Clock>,
@@ -20,7 +20,7 @@ pub(crate) struct Origins {
     pub(super) known: Mutex<BTreeMap<CheckpointId, Arc<[Origin]>>>,
 }
 
-impl Origins {
+impl Lineage {
     /// The branches that a branch went off, the nearest first. They end where a checkpoint is not
     /// kept any more.
     pub(crate) async fn of(&self, branch: CheckpointId) -> Result<Arc<[Origin]>, SaverError> {

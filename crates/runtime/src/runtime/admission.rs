@@ -1,6 +1,7 @@
 //! Requests for runs, and what stands against them.
 
-use super::{Admitted, Goes, Live, Runtime};
+use super::core::{Admitted, Goes, Runtime};
+use crate::hosted::Live;
 use futures_util::FutureExt;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -10,29 +11,40 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::out_of_node;
 use weftwork_graph::run_loop::{At, Checker, Unanswered, answers_by_id};
 use weftwork_store::{InterruptRow, NewRun, StoreError, open_questions, rule};
+use weftwork_types::BoxFuture;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, Principal, RunId};
 
 impl Runtime {
+    /// Accepts a run, and reports its events to a receiver while it is executed here.
+    pub(crate) async fn accepted(
+        &self,
+        request: RunRequest,
+        live: Option<Live>,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.accept(request, live).await.map(Goes::handle)
+    }
+
     pub(super) async fn accept(
         &self,
         mut request: RunRequest,
         live: Option<Live>,
     ) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
-        if self.0.host.closing.drains() {
+        if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
-        let host = &self.0.host;
+        let context = &self.0.context;
         check_depth(&request.input)?;
         self.check_thread(&request).await?;
         self.resolve_answers(&mut request, &graph).await?;
         self.check_answers(&request, &graph).await?;
-        let now = host.clock.now();
+        let now = context.clock.now();
         let answers = answers(&request, now);
-        let run = RunId::from_uuid(uuid::Uuid::from_u128(host.clock.unique()));
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(context.clock.unique()));
         let new = NewRun {
             at: RunRef { thread: request.thread, run: run.clone() },
             graph: request.graph,
@@ -42,7 +54,7 @@ impl Runtime {
             created_at: now,
         };
         let given: Vec<_> = answers.keys().copied().collect();
-        let row = match host.store.create_run(&request.principal, new.clone(), answers).await {
+        let row = match context.store.create_run(&request.principal, new.clone(), answers).await {
             Ok(row) => row,
             Err(error) => {
                 return Err(self.why_refused(&request.principal, &new, &given, error).await);
@@ -133,7 +145,7 @@ impl Runtime {
         let rows = self.store().interrupts(&request.principal, &request.thread).await?;
         let open = open_questions(rows);
         let open: Vec<_> = open.iter().collect();
-        let now = self.0.host.clock.now();
+        let now = self.0.context.clock.now();
         *answers = Answers::ById(answers_by_id(&open, answers.clone(), now)?);
         Ok(())
     }
@@ -172,10 +184,30 @@ impl Runtime {
         request: &RunRequest,
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
-        let host = self.0.host.looking(&request.principal);
+        let context = self.0.context.looking(&request.principal);
         let at = At { checkpoint: request.options.at, ..At::thread(request.thread.as_str()) };
-        let read = AssertUnwindSafe(graph.state(&host, &at, true)).catch_unwind().await;
+        let read = AssertUnwindSafe(graph.state(&context, &at, true)).catch_unwind().await;
         read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
+    }
+}
+
+impl GraphExecutor for Runtime {
+    fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
+        Box::pin(async move {
+            let accepted = self.accept(request, None).await.map(Goes::handle);
+            accepted.map_err(|e| ExecuteError { fault: e.fault() })
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunRef,
+    ) -> BoxFuture<'a, Result<(), ExecuteError>> {
+        Box::pin(async move {
+            let asked = self.request_cancel(who, run).await;
+            asked.map_err(|e| ExecuteError { fault: e.fault() })
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{CompiledGraph, Graph, List, START, State};
-use weftwork_runtime::{Orphans, Pace, Runtime};
+use weftwork_runtime::{LeaseConfig, Recovery, Runtime};
 use weftwork_store::{Commit, NewRun, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
@@ -107,7 +107,7 @@ async fn a_runtime_that_stays_looks_for_runs_that_nobody_has() {
     let at = created(&store).await;
     dies(&store, &at, 1, None).await;
     let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", chain());
-    let runtime = builder.orphans(Orphans::TakeOver).pace(Pace::default()).open().await;
+    let runtime = builder.recovery(Recovery::Automatic).lease(LeaseConfig::default()).open().await;
     let runtime = runtime.expect("opens");
     assert_eq!(ended(&store, &at).await, RunStatus::Completed);
     drop(runtime);

@@ -6,7 +6,7 @@ use weftwork_types::usage::Usage;
 
 /// History of earlier claims, read from the log.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct AttemptHistory {
     /// `true` if the first checkpoint exists.
     pub(super) begun: bool,
     /// Number of takeovers since the last progress.
@@ -26,7 +26,7 @@ pub(super) struct Past {
     reused: u64,
 }
 
-impl Past {
+impl AttemptHistory {
     pub(super) fn read(&mut self, told: &AiEvent) {
         match told {
             AiEvent::RunStarted { .. } => self.begun = true,
@@ -89,9 +89,9 @@ mod tests {
     /// (`q`): the number of workers it ended without progress, and the number that died in the open
     /// superstep, for each durability.
     fn after(log: &str) -> (u32, [u32; 3]) {
-        let mut past = Past::default();
+        let mut attempts = AttemptHistory::default();
         for letter in log.chars() {
-            past.read(&match letter {
+            attempts.read(&match letter {
                 's' => AiEvent::RunStarted { graph: "g".to_owned() },
                 '.' => AiEvent::Step { step: 1, nodes: Vec::new() },
                 't' => AiEvent::TakenOver { claim: 2 },
@@ -99,9 +99,9 @@ mod tests {
                 _ => AiEvent::Requeued { by: "ada".to_owned() },
             });
         }
-        assert_eq!(past.begun, log.contains('s'));
+        assert_eq!(attempts.begun, log.contains('s'));
         let modes = [Durability::Sync, Durability::Async, Durability::Exit];
-        (past.attempts(), modes.map(|durability| past.lost(durability)))
+        (attempts.attempts(), modes.map(|durability| attempts.lost(durability)))
     }
 
     #[test]

@@ -1,0 +1,363 @@
+//! Execution of a claimed run, from its first action to the record of its outcome.
+
+use super::attempts::AttemptHistory;
+use super::begin::{Begin, begin};
+use super::claimed::ClaimedRun;
+use super::end::{ClaimEnd, LazyOutcome, Unrecorded, completed, ready};
+use super::local::local;
+use super::writer::Writer;
+use crate::patience::Patience;
+use futures_util::FutureExt;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use weftwork_graph::exec::{
+    At, Finished, Host as Local, Modes, Start, StateUpdate, StreamItem, out_of_node,
+};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::{InterruptRow, StoreError};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::{Answer, Interrupt};
+use weftwork_types::run::{Durability, RunOutcome};
+use weftwork_types::{InterruptId, Timestamp};
+
+/// Stream modes, and the receiver of their events.
+pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
+
+/// Executes a claimed run to its end.
+pub(crate) struct RunDriver {
+    pub(crate) run: ClaimedRun,
+    pub(crate) graph: CompiledGraph,
+    /// `true` if a client asked for it to resume, however often it ended its process.
+    pub(crate) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(crate) live: Option<Live>,
+}
+
+/// Time for which a run without progress is a suspect.
+const SUSPICION: Duration = Duration::from_secs(10);
+/// The most events read at once.
+const LOG_PAGE: usize = 1_000;
+
+/// Time limit for a commit in progress when the process stops.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
+
+impl RunDriver {
+    /// Takes the run to its end, or puts it back when the process stops before.
+    pub(crate) async fn drive(self) -> ClaimEnd {
+        let writer = Writer::new(&self.run);
+        let cut = async {
+            self.run.context.shutdown.cuts().await;
+            // What is on its way to the store gets there, unless the store takes nothing now.
+            drop(tokio::time::timeout(LAST_COMMIT, writer.idle()).await);
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = Box::pin(self.to_end(&writer)) => Some(ended),
+            () = cut => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => self.put_back(&writer).await,
+        };
+        if !matches!(ended, ClaimEnd::Unrecorded(_)) {
+            writer.bill_the_rest().await;
+        }
+        ended
+    }
+
+    async fn put_back(&self, writer: &Writer) -> ClaimEnd {
+        match writer.release().await {
+            Ok(()) => ClaimEnd::Released,
+            Err(StoreError::Fenced { .. }) => ClaimEnd::Lost,
+            Err(error) => {
+                let run = &self.run.claim.at.run;
+                tracing::warn!(%error, %run, "the run cannot be put back; it is taken over later");
+                ClaimEnd::Released
+            }
+        }
+    }
+
+    async fn to_end(&self, writer: &Arc<Writer>) -> ClaimEnd {
+        let mut patience = Patience::new();
+        // No claim before ours, and nothing of ours yet: the log is empty.
+        let mut fresh = self.run.claim.fence == 1;
+        let mut counted = fresh;
+        let error = loop {
+            // Types of users are written, read and dropped outside of nodes too, and may panic.
+            let going = self.enter_and_go(writer, fresh, &mut counted);
+            let went = AssertUnwindSafe(going).catch_unwind().await;
+            fresh = false;
+            let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
+                Ok(Some(end)) => return ClaimEnd::Recorded(end),
+                Ok(None) => return self.put_back(writer).await,
+                Err(error) => error,
+            };
+            writer.forget_held().await;
+            let RuntimeError::Store(error) = error else { break error };
+            if *self.run.cancel.borrow() {
+                break error.into();
+            }
+            // What could not be read now may be read later, from what is committed by then.
+            let waited = patience
+                .after(
+                    error,
+                    self.run.context.clock.as_ref(),
+                    &self.run.claim.at,
+                    Some(&self.run.bus),
+                )
+                .await;
+            if let Err(error) = waited {
+                break error.into();
+            }
+        };
+        self.end(writer, error).await
+    }
+
+    /// Records an end that the graph did not come to by itself.
+    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> ClaimEnd {
+        let run = &self.run.claim.at.run;
+        if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
+            tracing::warn!(%error, %run, "another worker has the run");
+            return ClaimEnd::Lost;
+        }
+        let is_late = matches!(&error, RuntimeError::Store(error) if error.is_retriable());
+        let outcome = if is_late && *self.run.cancel.borrow() {
+            RunOutcome::cancelled()
+        } else {
+            tracing::warn!(%run, thread = %self.run.claim.at.thread, %error, "run failed");
+            RunOutcome::Failed { fault: error.fault() }
+        };
+        let Err(error) = writer.failed(outcome.clone()).await else {
+            return ClaimEnd::Recorded(ready(outcome));
+        };
+        tracing::warn!(%error, %run, "cannot record the end of the run");
+        if matches!(error, StoreError::Fenced { .. }) {
+            return ClaimEnd::Lost;
+        }
+        self.run.bus.give_up(AiEvent::Done { outcome: outcome.status() });
+        if error.is_retriable() {
+            let writer = Arc::clone(writer);
+            return ClaimEnd::Unrecorded(Unrecorded { writer, outcome });
+        }
+        ClaimEnd::Recorded(ready(outcome))
+    }
+
+    async fn enter_and_go(
+        &self,
+        writer: &Arc<Writer>,
+        fresh: bool,
+        counted: &mut bool,
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
+        let attempts = if fresh { AttemptHistory::default() } else { self.attempts().await? };
+        // On the way again in one process: what was cut off is on record.
+        let ours = u32::from(fresh || *counted);
+        let lost = attempts.lost(self.run.row.new.options.durability).saturating_sub(ours);
+        if !*counted {
+            let attempts = attempts.attempts();
+            if attempts >= self.run.context.attempts_max && !self.asked {
+                let run = self.run.claim.at.run.to_string();
+                return Err(RuntimeError::CrashLoop { run, attempts });
+            }
+            if attempts > 1 {
+                self.wait_for_turn(writer).await;
+            }
+            // Before anything of the run can end this process too.
+            writer.take_over().await?;
+            *counted = true;
+        } else if !fresh {
+            writer.reset().await?;
+        }
+        self.go(writer, attempts.begun, lost).await
+    }
+
+    /// A run that was there when two processes died is under suspicion. Such runs are begun one at
+    /// a time, each once the one before got further, ended, or took its time; so those that only
+    /// were there do not count the deaths that another one brings about.
+    async fn wait_for_turn(&self, writer: &Arc<Writer>) {
+        let mut cancelled = self.run.cancel.subscribe();
+        let turn = tokio::select! {
+            biased;
+            _ = cancelled.wait_for(|cancelled| *cancelled) => return,
+            turn = Arc::clone(&self.run.context.suspects).acquire_owned() => turn.ok(),
+        };
+        writer.hold(turn);
+        let (writer, end) = (Arc::downgrade(writer), self.run.context.clock.sleep(SUSPICION));
+        tokio::spawn(async move {
+            end.await;
+            if let Some(writer) = writer.upgrade() {
+                writer.hold(None);
+            }
+        });
+    }
+
+    /// Reads the log of earlier claims.
+    async fn attempts(&self) -> Result<AttemptHistory, RuntimeError> {
+        let (mut attempts, mut after) = (AttemptHistory::default(), 0);
+        loop {
+            let page = self
+                .run
+                .context
+                .store
+                .events(&self.run.who, &self.run.claim.at, after, LOG_PAGE)
+                .await?;
+            let Some(last) = page.last() else { return Ok(attempts) };
+            after = last.seq;
+            page.iter().for_each(|told| attempts.read(&told.event));
+        }
+    }
+
+    /// `None` when the process stops before the run's end.
+    async fn go(
+        &self,
+        writer: &Arc<Writer>,
+        begun: bool,
+        lost: u32,
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
+        let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
+        let began = self.run.context.clock.now();
+        let answers = answers(store.interrupts(&self.run.who, thread).await?);
+        let first = begin(&self.run, begun, &answers).await?;
+        let local = local((&self.run, &self.graph), writer, answers, lost);
+        match first {
+            Begin::Update(values, as_node) => {
+                let at = self.run.at();
+                let update = StateUpdate { values: Some(values), as_node };
+                self.graph.update(&local, &at, vec![vec![update]]).await?;
+                writer.let_go().await?;
+            }
+            Begin::Nothing => {}
+            Begin::Run(start) => {
+                let ended = match self.run(&local, writer, start, begun).await {
+                    Ok(Some(finished)) => {
+                        return self.finish(&local, writer, (finished, began)).await;
+                    }
+                    Ok(None) => RunOutcome::cancelled(),
+                    // Its siblings may have asked something meanwhile.
+                    Err(RuntimeError::Node(fault)) => RunOutcome::Failed { fault },
+                    Err(error) => return Err(error),
+                };
+                return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
+            }
+        }
+        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let outcome = RunOutcome::Completed { output: state.values };
+        Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
+    }
+
+    /// Records how the graph ended.
+    async fn finish(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        (finished, began): (Finished, Timestamp),
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
+        if finished.is_completed() {
+            writer.finish(RunOutcome::Completed { output: Json::Null }, Vec::new()).await?;
+            return Ok(Some(completed(Box::new(finished))));
+        }
+        if finished.is_released() {
+            return Ok(None);
+        }
+        let outcome = finished.outcome();
+        match &outcome {
+            RunOutcome::Interrupted { questions, .. } if !questions.is_empty() => {
+                let wakes_at = wakes_at(questions, began);
+                return Ok(Some(ready(writer.stop(outcome, wakes_at).await?)));
+            }
+            RunOutcome::Cancelled { reason: Some(reason) } => {
+                tracing::info!(run = %self.run.claim.at.run, reason, "a node asked the run to stop");
+            }
+            _ => {}
+        }
+        Ok(Some(ready(self.stopped(local, writer, outcome).await?)))
+    }
+
+    /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
+    /// wait for go to the log meanwhile.
+    async fn run(
+        &self,
+        local: &Local,
+        writer: &Arc<Writer>,
+        start: Start,
+        begun: bool,
+    ) -> Result<Option<Finished>, RuntimeError> {
+        let options = &self.run.row.new.options;
+        let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
+        run = run.durability(match options.durability {
+            Durability::Async => Durability::Async,
+            // The writer holds them until then.
+            Durability::Sync | Durability::Exit => Durability::Sync,
+        });
+        run = self.with_options(run);
+        // What a process before this one committed for the run is at the head.
+        if let Some(at) = self.run.begins_at().filter(|_| !begun) {
+            run = run.at(at);
+        }
+        let mut cancelled = self.run.cancel.subscribe();
+        let mut run = std::pin::pin!(run.finish());
+        let mut log = std::pin::pin!(writer.keep_log());
+        let _goes_on = writer.calls.goes_on();
+        tokio::select! {
+            biased;
+            // What is on its way to the store gets there, so that it is told only once.
+            () = async {
+                // Fails only without a sender, and we are one.
+                cancelled.wait_for(|cancelled| *cancelled).await.map(drop).unwrap_or_default();
+                writer.idle().await;
+            } => Ok(None),
+            outcome = &mut run => outcome.map(Some),
+            error = &mut log => Err(error.into()),
+        }
+    }
+
+    /// Applies the stored options of the run.
+    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
+        let options = &self.run.row.new.options;
+        if let Some(limit) = options.step_limit {
+            run = run.step_limit(limit);
+        }
+        if let Some(before) = &options.interrupt_before {
+            run = run.interrupt_before(before.clone());
+        }
+        if let Some(after) = &options.interrupt_after {
+            run = run.interrupt_after(after.clone());
+        }
+        if let Some(deadline) = options.deadline {
+            run = run.deadline(deadline.since(self.run.context.clock.now()));
+        }
+        if let Some(tasks_max) = options.concurrency {
+            run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
+        }
+        if let Some((modes, items)) = &self.live {
+            run = run.report_to(*modes, items.clone());
+        }
+        run.context(options.context.clone()).configurable(options.configurable.clone())
+    }
+
+    /// Ends a run before its graph's end. Questions that nobody answered stay open.
+    async fn stopped(
+        &self,
+        local: &Local,
+        writer: &Writer,
+        outcome: RunOutcome,
+    ) -> Result<RunOutcome, RuntimeError> {
+        writer.let_go().await?;
+        let at = At::thread(self.run.claim.at.thread.as_str());
+        let open = self.graph.state(local, &at, false).await?.interrupts;
+        writer.finish(outcome, open).await
+    }
+}
+
+/// When the first of the questions takes its default. One that had expired when the run began and
+/// is still open waits for another to be answered before it.
+fn wakes_at(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
+    open.iter().filter_map(Interrupt::lapses_at).filter(|at| *at > began).min()
+}
+
+fn answers(rows: Vec<InterruptRow>) -> BTreeMap<InterruptId, Answer> {
+    rows.into_iter().filter_map(|row| Some((row.interrupt.id, row.answer?))).collect()
+}

@@ -1,0 +1,189 @@
+//! The runtime: its graphs, and the runs that it executes.
+
+use crate::context::WorkerContext;
+use crate::event_bus::EventBus;
+use crate::hosted::Live;
+use crate::worker::Heartbeat;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+use weftwork_graph::exec::{At, HistoryFilter, Snapshot};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::{RunRow, Store, StoreError};
+use weftwork_types::port::{Clock, RunHandle};
+use weftwork_types::run::RunRef;
+use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
+
+/// Hosts graphs over a store. The one [`GraphExecutor`] of a process; cloning shares it.
+///
+/// Must be opened and used within a tokio runtime, on whose threads the runs go.
+#[derive(Debug, Clone)]
+pub struct Runtime(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) context: Arc<WorkerContext>,
+    pub(super) graphs: BTreeMap<String, CompiledGraph>,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) running: Mutex<BTreeMap<RunId, Here>>,
+    /// Counts the runs that have left this process.
+    pub(super) ends: watch::Sender<u64>,
+}
+
+/// A run that goes in this process.
+#[derive(Debug, Clone)]
+pub(super) struct Here {
+    pub(super) org: OrgId,
+    pub(super) thread: ThreadId,
+    pub(super) cancel: watch::Sender<bool>,
+    /// Where it tells what happens, once it is claimed.
+    pub(super) bus: Option<Arc<EventBus>>,
+}
+
+/// A run to be claimed and executed here.
+#[derive(Debug, Clone)]
+pub(super) struct Admitted {
+    pub(super) who: Principal,
+    pub(super) row: RunRow,
+    pub(super) graph: CompiledGraph,
+    /// `true` if a client asked for it, however often it ended its process before.
+    pub(super) asked: bool,
+    /// Receiver of its events in stream modes.
+    pub(super) live: Option<Live>,
+}
+
+/// A run that was accepted.
+pub(super) enum Goes {
+    Here(RunHandle),
+    /// Another worker has it, an earlier request made it, or it waits for its turn.
+    Elsewhere(RunHandle),
+}
+
+impl Goes {
+    pub(super) fn handle(self) -> RunHandle {
+        match self {
+            Self::Here(handle) | Self::Elsewhere(handle) => handle,
+        }
+    }
+}
+
+impl Runtime {
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.context.store
+    }
+
+    /// The worker that this runtime is to its store.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        self.0.heartbeat.id()
+    }
+
+    /// The hosted graphs by id.
+    pub fn graphs(&self) -> impl Iterator<Item = (&str, &CompiledGraph)> {
+        self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
+    }
+
+    /// A thread as it stands: what finished in an open superstep counts, and only the rest is due.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such thread,
+    /// [`RuntimeError::UnknownGraph`] when its graph is not hosted here,
+    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph.
+    pub async fn state(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        graph.state(&self.0.context.looking(who), &At::thread(thread.as_str()), false).await
+    }
+
+    /// A thread at one of its checkpoints, when what was due there had not run yet.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state), and [`RuntimeError::UnknownCheckpoint`].
+    pub async fn state_at(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        at: CheckpointId,
+    ) -> Result<Snapshot, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        let at = At { checkpoint: Some(at), ..At::thread(thread.as_str()) };
+        graph.state(&self.0.context.looking(who), &at, false).await
+    }
+
+    /// Checkpoints of a thread on all its branches, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let graph = self.graph_of(who, thread).await?;
+        let context = self.0.context.looking(who);
+        graph.history_of(&context, &At::thread(thread.as_str()), filter).await
+    }
+
+    async fn graph_of(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<CompiledGraph, RuntimeError> {
+        let row = self.store().thread(who, thread).await?;
+        self.graph(&row.graph).cloned()
+    }
+
+    /// The graph of an id, or of the part of an id after its colon if only one id has it.
+    pub(crate) fn find_graph(&self, name: &str) -> Result<(&str, &CompiledGraph), RuntimeError> {
+        if let Some((id, graph)) = self.0.graphs.get_key_value(name) {
+            return Ok((id, graph));
+        }
+        let named = |id: &str| id.split_once(':').is_some_and(|(_, plain)| plain == name);
+        let mut found = self.graphs().filter(|(id, _)| named(id));
+        match (found.next(), found.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(RuntimeError::UnknownGraph {
+                found: name.to_owned(),
+                known: self.0.graphs.keys().cloned().collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.context.clock
+    }
+
+    /// Requests that a run stop.
+    pub(crate) async fn request_cancel(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+    ) -> Result<(), StoreError> {
+        let asked = self.store().request_cancel(who, run).await;
+        // A store that takes nothing now keeps nobody from stopping what goes on here. It is
+        // said all the same, for the stop is not on record yet.
+        if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
+            && let Some(here) = self.running().get(&run.run)
+        {
+            here.cancel.send_replace(true);
+        }
+        asked
+    }
+
+    pub(super) fn graph(&self, id: &str) -> Result<&CompiledGraph, RuntimeError> {
+        self.0.graphs.get(id).ok_or_else(|| RuntimeError::UnknownGraph {
+            found: id.to_owned(),
+            known: self.0.graphs.keys().cloned().collect(),
+        })
+    }
+
+    pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, Here>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,171 @@
+//! Execution of runs in this process, and the events of runs wherever they are executed.
+
+use super::core::{Admitted, Goes, Here, Runtime};
+use crate::event_bus::EventBus;
+use crate::follow::Follow;
+use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
+use futures_util::FutureExt;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_store::StoreError;
+use weftwork_types::code::Fault;
+use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::port::RunHandle;
+use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::{BoxFuture, BoxStream, Principal};
+
+impl Runtime {
+    pub(super) async fn take(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        asked: bool,
+    ) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        self.start(Admitted { who: who.clone(), row, graph, asked, live: None }).await
+    }
+
+    /// Claims a run and executes it.
+    pub(super) async fn start(&self, admitted: Admitted) -> Result<RunHandle, RuntimeError> {
+        let Admitted { who, row, graph, asked, live } = admitted;
+        let context = Arc::clone(&self.0.context);
+        let worker = self.0.heartbeat.id();
+        let at = row.new.at;
+        // Before the claim: who cancels after it must find the run here.
+        let (cancel, new) = {
+            let mut running = self.running();
+            // Under this lock: who stops the process waits for all that are here.
+            if context.shutdown.drains() {
+                return Err(RuntimeError::Stopping);
+            }
+            let new = !running.contains_key(&at.run);
+            let here = running.entry(at.run.clone()).or_insert_with(|| Here {
+                org: who.org.clone(),
+                thread: at.thread.clone(),
+                cancel: watch::channel(false).0,
+                bus: None,
+            });
+            (here.cancel.clone(), new)
+        };
+        let claimed = context.store.claim(&who, &at, worker, context.clock.now()).await;
+        let (claim, row) = claimed.inspect_err(|_| {
+            if new {
+                self.running().remove(&at.run);
+            }
+        })?;
+        if row.cancel_requested {
+            cancel.send_replace(true);
+        }
+        let bus = Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence));
+        let events = bus.watch();
+        if let Some(here) = self.running().get_mut(&at.run) {
+            here.bus = Some(Arc::clone(&bus));
+        }
+        let (ended, outcome) = oneshot::channel();
+        let run = ClaimedRun { context, who, claim, row, bus, cancel };
+        let run = RunDriver { run, graph, asked, live };
+        let this = self.clone();
+        tokio::spawn(async move {
+            let claimed = &run.run;
+            let id = claimed.claim.at.run.clone();
+            let follow =
+                this.following(claimed.who.clone(), claimed.claim.at.clone(), run.graph.clone());
+            let bus = Arc::clone(&claimed.bus);
+            let became = run.drive().await;
+            this.running().remove(&id);
+            this.0.ends.send_modify(|ends| *ends += 1);
+            // Nobody may be left to hear it.
+            let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
+            match became {
+                ClaimEnd::Recorded(outcome) => tell(outcome),
+                ClaimEnd::Unrecorded(unrecorded) => {
+                    tell(ready(unrecorded.outcome.clone()));
+                    unrecorded.record().await;
+                }
+                // Who still listens learns that the run goes on elsewhere.
+                ClaimEnd::Released => bus.end(),
+                ClaimEnd::Lost => {
+                    let outcome = follow.end().await;
+                    bus.give_up(AiEvent::Done { outcome: outcome.status() });
+                    tell(ready(outcome));
+                }
+            }
+        });
+        Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
+    }
+
+    /// Starts a run that was just put into the store.
+    pub(super) async fn start_or_follow(&self, admitted: Admitted) -> Result<Goes, RuntimeError> {
+        let Admitted { who, row, graph, .. } = &admitted;
+        let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
+        match self.start(admitted).await {
+            // Another worker looked for runs that nobody has, and took it: it comes to its end.
+            Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
+                Ok(Goes::Elsewhere(self.follow(who, at, graph)))
+            }
+            started => started.map(Goes::Here),
+        }
+    }
+
+    /// Watches a run from a position on: one that goes here, in another process, or has ended.
+    /// What comes after the position is told exactly once, text that is not final included:
+    /// [`RunEvent::position`] of what was seen last is where somebody goes on who comes back.
+    ///
+    /// Text of a run that goes here comes at once; from other processes, when it is in the store,
+    /// at the latest a quarter of a second after it was told, and looked for ten times a second. Of
+    /// text whose message is final only that is told. Of all text since the last superstep no more
+    /// than one MiB is kept; what is told beyond that is heard only by those who watch here.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`] with `NotFound` when there is no such run,
+    /// [`RuntimeError::UnknownGraph`].
+    pub async fn watch(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+        after: Position,
+    ) -> Result<RunHandle, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?.clone();
+        Ok(self
+            .following(who.clone(), at.clone(), graph)
+            .handle(after, self.bus(who, at).as_deref()))
+    }
+
+    fn bus(&self, who: &Principal, at: &RunRef) -> Option<Arc<EventBus>> {
+        let here = self.running().get(&at.run).filter(|here| here.org == who.org)?.clone();
+        here.bus
+    }
+
+    /// A handle for a run that was begun elsewhere, or before.
+    pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
+        let bus = self.bus(&who, &at);
+        self.following(who, at, graph).handle(Position::START, bus.as_deref())
+    }
+
+    fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {
+        Follow { context: Arc::clone(&self.0.context), graph, who, at }
+    }
+}
+
+fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, RunEvent> {
+    Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
+}
+
+/// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
+fn final_of(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
+    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), |outcome| outcome())))
+}
+
+/// Returns the outcome reported for a run that ends in another process.
+pub(super) fn stopped() -> RunOutcome {
+    RunOutcome::Failed {
+        fault: Fault::new(
+            weftwork_graph::NODE_FAILED,
+            "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",
+        )
+        .retriable(true),
+    }
+}
