@@ -1,7 +1,7 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
 use crate::exec::{Keep, Semantics, Stops};
-use crate::extract::{BuildInfo, DepMap, Role, TaskInput};
+use crate::extract::{BuildInfo, Role, TaskInput};
 use crate::node::{Handler, NodeResult};
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
+use weftwork_types::port::Dependencies;
 
 /// A graph that can run. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ struct Inner {
     nodes: Vec<NodeFn>,
     routes: Vec<Vec<RouteFn>>,
     start_routes: Vec<RouteFn>,
-    deps: Arc<DepMap>,
+    deps: Dependencies,
     step_limit: u32,
     semantics: Semantics,
     before: Stops,
@@ -49,7 +50,7 @@ pub(crate) struct Parts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) nodes: BTreeMap<String, NodeFn>,
     pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
-    pub(crate) deps: DepMap,
+    pub(crate) deps: Dependencies,
     pub(crate) step_limit: u32,
     pub(crate) semantics: Semantics,
     pub(crate) before: Stops,
@@ -176,7 +177,7 @@ impl CompiledGraph {
             name: parts.name,
             version: parts.version,
             plan: parts.plan,
-            deps: Arc::new(parts.deps),
+            deps: parts.deps,
             step_limit: parts.step_limit,
             semantics: parts.semantics,
             before: parts.before,
@@ -264,7 +265,10 @@ impl CompiledGraph {
         self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn deps(&self) -> &Arc<DepMap> {
+    /// Returns the values that the graph was built with, and its declarations of those that each
+    /// run has.
+    #[must_use]
+    pub fn dependencies(&self) -> &Dependencies {
         &self.0.deps
     }
 

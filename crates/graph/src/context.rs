@@ -2,7 +2,6 @@
 
 use crate::exec::Attempt;
 use crate::exec::scope::TaskAt;
-use crate::extract::DepMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -27,7 +26,6 @@ pub(crate) struct TaskContext {
     pub(crate) failure: Option<Fault>,
     /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
-    pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
     /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
@@ -139,8 +137,10 @@ impl Ctx {
         }
     }
 
-    pub(crate) fn deps(&self) -> &DepMap {
-        &self.0.deps
+    /// Returns a value of the run, else of its graph.
+    pub(crate) fn dependency<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let at = self.at();
+        at.dependencies().get().or_else(|| at.scope.graph.dependencies().get())
     }
 
     /// All that was asked.

@@ -16,7 +16,7 @@ mod thread;
 mod worker;
 
 pub use inspect::thread_state;
-pub use runtime::{JournalMode, Orphans, Runtime, RuntimeBuilder};
+pub use runtime::{DependencyError, JournalMode, Orphans, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub use thread::{RunEnd, Thread, ThreadRun, ThreadStream};
 pub use worker::Pace;

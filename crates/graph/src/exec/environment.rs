@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::CallContext;
+use weftwork_types::port::{CallContext, Dependencies};
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, TaskId};
 
 /// Environment of a run: where its calls and events go, and when it must stop.
@@ -88,6 +88,11 @@ impl TaskAt {
             path.push_str(&format!("|{nth}"));
         }
         way
+    }
+
+    /// Returns the values of the run that nodes take before those of their graph.
+    pub(crate) fn dependencies(&self) -> &Dependencies {
+        self.scope.shared.host.dependencies()
     }
 
     /// Tells what the task's node chose to tell.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use weftwork_engine::TaskOutput;
 use weftwork_types::CheckpointId;
 use weftwork_types::item::ItemStore;
-use weftwork_types::port::Clock;
+use weftwork_types::port::{Clock, Dependencies};
 
 /// Resources that in-process runs share: the stores of checkpoints and items, the node cache, and
 /// the clock. Clones share them.
@@ -24,6 +24,7 @@ struct Inner {
     rebuilds: bool,
     local: LocalEnvironment,
     environment: Option<Arc<dyn RunEnvironment>>,
+    dependencies: Dependencies,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<NodeCache>>,
     /// The last checkpoint id that was given.
@@ -47,6 +48,7 @@ impl Host {
             rebuilds: false,
             local: LocalEnvironment::new(Arc::clone(&clock)),
             environment: None,
+            dependencies: Dependencies::new(),
             clock,
             cache: Arc::default(),
             ids: Arc::default(),
@@ -60,6 +62,7 @@ impl Host {
             rebuilds: self.0.rebuilds,
             local: self.0.local.clone(),
             environment: self.0.environment.clone(),
+            dependencies: self.0.dependencies.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
             ids: Arc::clone(&self.0.ids),
@@ -92,6 +95,21 @@ impl Host {
     #[must_use]
     pub fn in_environment(self, environment: Arc<dyn RunEnvironment>) -> Self {
         self.with(|inner| inner.environment = Some(environment))
+    }
+
+    /// Sets the values that nodes and tools take before those of their graph and tool box. Results
+    /// of nodes are cached for this host alone, because they may depend on the values.
+    #[must_use]
+    pub fn with_dependencies(self, dependencies: Dependencies) -> Self {
+        self.with(|inner| {
+            let cache = lock(&inner.cache).emptied();
+            inner.cache = Arc::new(Mutex::new(cache));
+            inner.dependencies = dependencies;
+        })
+    }
+
+    pub(crate) fn dependencies(&self) -> &Dependencies {
+        &self.0.dependencies
     }
 
     pub(crate) fn environment(&self) -> &dyn RunEnvironment {

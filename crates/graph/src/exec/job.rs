@@ -6,7 +6,7 @@ use super::scope::{Earlier, TaskAt};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, Local, TaskContext};
 use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
-use crate::extract::{DepMap, TaskInput};
+use crate::extract::TaskInput;
 use crate::node::NodeResult;
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
@@ -92,7 +92,6 @@ impl Job {
     }
 
     pub(super) fn ctx(&self, attempt: u32) -> Ctx {
-        let deps: Arc<DepMap> = Arc::clone(self.graph().deps());
         let beat = millis(self.at.scope.shared.host.clock().elapsed());
         Ctx(Arc::new(TaskContext {
             node: Arc::clone(self.at.key.name()),
@@ -103,7 +102,6 @@ impl Job {
             graphs: 0.into(),
             failure: self.failure.clone(),
             beat: Arc::new(beat.into()),
-            deps,
             open: Mutex::default(),
             run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))

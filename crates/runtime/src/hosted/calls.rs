@@ -84,6 +84,7 @@ impl RunEnvironment for Calls {
             emit,
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
+            dependencies: self.scope.dependencies.clone(),
         }
     }
 

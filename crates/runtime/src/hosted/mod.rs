@@ -24,7 +24,8 @@ use futures_util::FutureExt;
 pub(crate) use log::{CallLog, Ticket};
 pub(crate) use origin::Origins;
 use past::Past;
-pub(crate) use run_scope::RunScope;
+pub use run_scope::DependencyError;
+pub(crate) use run_scope::{MakeDependencies, RunScope};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -54,6 +55,8 @@ pub(crate) struct Host {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budgets: Arc<dyn Budgets>,
+    /// Makers of the dependencies of runs, by graph.
+    pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
     pub(crate) journal: bool,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
@@ -80,7 +83,7 @@ pub(crate) struct Run {
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
-    /// Its budget, once it is opened.
+    /// Its budget and dependencies, once they are opened.
     pub(crate) scope: OnceCell<RunScope>,
 }
 
@@ -230,8 +233,14 @@ impl Run {
         } else if !fresh {
             writer.reset().await?;
         }
-        let scope = self.scope(past.used()).await?;
-        self.go(writer, scope, (past.begun, lost)).await
+        let mut cancelled = self.cancel.subscribe();
+        let scope = tokio::select! {
+            biased;
+            scope = self.scope(past.used()) => scope?.clone(),
+            // Such a run ends before its first node.
+            _ = cancelled.wait_for(|cancelled| *cancelled) => RunScope::empty(),
+        };
+        self.go(writer, &scope, (past.begun, lost)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -499,7 +508,11 @@ impl Run {
             origins: self.origins(),
         };
         let calls = Calls::new(self, writer, scope, (journal, answers));
-        self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls))
+        let local = self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls));
+        match scope.dependencies.is_empty() {
+            true => local,
+            false => local.with_dependencies(scope.dependencies.clone()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod queue;
 mod retention;
 
 use crate::follow::Follow;
+pub use crate::hosted::DependencyError;
 use crate::hosted::{End, Ended, Host, Run};
 use crate::hub::Hub;
 use crate::worker::Heartbeat;
