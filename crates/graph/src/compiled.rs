@@ -1,6 +1,6 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
-use crate::extract::{BuildInfo, DepMap, Role, TaskInput};
+use crate::extract::{BuildInfo, Role, TaskInput};
 use crate::node::Handler;
 use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
+use weftwork_types::port::Dependencies;
 use weftwork_types::run::Stops;
 
 /// A graph that can run. Cloning shares it.
@@ -25,7 +26,7 @@ struct Inner {
     nodes: Vec<NodeFn>,
     routes: Vec<Vec<RouteFn>>,
     start_routes: Vec<RouteFn>,
-    deps: Arc<DepMap>,
+    deps: Dependencies,
     step_limit: u32,
     semantics: Semantics,
     before: Stops,
@@ -51,7 +52,7 @@ pub(crate) struct Parts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) nodes: BTreeMap<String, NodeFn>,
     pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
-    pub(crate) deps: DepMap,
+    pub(crate) deps: Dependencies,
     pub(crate) step_limit: u32,
     pub(crate) semantics: Semantics,
     pub(crate) before: Stops,
@@ -178,7 +179,7 @@ impl CompiledGraph {
             name: parts.name,
             version: parts.version,
             plan: parts.plan,
-            deps: Arc::new(parts.deps),
+            deps: parts.deps,
             step_limit: parts.step_limit,
             semantics: parts.semantics,
             before: parts.before,
@@ -252,7 +253,10 @@ impl CompiledGraph {
         self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn deps(&self) -> &Arc<DepMap> {
+    /// Returns the values that the graph was built with, and its declarations of those that each
+    /// run has.
+    #[must_use]
+    pub fn dependencies(&self) -> &Dependencies {
         &self.0.deps
     }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::millis;
 use crate::error::NodeError;
-use crate::extract::{CtxSource, DepMap, FromTask, Reads, TaskInput};
+use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
 use crate::run_loop::{Attempt, TaskAt};
 use std::any::Any;
 use std::cell::OnceCell;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::{CallContext, Clock};
+use weftwork_types::port::{CallContext, Clock, Dependencies};
 use weftwork_types::{MessageId, TaskId, ThreadId};
 
 /// The run as a node sees it: its way to the outside, to the person, and to those who watch.
@@ -30,7 +30,6 @@ pub(crate) struct TaskContext {
     pub(crate) failure: Option<Fault>,
     /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
-    pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
     /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
@@ -64,8 +63,9 @@ impl CtxSource for LazyCtx<'_> {
         self.get()
     }
 
-    fn deps(&self) -> &DepMap {
-        &self.get().0.deps
+    fn dependencies(&self) -> [&Dependencies; 2] {
+        let at = self.get().at();
+        [at.dependencies(), at.scope.graph.dependencies()]
     }
 
     fn failure(&self) -> Option<&Fault> {

@@ -66,6 +66,7 @@ pub const NODE_FAILED: ErrorCode = ErrorCode("W0109");
 pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
+pub(crate) const NO_DEPENDENCIES: ErrorCode = ErrorCode("W0136");
 pub(crate) const CRASH_LOOP: ErrorCode = ErrorCode("W0130");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
@@ -122,6 +123,21 @@ fn deadline_passed(limit_ms: u64) -> String {
 }
 
 impl RuntimeError {
+    /// Creates the error of a function that makes the dependencies of the runs of a graph.
+    #[must_use]
+    pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Dependencies { graph: graph.to_owned(), source: fault_of(error) }
+    }
+
+    /// Creates the error of a run that has no value of a type that its graph declares.
+    #[must_use]
+    pub fn missing_dependency(graph: &str, type_name: &str) -> Self {
+        let text = format!(
+            "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
+        );
+        Self::Dependencies { graph: graph.to_owned(), source: Fault::new(NO_DEPENDENCIES, text) }
+    }
+
     /// A name that is no node of the graph.
     pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
         let names = || plan.nodes().iter().map(|node| &*node.name);
@@ -356,6 +372,14 @@ pub enum RuntimeError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The run has no dependencies: the function that makes them failed, or a value is missing.
+    #[error("graph `{graph}` has no dependencies for the run: {source}")]
+    Dependencies {
+        /// Id of the graph.
+        graph: String,
+        /// Cause.
+        source: Fault,
+    },
     /// The budget of the run cannot be opened.
     #[error(transparent)]
     Budget(#[from] BudgetError),
@@ -410,6 +434,7 @@ impl RuntimeError {
             Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::AskedWithin { .. } => ErrorCode("W0134"),
             Self::Store(error) => error.code(),
+            Self::Dependencies { .. } => NO_DEPENDENCIES,
             Self::Budget(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),
@@ -422,6 +447,9 @@ impl RuntimeError {
         match self {
             Self::Store(error) => error.fault(),
             Self::Budget(error) => error.fault(),
+            Self::Dependencies { source, .. } => {
+                Fault::new(self.code(), self.to_string()).retriable(source.retriable)
+            }
             Self::Node(fault) => fault.clone(),
             other => Fault::new(other.code(), other.to_string()),
         }

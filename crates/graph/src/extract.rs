@@ -3,20 +3,20 @@
 use crate::error::NodeError;
 use crate::run_loop::values::read_json;
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
+use weftwork_types::port::Dependencies;
 
 /// Source of the parts of a task's input that are created on demand.
 pub(crate) trait CtxSource {
     /// Context of the task: a [`Ctx`](crate::Ctx).
     fn ctx(&self) -> &dyn Any;
 
-    /// Values that the graph gives to its nodes.
-    fn deps(&self) -> &DepMap;
+    /// Values of the run, which take precedence, and of the graph.
+    fn dependencies(&self) -> [&Dependencies; 2];
 
     /// Failure that the error handler handles.
     fn failure(&self) -> Option<&Fault>;
@@ -69,7 +69,7 @@ impl FromTask for Input {
 pub struct BuildInfo<'a> {
     pub(crate) state: TypeId,
     pub(crate) state_name: &'static str,
-    pub(crate) deps: &'a DepMap,
+    pub(crate) deps: &'a Dependencies,
     pub(crate) role: Role,
     /// The edge or join that leads to the node.
     pub(crate) led_to: Option<String>,
@@ -112,8 +112,8 @@ pub(crate) fn channels_read(arguments: &[Reads]) -> Option<Vec<&'static str>> {
 /// An argument of a node.
 ///
 /// [`State`](struct@crate::State): the state. [`Field`](crate::Field): one field of it. [`Input`]: what
-/// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: something the graph was built
-/// with. [`Ctx`]: the run.
+/// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: a value of the run
+/// or of the graph. [`Ctx`]: the run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",
@@ -210,21 +210,8 @@ where
     }
 }
 
-/// Things a graph is built with, by type: clients, databases, configuration.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DepMap(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
-
-impl DepMap {
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(value));
-    }
-
-    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).cloned().and_then(|any| any.downcast().ok())
-    }
-}
-
-/// Something the graph was built with: `Graph::with(value)` gives it, `Deps<T>` takes it.
+/// A value of the run, or else one that the graph was built with by
+/// [`Graph::with`](crate::Graph::with).
 #[derive(Debug)]
 pub struct Deps<T>(pub Arc<T>);
 
@@ -241,18 +228,25 @@ impl<T> Deref for Deps<T> {
     }
 }
 
+/// Fix for a missing dependency.
+const NO_DEPENDENCY: &str = "give the graph one by `Graph::with`, or declare by `Graph::with_run_scoped` that each run has one";
+
 impl<T: Send + Sync + 'static> FromTask for Deps<T> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        input.source.deps().get::<T>().map(Self).ok_or_else(|| {
-            NodeError::message(format!("no `{}` was given", std::any::type_name::<T>()))
+        let found = input.source.dependencies().into_iter().find_map(Dependencies::get::<T>);
+        found.map(Self).ok_or_else(|| {
+            NodeError::message(format!(
+                "node `{}` takes a `Deps<{}>`, and no `{1}` was given; {NO_DEPENDENCY}",
+                input.node_name(),
+                std::any::type_name::<T>(),
+            ))
         })
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let name = std::any::type_name::<T>();
-        let missing = info.deps.get::<T>().is_none();
-        missing
-            .then(|| (format!("`Deps<{name}>`"), "give the graph one by `Graph::with`".to_owned()))
+        let missing = !info.deps.declares(TypeId::of::<T>());
+        missing.then(|| (format!("`Deps<{name}>`"), NO_DEPENDENCY.to_owned()))
     }
 
     fn reads() -> Reads {

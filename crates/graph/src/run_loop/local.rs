@@ -69,6 +69,7 @@ impl RunEnvironment for LocalEnvironment {
             emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
             deadline: at.scope.shared.deadline,
             configurable: Arc::clone(&at.scope.shared.configurable),
+            dependencies: at.dependencies().clone(),
         }
     }
 

@@ -58,6 +58,11 @@ impl NodeCache {
         Self { results_max, results, by_use, by_end, uses: 0 }
     }
 
+    /// Returns an empty cache with the same limit.
+    pub(crate) fn emptied(&self) -> Self {
+        Self::new(self.results_max)
+    }
+
     /// The result of a key, unless it has expired. It is the last one to make room from now on.
     pub(crate) fn get(&mut self, key: &CacheKey, now: Duration) -> Option<Arc<TaskOutput>> {
         self.drop_expired(now);

@@ -1,8 +1,10 @@
 //! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
 //! watchers of the run.
 
+use super::claimed::ClaimedRun;
 use super::journal::{RunBook, RunJournal};
 use super::log::CallLog;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
@@ -11,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::planted::{self, Bug};
+use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::millis;
 use weftwork_graph::run_loop::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
 use weftwork_store::UsageRow;
@@ -40,16 +43,17 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        context: &Arc<WorkerContext>,
+        (run, graph): (&ClaimedRun, &CompiledGraph),
         writer: &Arc<Writer>,
         scope: &RunScope,
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
+        let (context, options) = (&run.context, &run.row.new.options);
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&context.ledger));
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
-            caller: Arc::new(caller),
+            caller: Arc::new(run.caller(graph)),
             answers,
             scope: scope.clone(),
             journal: Arc::new(journal),
@@ -80,12 +84,13 @@ impl RunEnvironment for Calls {
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&context.budget),
+            budget: Arc::clone(&self.scope.budget),
             ledger,
             clock: Arc::clone(&context.clock),
             emit,
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
+            dependencies: self.scope.dependencies.clone(),
         }
     }
 

@@ -4,9 +4,10 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use std::sync::Arc;
 use tokio::sync::watch;
-use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::At;
+use weftwork_graph::run_loop::At;
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow};
+use weftwork_types::caller::GraphCaller;
 use weftwork_types::{CheckpointId, Principal};
 
 /// A run under a claim of this worker.
@@ -21,6 +22,16 @@ pub(crate) struct ClaimedRun {
 }
 
 impl ClaimedRun {
+    /// Billing identity of the run.
+    pub(super) fn caller(&self, graph: &CompiledGraph) -> GraphCaller {
+        GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: graph.version().to_owned(),
+        }
+    }
+
     /// The checkpoint at which the run begins, if it may be another than the newest.
     pub(super) fn begins_at(&self) -> Option<CheckpointId> {
         self.row.new.options.at.or(self.row.back_to())

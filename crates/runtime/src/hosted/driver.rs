@@ -5,6 +5,7 @@ use super::begin::{Begin, begin};
 use super::claimed::ClaimedRun;
 use super::end::{ClaimEnd, LazyOutcome, Unrecorded, completed, ready};
 use super::local::local;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::patience::Patience;
 use futures_util::FutureExt;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use weftwork_graph::exec::{
+use tokio::sync::{OnceCell, mpsc};
+use weftwork_graph::run_loop::{
     At, Finished, Host as Local, Modes, Start, StateUpdate, StreamItem, out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
@@ -22,6 +23,7 @@ use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::{Durability, RunOutcome};
+use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, Timestamp};
 
 /// Stream modes, and the receiver of their events.
@@ -35,6 +37,8 @@ pub(crate) struct RunDriver {
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
+    /// Its budget and dependencies, once they are opened.
+    pub(crate) scope: OnceCell<RunScope>,
 }
 
 /// Time for which a run without progress is a suspect.
@@ -171,7 +175,19 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, attempts.begun, lost).await
+        let mut cancelled = self.run.cancel.subscribe();
+        let scope = tokio::select! {
+            biased;
+            scope = self.scope(attempts.used()) => scope?.clone(),
+            // Such a run ends before its first node.
+            _ = cancelled.wait_for(|cancelled| *cancelled) => RunScope::empty(),
+        };
+        self.go(writer, &scope, (attempts.begun, lost)).await
+    }
+
+    /// Returns the resources of the run, and opens them first if it has none yet.
+    async fn scope(&self, used: Usage) -> Result<&RunScope, RuntimeError> {
+        self.scope.get_or_try_init(|| RunScope::open(&self.run, &self.graph, used)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -214,14 +230,14 @@ impl RunDriver {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        begun: bool,
-        lost: u32,
+        scope: &RunScope,
+        (begun, lost): (bool, u32),
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
         let first = begin(&self.run, begun, &answers).await?;
-        let local = local((&self.run, &self.graph), writer, answers, lost);
+        let local = local((&self.run, &self.graph), writer, scope, (answers, lost));
         match first {
             Begin::Update(values, as_node) => {
                 let at = self.run.at();
@@ -315,7 +331,10 @@ impl RunDriver {
     }
 
     /// Applies the stored options of the run.
-    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
+    fn with_options(
+        &self,
+        mut run: weftwork_graph::run_loop::Run,
+    ) -> weftwork_graph::run_loop::Run {
         let options = &self.run.row.new.options;
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);

@@ -4,15 +4,15 @@ use super::calls::Calls;
 use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreSaver;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork_graph::CompiledGraph;
-use weftwork_graph::exec::Host as Local;
+use weftwork_graph::run_loop::Host as Local;
 use weftwork_store::CheckpointStore;
 use weftwork_types::InterruptId;
-use weftwork_types::caller::GraphCaller;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::ReuseFrom;
 
@@ -20,8 +20,8 @@ use weftwork_types::run::ReuseFrom;
 pub(super) fn local(
     (run, graph): (&ClaimedRun, &CompiledGraph),
     writer: &Arc<Writer>,
-    answers: BTreeMap<InterruptId, Answer>,
-    lost: u32,
+    scope: &RunScope,
+    (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
 ) -> Local {
     let context = &run.context;
     let saver = StoreSaver::claimed(
@@ -30,12 +30,6 @@ pub(super) fn local(
         Arc::clone(writer) as _,
         Arc::clone(&context.recent),
     );
-    let caller = GraphCaller {
-        caller: run.row.new.caller.clone(),
-        run: run.claim.at.run.clone(),
-        graph: run.row.new.graph.clone(),
-        graph_version: graph.version().to_owned(),
-    };
     let journal = RunJournal {
         store: Arc::clone(&context.store),
         clock: Arc::clone(&context.clock),
@@ -45,8 +39,12 @@ pub(super) fn local(
         lost,
         lineage: lineage(run, graph),
     };
-    let calls = Calls::new(context, writer, (journal, caller, answers), &run.row.new.options);
-    context.local.clone().with_saver(saver).in_environment(Arc::new(calls))
+    let calls = Calls::new((run, graph), writer, scope, (journal, answers));
+    let local = context.local.clone().with_saver(saver).in_environment(Arc::new(calls));
+    match scope.dependencies.is_empty() {
+        true => local,
+        false => local.with_dependencies(scope.dependencies.clone()),
+    }
 }
 
 fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {

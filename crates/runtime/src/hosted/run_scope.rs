@@ -1,30 +1,54 @@
 //! Resources that a process opens once for each run it executes.
 
-use super::Run;
+use super::claimed::ClaimedRun;
 use std::sync::Arc;
-use weftwork_graph::RuntimeError;
-use weftwork_types::port::{Budget, BudgetScope};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::port::{Budget, BudgetScope, Dependencies, Unlimited};
 use weftwork_types::usage::Usage;
 
 /// Resources of one run. They stay the same while this process executes it.
 #[derive(Debug, Clone)]
 pub(crate) struct RunScope {
     pub(super) budget: Arc<dyn Budget>,
+    pub(super) dependencies: Dependencies,
 }
 
-impl Run {
-    /// Returns the resources of the run, and opens them first if it has none yet.
-    pub(super) async fn scope(&self, used: Usage) -> Result<&RunScope, RuntimeError> {
-        self.scope.get_or_try_init(|| self.open_scope(used)).await
+impl RunScope {
+    pub(super) fn empty() -> Self {
+        Self { budget: Arc::new(Unlimited), dependencies: Dependencies::new() }
     }
 
-    async fn open_scope(&self, used: Usage) -> Result<RunScope, RuntimeError> {
+    /// Opens the resources of a run that has used its budget so far.
+    pub(super) async fn open(
+        run: &ClaimedRun,
+        graph: &CompiledGraph,
+        used: Usage,
+    ) -> Result<Self, RuntimeError> {
         let scope = BudgetScope {
-            principal: self.who.clone(),
-            caller: Arc::new(self.caller()),
-            thread: self.claim.at.thread.clone(),
+            principal: run.who.clone(),
+            caller: Arc::new(run.caller(graph)),
+            thread: run.claim.at.thread.clone(),
             used,
         };
-        Ok(RunScope { budget: self.host.budgets.open(&scope).await? })
+        let budget = run.context.budgets.open(&scope).await?;
+        Ok(Self { budget, dependencies: dependencies(run, graph).await? })
+    }
+}
+
+async fn dependencies(
+    run: &ClaimedRun,
+    graph: &CompiledGraph,
+) -> Result<Dependencies, RuntimeError> {
+    let id = &run.row.new.graph;
+    let made = match run.context.dependencies.get(id) {
+        None => Dependencies::new(),
+        Some(function) => {
+            let made = function.make(run.who.clone(), run.row.new.clone()).await;
+            made.map_err(|error| RuntimeError::dependencies(id, error))?
+        }
+    };
+    match graph.dependencies().missing_in(&made) {
+        None => Ok(made),
+        Some(type_name) => Err(RuntimeError::missing_dependency(id, type_name)),
     }
 }

@@ -6,7 +6,7 @@ use crate::follow::Follow;
 use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
 use futures_util::FutureExt;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::StoreError;
 use weftwork_types::code::Fault;
@@ -65,7 +65,7 @@ impl Runtime {
         }
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel };
-        let run = RunDriver { run, graph, asked, live };
+        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
         let this = self.clone();
         tokio::spawn(async move {
             let claimed = &run.run;

@@ -1,6 +1,6 @@
 //! Budgets of runs: one for each run, reserved before calls.
 
-use crate::orphans::{created, dies};
+use crate::recovery::{created, dies};
 use crate::support::{completed, failed, on_each_store, store, thread};
 use serde_json::json;
 use std::sync::Arc;

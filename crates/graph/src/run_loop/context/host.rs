@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use weftwork_engine::TaskOutput;
 use weftwork_types::CheckpointId;
 use weftwork_types::item::ItemStore;
-use weftwork_types::port::Clock;
+use weftwork_types::port::{Clock, Dependencies};
 
 /// Resources that in-process runs share: the stores of checkpoints and items, the node cache, and
 /// the clock. Clones share them.
@@ -22,6 +22,7 @@ struct Inner {
     rebuilds: bool,
     local: Arc<dyn RunEnvironment>,
     environment: Option<Arc<dyn RunEnvironment>>,
+    dependencies: Dependencies,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<NodeCache>>,
     /// The last checkpoint id that was given.
@@ -37,6 +38,7 @@ impl Host {
             rebuilds: false,
             local,
             environment: None,
+            dependencies: Dependencies::new(),
             clock,
             cache: Arc::default(),
             ids: Arc::default(),
@@ -58,6 +60,7 @@ impl Host {
             rebuilds: self.0.rebuilds,
             local: Arc::clone(&self.0.local),
             environment: self.0.environment.clone(),
+            dependencies: self.0.dependencies.clone(),
             clock: Arc::clone(&self.0.clock),
             cache: Arc::clone(&self.0.cache),
             ids: Arc::clone(&self.0.ids),
@@ -90,6 +93,21 @@ impl Host {
     #[must_use]
     pub fn in_environment(self, environment: Arc<dyn RunEnvironment>) -> Self {
         self.with(|inner| inner.environment = Some(environment))
+    }
+
+    /// Sets the values that nodes and tools take before those of their graph and tool box. Results
+    /// of nodes are cached for this host alone, because they may depend on the values.
+    #[must_use]
+    pub fn with_dependencies(self, dependencies: Dependencies) -> Self {
+        self.with(|inner| {
+            let cache = lock(&inner.cache).emptied();
+            inner.cache = Arc::new(Mutex::new(cache));
+            inner.dependencies = dependencies;
+        })
+    }
+
+    pub(crate) fn dependencies(&self) -> &Dependencies {
+        &self.0.dependencies
     }
 
     pub(crate) fn environment(&self) -> &dyn RunEnvironment {

@@ -18,6 +18,7 @@ use weftwork_types::MessageId;
 use weftwork_types::TaskId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
+use weftwork_types::port::Dependencies;
 /// Earlier attempts that may have made calls of a task, so that the calls may be on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Earlier {
@@ -129,6 +130,11 @@ pub struct TaskAt {
 }
 
 impl TaskAt {
+    /// Returns the values of the run that nodes take before those of their graph.
+    pub(crate) fn dependencies(&self) -> &Dependencies {
+        self.scope.shared.host.dependencies()
+    }
+
     /// Id of the task.
     #[must_use]
     pub fn id(&self) -> TaskId {

@@ -4,7 +4,7 @@ use crate::clock::millis;
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
 use crate::context::{Ctx, LazyCtx, Local, TaskContext};
 use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
-use crate::extract::{DepMap, TaskInput};
+use crate::extract::TaskInput;
 use crate::output::NodeResult;
 use crate::run_loop::context::{Earlier, TaskAt};
 use crate::run_loop::panics::{choose, node_panicked};
@@ -103,7 +103,6 @@ impl Job {
     }
 
     pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
-        let deps: Arc<DepMap> = Arc::clone(self.graph().deps());
         let beat = millis(self.at.scope.shared.host.clock().elapsed());
         Ctx(Arc::new(TaskContext {
             node: Arc::clone(self.at.key.name()),
@@ -114,7 +113,6 @@ impl Job {
             graphs: 0.into(),
             failure: self.failure.clone(),
             beat: Arc::new(beat.into()),
-            deps,
             open: Mutex::default(),
             run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))
