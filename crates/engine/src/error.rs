@@ -1,6 +1,6 @@
 //! Errors of plans and supersteps.
 
-use crate::plan::START_NAME;
+use crate::index::START_NAME;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 

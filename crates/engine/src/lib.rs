@@ -9,10 +9,12 @@
 //! Source: the superstep model is Pregel's (Malewicz et al., 2010) in the form LangGraph gave it:
 //! channels with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
 
+mod binary;
 pub mod channel;
 pub mod error;
 mod fold;
 pub mod ids;
+mod index;
 pub mod list;
 pub mod packed;
 pub mod plan;

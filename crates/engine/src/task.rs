@@ -1,6 +1,6 @@
 //! Outputs of the tasks of a superstep.
 
-use crate::plan::ChannelIdx;
+use crate::index::ChannelIdx;
 use crate::value::{Value, Write};
 use smallvec::SmallVec;
 use smol_str::SmolStr;

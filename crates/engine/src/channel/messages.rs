@@ -11,6 +11,7 @@ use weftwork_types::MessageId;
 use weftwork_types::message::{Message, read_written};
 
 pub use found::{ids_in, ids_in_json};
+pub(crate) use found::{messages_in_json, messages_written, returned_messages};
 
 /// A conversation. A message with a new id is appended, one with a known id replaces the older in
 /// its place, a removal takes it out.

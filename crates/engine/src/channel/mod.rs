@@ -18,6 +18,7 @@ pub use fleeting::Fleeting;
 pub use last_value::LastValue;
 pub use managed::Managed;
 pub use messages::{MessageWrite, Messages, REMOVE_ALL, ids_in, ids_in_json};
+pub(crate) use messages::{messages_in_json, messages_written, returned_messages};
 pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;

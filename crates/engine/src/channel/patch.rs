@@ -2,8 +2,8 @@
 //! list does not share, in ranges.
 
 use super::{read_json_into, typed, write_json};
+use crate::binary::{In, Out};
 use crate::list::List;
-use crate::packed::{In, Out};
 use crate::value::Value;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};

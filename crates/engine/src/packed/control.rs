@@ -1,9 +1,9 @@
 //! Encoding of the control state, which decides the next superstep.
 
-use super::bytes::{In, Out};
-use super::layout::{Mapped, node_number, write_node};
 use super::output::{OutputReader, read_output, write_arg, write_output};
+use crate::binary::{In, Out};
 use crate::error::EngineError;
+use crate::plan::layout::{Mapped, node_number, write_node};
 use crate::plan::{Plan, TriggerIdx};
 use crate::pregel::{Control, Machine, Sent, StartInput, Trigger, Updated};
 use crate::task::Arg;

@@ -1,14 +1,12 @@
 //! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
 
-use super::bytes::{In, Stored};
-use super::elsewhere::{Elsewhere, Named, There};
-use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
 use super::{
     Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output, tag,
 };
+use crate::binary::{Elsewhere, In, Named, Stored, There};
 use crate::error::EngineError;
-use crate::plan::{ChannelPlan, Plan};
+use crate::plan::{ChannelPlan, Layout, Mapped, Plan};
 use crate::pregel::Machine;
 use crate::value::{CHUNK, Slots, Value};
 use std::borrow::Cow;

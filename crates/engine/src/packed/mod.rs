@@ -14,25 +14,23 @@
 //!
 //! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
 
-mod bytes;
 mod control;
-mod elsewhere;
-mod layout;
 mod load;
 mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{INLINE_MAX, In, Out, Stored};
-pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
-pub use layout::{Layout, LayoutId, Mapped, open_row, open_row_upto};
+pub use crate::binary::{
+    Elsewhere, INLINE_MAX, In, Known, Named, Out, REPEATS_MAX, Stored, Text, There, VERSION,
+};
+pub use crate::plan::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};
 
 use crate::channel::{Messages, patch};
 use crate::error::EngineError;
 use crate::list::List;
-use crate::plan::{ChannelIdx, ChannelPlan, Plan};
+use crate::plan::{ChannelIdx, ChannelPlan};
 use crate::pregel::{Machine, StartInput};
 use crate::task::TaskOutput;
 use crate::value::{CHUNK, Slots, Value, Write};
@@ -41,9 +39,6 @@ use std::sync::Arc;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use weftwork_types::message::Message;
-
-/// The format of the rows written here.
-pub const VERSION: u8 = 1;
 
 /// The most changes of a list between two rows that repeat them in one piece.
 pub const TAIL_MAX: usize = 16;
@@ -213,6 +208,31 @@ pub fn pack(
     });
     let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
     Ok(Packed { bytes, blobs, mark })
+}
+
+/// The layout that a row names, and the bytes after it.
+///
+/// # Errors
+/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
+pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    open_row_upto(VERSION, bytes)
+}
+
+/// The same of rows that have formats up to this one.
+///
+/// # Errors
+/// As [`open_row`].
+pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+    let mut read = In::new(bytes);
+    let found = read.byte()?;
+    if found > known {
+        return Err(EngineError::NewerRecord { found, known });
+    }
+    if found == 0 {
+        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
+    }
+    let layout = LayoutId::read(&mut read)?;
+    Ok((layout, read))
 }
 
 impl Machine {
@@ -467,13 +487,5 @@ impl<'a> One<'a> {
 
     fn bad(&self, reason: String) -> EngineError {
         EngineError::BadValue { channel: self.channel.name.clone(), reason }
-    }
-}
-
-impl Plan {
-    /// The names that rows of this graph leave out.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.layout.get_or_init(|| Layout::of(self))
     }
 }

@@ -1,9 +1,8 @@
 //! Encoding of the outputs that tasks leave behind.
 
-use super::bytes::{In, Out, Stored};
-use super::elsewhere::Elsewhere;
-use super::layout::{Mapped, write_node};
+use crate::binary::{Elsewhere, In, Out, Stored};
 use crate::error::EngineError;
+use crate::plan::layout::{Mapped, write_node};
 use crate::plan::{ChannelIdx, Plan};
 use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::Write;

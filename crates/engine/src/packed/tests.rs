@@ -1,7 +1,7 @@
 use super::*;
 use crate::channel::{Append, LastValue};
 use crate::list::List;
-use crate::plan::PlanBuilder;
+use crate::plan::{Plan, PlanBuilder};
 use crate::pregel::StartInput;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,8 +1,13 @@
 //! The validated topology of a graph, with numbers in place of names.
 
 mod build;
+mod draft;
+pub(crate) mod layout;
+mod messages;
 
+pub use crate::index::{ChannelIdx, END, NodeIdx, START, START_NAME, TriggerIdx};
 pub use build::PlanBuilder;
+pub use layout::{Layout, LayoutId, Mapped};
 
 use crate::channel::Channel;
 use crate::error::EngineError;
@@ -10,23 +15,6 @@ use crate::ids::did_you_mean;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use weftwork_types::canonical::{Hash, hash};
-
-/// A node, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeIdx(pub usize);
-
-impl NodeIdx {
-    /// The hidden node that turns input into writes.
-    pub const START: Self = Self(usize::MAX);
-}
-
-/// A channel, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChannelIdx(pub usize);
-
-/// Something that can make a node due, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TriggerIdx(pub usize);
 
 /// Finds nodes by their names. Names that follow each other are often the same.
 #[derive(Debug)]
@@ -83,7 +71,7 @@ pub struct Plan {
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
     /// The names that stored rows leave out, once they are asked for.
-    pub(crate) layout: std::sync::OnceLock<crate::packed::Layout>,
+    pub(crate) layout: std::sync::OnceLock<Layout>,
 }
 
 /// The roles of a channel: state, input, output.
@@ -155,13 +143,6 @@ impl TriggerKind {
         }
     }
 }
-
-/// Name of the end of a graph in routes and drawings.
-pub const END: &str = "END";
-/// Name of the hidden node that turns input into writes.
-pub const START_NAME: &str = "__start__";
-/// Name of the start of a graph in edges and drawings.
-pub const START: &str = "START";
 
 /// Two builds with one fingerprint can load each other's threads.
 fn fingerprint(nodes: &[NodePlan], channels: &[ChannelPlan]) -> Hash {
@@ -365,6 +346,12 @@ impl Plan {
 
     pub(crate) fn trigger_idx(&self, name: &str) -> Option<TriggerIdx> {
         self.triggers.iter().position(|t| t.name == name).map(TriggerIdx)
+    }
+
+    /// The names that rows of this graph leave out.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(self))
     }
 
     /// Hash of nodes and channels: two builds with one fingerprint can load each other's threads.

@@ -1,8 +1,15 @@
 //! Bytes, written and read back.
 
-use super::elsewhere::{Known, REPEATS_MAX, TEXT_MIN, There};
+mod elsewhere;
+
+pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
+
 use crate::error::EngineError;
+use elsewhere::TEXT_MIN;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
+
+/// The format of the rows written here.
+pub const VERSION: u8 = 1;
 
 /// The most bytes of one value within a row; larger ones are kept apart, by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
@@ -127,7 +134,7 @@ impl Out {
     ///
     /// # Errors
     /// As [`value`](Self::value).
-    pub(super) fn value_of_parts(&mut self, value: &[u8], split: usize) -> Result<(), String> {
+    pub(crate) fn value_of_parts(&mut self, value: &[u8], split: usize) -> Result<(), String> {
         shallow(value)?;
         self.sized(value, split)
     }
@@ -307,7 +314,7 @@ impl<'a> In<'a> {
     ///
     /// # Errors
     /// [`EngineError::Damaged`] when there are fewer.
-    pub(super) fn skip_numbers(&mut self, mut count: usize) -> Result<(), EngineError> {
+    pub(crate) fn skip_numbers(&mut self, mut count: usize) -> Result<(), EngineError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         for byte in rest {
             if count == 0 {
@@ -393,7 +400,6 @@ impl<'a> In<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elsewhere::Text;
     use super::*;
 
     #[test]

@@ -1,8 +1,8 @@
 //! The names that rows leave out.
 
-use super::bytes::{In, Out};
+use super::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
+use crate::binary::{In, Out, VERSION};
 use crate::error::EngineError;
-use crate::plan::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
 use weftwork_types::canonical::{Hash, hash_bytes};
 
 /// The first 128 bits of the hash of a layout's bytes.
@@ -10,7 +10,7 @@ use weftwork_types::canonical::{Hash, hash_bytes};
 pub struct LayoutId(pub [u8; 16]);
 
 impl LayoutId {
-    pub(super) fn read(read: &mut In<'_>) -> Result<Self, EngineError> {
+    pub(crate) fn read(read: &mut In<'_>) -> Result<Self, EngineError> {
         let mut id = [0u8; 16];
         id.copy_from_slice(read.raw(16)?);
         Ok(Self(id))
@@ -25,31 +25,6 @@ impl LayoutId {
         }
         Hash(key)
     }
-}
-
-/// The layout that a row names, and the bytes after it.
-///
-/// # Errors
-/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
-pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    open_row_upto(super::VERSION, bytes)
-}
-
-/// The same of rows that have formats up to this one.
-///
-/// # Errors
-/// As [`open_row`].
-pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    let mut read = In::new(bytes);
-    let found = read.byte()?;
-    if found > known {
-        return Err(EngineError::NewerRecord { found, known });
-    }
-    if found == 0 {
-        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
-    }
-    let layout = LayoutId::read(&mut read)?;
-    Ok((layout, read))
 }
 
 /// The names of a build of a graph, in the order of their numbers.
@@ -69,7 +44,7 @@ impl Layout {
         let triggers: Vec<_> = plan.triggers.iter().map(|t| t.name.clone()).collect();
         let nodes: Vec<_> = plan.nodes.iter().map(|n| n.name.to_string()).collect();
         let mut out = Out::default();
-        out.byte(super::VERSION);
+        out.byte(VERSION);
         out.count(channels.len());
         for (name, kind) in &channels {
             out.text(name);
@@ -94,8 +69,8 @@ impl Layout {
         }
         let mut read = In::new(bytes);
         let found = read.byte()?;
-        if found > super::VERSION {
-            return Err(EngineError::NewerRecord { found, known: super::VERSION });
+        if found > VERSION {
+            return Err(EngineError::NewerRecord { found, known: VERSION });
         }
         let mut channels = Vec::new();
         for _ in 0..read.count()? {
@@ -181,19 +156,19 @@ pub struct Others {
 }
 
 impl Mapped {
-    pub(super) fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         matches!(self, Self::Same)
     }
 
     /// `true` if the build that wrote the layout had a channel of this name.
-    pub(super) fn knows(&self, channel: &str) -> bool {
+    pub(crate) fn knows(&self, channel: &str) -> bool {
         match self {
             Self::Same => true,
             Self::Other(others) => others.known.iter().any(|name| name == channel),
         }
     }
 
-    pub(super) fn channel(
+    pub(crate) fn channel(
         &self,
         plan: &Plan,
         index: usize,
@@ -209,7 +184,7 @@ impl Mapped {
     }
 
     /// A trigger, or the name of one that this build does not have.
-    pub(super) fn trigger(
+    pub(crate) fn trigger(
         &self,
         plan: &Plan,
         index: usize,
@@ -240,7 +215,7 @@ impl Mapped {
     }
 
     /// A node as [`write_node`] wrote it, or the name of one that this build does not have.
-    pub(super) fn target<'n, 'r: 'n>(
+    pub(crate) fn target<'n, 'r: 'n>(
         &'n self,
         plan: &Plan,
         read: &mut In<'r>,
@@ -252,7 +227,7 @@ impl Mapped {
     }
 
     /// A node, the hidden first one included, or the name of one that this build does not have.
-    pub(super) fn node(
+    pub(crate) fn node(
         &self,
         plan: &Plan,
         number: usize,
@@ -272,7 +247,7 @@ impl Mapped {
 }
 
 /// Writes a node: its number, or zero and the name of one that the graph does not have.
-pub(super) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
+pub(crate) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
     match node {
         Some(node) => out.count(node.0 + 1),
         None => {
@@ -283,6 +258,6 @@ pub(super) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
 }
 
 /// A node's number in a row: zero for the hidden first one.
-pub(super) fn node_number(node: NodeIdx) -> usize {
+pub(crate) fn node_number(node: NodeIdx) -> usize {
     if node == NodeIdx::START { 0 } else { node.0 + 1 }
 }
