@@ -11,15 +11,15 @@
 
 mod binary;
 pub mod channel;
+pub mod codec;
 pub mod error;
+#[doc(hidden)]
+pub mod fault_injection;
 mod fold;
 pub mod ids;
 mod index;
 pub mod list;
-pub mod packed;
 pub mod plan;
-#[doc(hidden)]
-pub mod planted;
 pub mod pregel;
 pub mod task;
 pub mod value;

@@ -1,11 +1,11 @@
 //! Bytes, written and read back.
 
-mod elsewhere;
+mod reference;
 
-pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
+pub use reference::{ExternalRefs, REPEATS_MAX, ReferenceRow, RowSlice, Text, ValueLocation};
 
 use crate::error::EngineError;
-use elsewhere::TEXT_MIN;
+use reference::TEXT_MIN;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
 /// The format of the rows written here.
@@ -21,19 +21,19 @@ const _: () = assert!(SMALL_MAX < DEPTH_MAX && SMALL_MAX + 1 < 0x80);
 
 /// Bytes that are being written, and the values that are kept apart.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct Writer {
     bytes: Vec<u8>,
     /// Values kept apart, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
     /// Where values may be already.
-    known: Option<Known>,
+    known: Option<ReferenceRow>,
     /// Room for one value.
     scratch: Vec<u8>,
     /// The bytes of values kept apart that were named again.
     repeats: u64,
 }
 
-impl Out {
+impl Writer {
     /// With room for some bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
@@ -41,7 +41,7 @@ impl Out {
     }
 
     /// Names a row for values that are there, from now on.
-    pub fn refer_to(&mut self, known: Option<Known>) {
+    pub fn refer_to(&mut self, known: Option<ReferenceRow>) {
         self.known = known;
     }
 
@@ -143,7 +143,7 @@ impl Out {
         if value.len() <= INLINE_MAX {
             let (head, part) = value.split_at_checked(split).unwrap_or((&[], value));
             let there = self.known.as_ref().and_then(|known| known.find(part));
-            if let Some(There { off, at, len }) = there {
+            if let Some(RowSlice { off, at, len }) = there {
                 self.count(1);
                 self.bytes(head);
                 self.number(off);
@@ -224,21 +224,21 @@ fn is_too_deep(json: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored<'a> {
     /// In the row.
-    Here(&'a [u8]),
+    Inline(&'a [u8]),
     /// Apart, by the hash of its bytes.
-    Apart(Hash),
+    Blob(Hash),
     /// These bytes, and after them those of another row.
-    There(&'a [u8], There),
+    RowSlice(&'a [u8], RowSlice),
 }
 
 /// Bytes that are being read. They may be anybody's: nothing is taken on trust.
 #[derive(Debug, Clone, Copy)]
-pub struct In<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> In<'a> {
+impl<'a> Reader<'a> {
     /// Reads from the beginning.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -386,14 +386,14 @@ impl<'a> In<'a> {
             0 => {
                 let mut hash = [0u8; 32];
                 hash.copy_from_slice(self.raw(32)?);
-                Ok(Stored::Apart(Hash(hash)))
+                Ok(Stored::Blob(Hash(hash)))
             }
             1 => {
                 let head = self.bytes()?;
                 let (off, at, len) = (self.wide()?, self.number()?, self.number()?);
-                Ok(Stored::There(head, There { off, at, len }))
+                Ok(Stored::RowSlice(head, RowSlice { off, at, len }))
             }
-            len => self.raw(len - 1).map(Stored::Here),
+            len => self.raw(len - 1).map(Stored::Inline),
         }
     }
 }
@@ -406,66 +406,66 @@ mod tests {
     fn numbers_come_back() {
         let edges = (1..128).flat_map(|bits| [(1u128 << bits) - 1, 1 << bits]);
         for number in edges.chain([0, 300, u128::MAX]) {
-            let mut out = Out::default();
+            let mut out = Writer::default();
             out.number(number);
             let bytes = out.into_bytes();
-            let mut read = In::new(&bytes);
+            let mut read = Reader::new(&bytes);
             assert_eq!(read.wide(), Ok(number));
             assert!(read.is_empty());
-            let mut passed = In::new(&bytes);
+            let mut passed = Reader::new(&bytes);
             assert_eq!(passed.skip_numbers(1), Ok(()));
             assert!(passed.is_empty() && passed.skip_numbers(0).is_ok());
             assert!(passed.skip_numbers(1).is_err());
         }
         let too_large = [[0xff; 18].as_slice(), &[4]].concat();
-        assert!(In::new(&too_large).wide().is_err());
+        assert!(Reader::new(&too_large).wide().is_err());
         for number in [0i64, -1, 1, i64::MIN, i64::MAX] {
-            let mut out = Out::default();
+            let mut out = Writer::default();
             out.signed(number);
-            assert_eq!(In::new(&out.into_bytes()).signed(), Ok(number));
+            assert_eq!(Reader::new(&out.into_bytes()).signed(), Ok(number));
         }
     }
 
     #[test]
     fn what_is_announced_must_be_there() {
-        assert!(In::new(&[0xff; 40]).wide().is_err());
-        assert!(In::new(&[5, 1, 2]).bytes().is_err());
-        assert!(In::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).count().is_err());
-        assert!(In::new(&[2, 0xff]).text().is_err());
-        assert!(In::new(&[0, 1, 2]).value().is_err());
+        assert!(Reader::new(&[0xff; 40]).wide().is_err());
+        assert!(Reader::new(&[5, 1, 2]).bytes().is_err());
+        assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).count().is_err());
+        assert!(Reader::new(&[2, 0xff]).text().is_err());
+        assert!(Reader::new(&[0, 1, 2]).value().is_err());
     }
 
     #[test]
     fn large_values_are_kept_apart_once() {
         let large = "x".repeat(INLINE_MAX);
-        let mut out = Out::default();
+        let mut out = Writer::default();
         out.json(&large).expect("a text");
         out.json(&large).expect("a text");
         out.json("small").expect("a text");
         assert_eq!(out.blobs.len(), 1);
         let (bytes, blobs) = out.finish();
-        let mut read = In::new(&bytes);
+        let mut read = Reader::new(&bytes);
         let hash = blobs.first().map(|(hash, _)| *hash).expect("one");
-        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
-        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
-        assert_eq!(read.value(), Ok(Stored::Here(b"\"small\"")));
+        assert_eq!(read.value(), Ok(Stored::Blob(hash)));
+        assert_eq!(read.value(), Ok(Stored::Blob(hash)));
+        assert_eq!(read.value(), Ok(Stored::Inline(b"\"small\"")));
     }
 
     #[test]
     fn what_is_in_another_row_is_named() {
         let text = "a text of some length, so that it is worth the while to name its place";
         let row = format!("before{text:?}after").into_bytes();
-        let mut out = Out::default();
-        out.refer_to(Text::of(&row).map(|text| Known { off: 7, text }));
+        let mut out = Writer::default();
+        out.refer_to(Text::of(&row).map(|text| ReferenceRow { off: 7, text }));
         out.json(text).expect("a text");
         out.json("short").expect("a text");
         let bytes = out.into_bytes();
         assert!(bytes.len() < 16);
-        let mut read = In::new(&bytes);
-        let Ok(Stored::There(&[], there)) = read.value() else { panic!("it is named") };
+        let mut read = Reader::new(&bytes);
+        let Ok(Stored::RowSlice(&[], there)) = read.value() else { panic!("it is named") };
         assert_eq!((there.off, there.of(&row)), (7, Some(format!("{text:?}").as_bytes())));
         assert_eq!(there.of(&row[..20]), None);
-        assert_eq!(read.value(), Ok(Stored::Here(b"\"short\"")));
+        assert_eq!(read.value(), Ok(Stored::Inline(b"\"short\"")));
         assert!(Text::of(&[0; 16 * 1024]).is_some());
         assert!(Text::of(&[0; 16 * 1024 + 1]).is_none());
     }
@@ -474,7 +474,7 @@ mod tests {
     fn what_could_not_be_read_back_is_not_written() {
         let deep = format!("{}{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
         let write = |text: String| {
-            Out::default().value(|out| {
+            Writer::default().value(|out| {
                 out.extend_from_slice(text.as_bytes());
                 Ok(())
             })

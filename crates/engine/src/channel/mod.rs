@@ -4,7 +4,7 @@
 //! them. To add a kind: one file here, one line in this list.
 
 mod append;
-mod fleeting;
+mod ephemeral;
 mod last_value;
 mod managed;
 mod messages;
@@ -14,7 +14,7 @@ mod topic;
 mod untracked;
 
 pub use append::Append;
-pub use fleeting::Fleeting;
+pub use ephemeral::Ephemeral;
 pub use last_value::LastValue;
 pub use managed::Managed;
 pub use messages::{MessageWrite, Messages, REMOVE_ALL, ids_in, ids_in_json};

@@ -2,7 +2,7 @@
 //! list does not share, in ranges.
 
 use super::{read_json_into, typed, write_json};
-use crate::binary::{In, Out};
+use crate::binary::{Reader, Writer};
 use crate::list::List;
 use crate::value::Value;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
@@ -23,7 +23,7 @@ pub(super) fn write<T: Serialize>(
     if older.is_empty() || is_all || again > AGAIN_MIN.max(list.len() / 2) {
         return Ok(false);
     }
-    let mut head = Out::default();
+    let mut head = Writer::default();
     head.count(list.len());
     head.count(ranges.len());
     let mut items = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn write<T: Serialize>(
 
 /// Where the items begin, of a patch with items in one range; everything before them is short.
 pub(crate) fn items_at(patch: &[u8]) -> usize {
-    let mut read = In::new(patch);
+    let mut read = Reader::new(patch);
     let mut head = || {
         let (_, ranges, _) = (read.wide().ok()?, read.count().ok()?, read.wide().ok()?);
         let len: usize = read.number().ok()?;
@@ -114,7 +114,7 @@ where
 {
     typed::<List<T>>(&older)?;
     let mut list = older.take::<List<T>>().unwrap_or_default();
-    let mut read = In::new(patch);
+    let mut read = Reader::new(patch);
     let bad = |error: crate::EngineError| error.to_string();
     let len: usize = read.number().map_err(bad)?;
     if len < list.len() {

@@ -1,7 +1,7 @@
 //! The names that rows leave out.
 
 use super::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
-use crate::binary::{In, Out, VERSION};
+use crate::binary::{Reader, VERSION, Writer};
 use crate::error::EngineError;
 use weftwork_types::canonical::{Hash, hash_bytes};
 
@@ -10,7 +10,7 @@ use weftwork_types::canonical::{Hash, hash_bytes};
 pub struct LayoutId(pub [u8; 16]);
 
 impl LayoutId {
-    pub(crate) fn read(read: &mut In<'_>) -> Result<Self, EngineError> {
+    pub(crate) fn read(read: &mut Reader<'_>) -> Result<Self, EngineError> {
         let mut id = [0u8; 16];
         id.copy_from_slice(read.raw(16)?);
         Ok(Self(id))
@@ -43,7 +43,7 @@ impl Layout {
             plan.channels.iter().map(|c| (c.name.clone(), c.channel.kind().to_owned())).collect();
         let triggers: Vec<_> = plan.triggers.iter().map(|t| t.name.clone()).collect();
         let nodes: Vec<_> = plan.nodes.iter().map(|n| n.name.to_string()).collect();
-        let mut out = Out::default();
+        let mut out = Writer::default();
         out.byte(VERSION);
         out.count(channels.len());
         for (name, kind) in &channels {
@@ -67,7 +67,7 @@ impl Layout {
         if id_of(bytes) != id {
             return Err(EngineError::Damaged { at: 0, expected: "the names of that hash" });
         }
-        let mut read = In::new(bytes);
+        let mut read = Reader::new(bytes);
         let found = read.byte()?;
         if found > VERSION {
             return Err(EngineError::NewerRecord { found, known: VERSION });
@@ -172,7 +172,7 @@ impl Mapped {
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Option<ChannelIdx>, EngineError> {
         match self {
             Self::Same if index < plan.channels.len() => Ok(Some(ChannelIdx(index))),
@@ -188,7 +188,7 @@ impl Mapped {
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Result<TriggerIdx, &str>, EngineError> {
         let unknown = || read.damaged("a known trigger");
         match self {
@@ -209,7 +209,7 @@ impl Mapped {
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Option<NodeIdx>, EngineError> {
         Ok(self.node(plan, index.saturating_add(1), read)?.ok())
     }
@@ -218,7 +218,7 @@ impl Mapped {
     pub(crate) fn target<'n, 'r: 'n>(
         &'n self,
         plan: &Plan,
-        read: &mut In<'r>,
+        read: &mut Reader<'r>,
     ) -> Result<Result<NodeIdx, &'n str>, EngineError> {
         match read.number()? {
             0usize => read.text().map(|name| plan.node_idx(name).ok_or(name)),
@@ -231,7 +231,7 @@ impl Mapped {
         &self,
         plan: &Plan,
         number: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Result<NodeIdx, &str>, EngineError> {
         let unknown = || read.damaged("a known node");
         let Some(index) = number.checked_sub(1) else { return Ok(Ok(NodeIdx::START)) };
@@ -247,7 +247,7 @@ impl Mapped {
 }
 
 /// Writes a node: its number, or zero and the name of one that the graph does not have.
-pub(crate) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
+pub(crate) fn write_node(out: &mut Writer, node: Option<NodeIdx>, name: &str) {
     match node {
         Some(node) => out.count(node.0 + 1),
         None => {

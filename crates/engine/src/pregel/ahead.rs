@@ -63,7 +63,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::{Append, Fleeting};
+    use crate::channel::{Append, Ephemeral};
     use crate::list::List;
     use crate::plan::PlanBuilder;
     use crate::pregel::{Machine, StartInput};
@@ -74,7 +74,7 @@ mod tests {
     fn plan() -> Arc<Plan> {
         let mut plan = PlanBuilder::default();
         plan.channel("log", Arc::new(Append::<u64>::new()));
-        plan.channel("brief", Arc::new(Fleeting::<u64>::one()));
+        plan.channel("brief", Arc::new(Ephemeral::<u64>::one()));
         plan.node("a");
         plan.edge("START", "a");
         Arc::new(plan.build().expect("a sound graph"))

@@ -3,10 +3,10 @@
 use super::control::{Control, Sent, StartInput, Updated};
 use super::{Ahead, Machine, Path, Task};
 use crate::error::EngineError;
+use crate::fault_injection::{self, Bug};
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
 use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan, Unknown};
-use crate::planted::{self, Bug};
 use crate::task::{Goto, TaskOutput};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Machine {
     ) -> Result<(), EngineError> {
         let Self { plan, slots, control } = self;
         let plan: &Plan = plan;
-        if done.len() > 1 && !planted::has(Bug::CompletionOrder) {
+        if done.len() > 1 && !fault_injection::has(Bug::CompletionOrder) {
             done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
         control.remember();
@@ -198,7 +198,7 @@ impl Control {
                 }
                 Goto::Send { node, arg } => {
                     let found = targets.find(node)?;
-                    let merged = planted::has(Bug::SendsMerged)
+                    let merged = fault_injection::has(Bug::SendsMerged)
                         && sends.iter().any(|sent| *sent.name == **node);
                     if merged {
                         continue;
@@ -234,12 +234,12 @@ impl Control {
         self.clear_unwritten(plan, next);
         for index in &plan.lapsing {
             let lapses = !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some();
-            if lapses && !planted::has(Bug::EphemeralStays) {
+            if lapses && !fault_injection::has(Bug::EphemeralStays) {
                 slots.set(*index, None);
                 changed = true;
             }
         }
-        if !self.leads_on() || planted::has(Bug::DeferredEarly) {
+        if !self.leads_on() || fault_injection::has(Bug::DeferredEarly) {
             self.release_deferred(plan, next);
         }
         if changed {

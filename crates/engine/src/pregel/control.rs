@@ -5,15 +5,15 @@
 //! `NamedBarrierValue` and their `AfterFinish` forms), and the versions by which `apply_writes` and
 //! `prepare_next_tasks` of `pregel/_algo.py` decide (`docs/adr/0006-what-is-due.md`).
 
+use crate::fault_injection::{self, Bug};
 use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
-use crate::planted::{self, Bug};
 use crate::task::Arg;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Mostly one or two.
-pub(crate) type Few<T> = SmallVec<[T; 2]>;
+pub(crate) type Indices<T> = SmallVec<[T; 2]>;
 
 /// New input, as it came.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ pub(crate) enum Updated {
         /// `true` if the input was updated.
         start: bool,
         /// The triggers that became available.
-        triggers: Few<TriggerIdx>,
+        triggers: Indices<TriggerIdx>,
     },
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Control {
     /// The sources that arrived at joins.
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
     /// The triggers of nodes that hold something.
-    pub(crate) written: Few<TriggerIdx>,
+    pub(crate) written: Indices<TriggerIdx>,
     pub(crate) sends: Sends,
     pub(crate) start: Option<StartInput>,
     pub(crate) start_version: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Control {
     /// The value of `version` when the run last continued past an interrupt.
     pub(crate) passed: u32,
     /// The control state before the last superstep was closed.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "fault-injection")]
     before: Option<Box<Self>>,
 }
 
@@ -143,7 +143,7 @@ impl Control {
             Some(TriggerKind::Join { sources, .. }) => {
                 self.arrived.get(&index).is_some_and(|arrived| {
                     let all = sources.iter().all(|source| arrived.contains(source));
-                    all || planted::has(Bug::JoinPerBranch)
+                    all || fault_injection::has(Bug::JoinPerBranch)
                 })
             }
             None => false,
@@ -173,8 +173,8 @@ impl Control {
 
     /// The nodes that are due. When it is known what the last step made available only that
     /// counts, by name; else all nodes, in the order in which they were added.
-    pub(crate) fn due(&self, plan: &Plan) -> Few<NodeIdx> {
-        let mut candidates = Few::new();
+    pub(crate) fn due(&self, plan: &Plan) -> Indices<NodeIdx> {
+        let mut candidates = Indices::new();
         match &self.updated {
             Updated::Known { any: true, start, triggers } => {
                 if *start {
@@ -183,7 +183,7 @@ impl Control {
                 candidates.extend(self.targets(plan, triggers.iter().copied()));
                 if candidates.len() > 1 {
                     candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
-                    if !planted::has(Bug::FanInPerBranch) {
+                    if !fault_injection::has(Bug::FanInPerBranch) {
                         candidates.dedup();
                     }
                 }
@@ -195,13 +195,13 @@ impl Control {
     }
 
     /// The nodes that are due, in the order in which they were added.
-    pub(crate) fn due_in_order(&self, plan: &Plan) -> Few<NodeIdx> {
-        let mut candidates = Few::new();
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Indices<NodeIdx> {
+        let mut candidates = Indices::new();
         if self.start.is_some() {
             candidates.push(NodeIdx::START);
         }
         let joins = self.arrived.keys().copied();
-        let mut nodes: Few<_> =
+        let mut nodes: Indices<_> =
             self.targets(plan, self.written.iter().copied().chain(joins)).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -284,7 +284,8 @@ impl Control {
                 triggers.clear();
             }
             Updated::Unknown => {
-                self.updated = Updated::Known { any: false, start: false, triggers: Few::new() };
+                self.updated =
+                    Updated::Known { any: false, start: false, triggers: Indices::new() };
             }
         }
     }
@@ -292,7 +293,7 @@ impl Control {
     fn note(&mut self, index: TriggerIdx) {
         if let Updated::Known { any, triggers, .. } = &mut self.updated {
             *any = true;
-            if !triggers.contains(&index) || planted::has(Bug::FanInPerBranch) {
+            if !triggers.contains(&index) || fault_injection::has(Bug::FanInPerBranch) {
                 triggers.push(index);
             }
         }
@@ -371,14 +372,14 @@ impl Control {
     }
 }
 
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(feature = "fault-injection"))]
 impl Control {
     pub(crate) fn remember(&mut self) {}
 
     pub(crate) fn name_finished(&mut self) {}
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 impl Control {
     /// Restores the previous control state, so that stored checkpoints name nodes that have
     /// finished; see [`Bug::NamesFinished`].
@@ -390,6 +391,6 @@ impl Control {
 
     pub(crate) fn remember(&mut self) {
         self.before = None;
-        self.before = planted::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
+        self.before = fault_injection::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
     }
 }

@@ -6,13 +6,13 @@ mod control;
 
 pub use ahead::Ahead;
 pub use apply::Done;
-pub(crate) use control::{Control, Few, Trigger, Updated};
+pub(crate) use control::{Control, Indices, Trigger, Updated};
 pub use control::{Sent, StartInput};
 
 use crate::error::{EngineError, THE_INPUT};
+use crate::fault_injection::{self, Bug};
 use crate::ids::cut;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
-use crate::planted::{self, Bug};
 use crate::task::{Arg, TaskOutput, Writes};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Machine {
         self.with_sends(self.control.due_in_order(&self.plan)).collect()
     }
 
-    fn with_sends(&self, nodes: Few<NodeIdx>) -> impl Iterator<Item = Task> {
+    fn with_sends(&self, nodes: Indices<NodeIdx>) -> impl Iterator<Item = Task> {
         let sends = self.control.sends.iter().zip(0u32..).filter_map(|(sent, index)| {
             let arg = Some(Arc::clone(&sent.arg));
             Some(Task { node: sent.node?, path: Path::Push(index), arg })
@@ -169,7 +169,7 @@ impl Machine {
 
     /// The run goes on past an interrupt: what changed so far stops it no more.
     pub fn pass(&mut self) {
-        if !planted::has(Bug::StopsRearm) {
+        if !fault_injection::has(Bug::StopsRearm) {
             self.control.passed = self.control.version;
         }
     }

@@ -8,7 +8,7 @@ use super::scope::{Replay, lock};
 use crate::error::RuntimeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
 
@@ -155,7 +155,7 @@ impl Cycle {
         scope.keep.own
             && scope.resuming() == Some(true)
             && self.meta.parents != scope.around
-            && !planted::has(Bug::DropsOwnInput)
+            && !fault_injection::has(Bug::DropsOwnInput)
             && scope.graph.semantics().resuming == Resuming::Exact
     }
 

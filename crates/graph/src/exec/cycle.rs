@@ -10,7 +10,7 @@ use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{ChannelIdx, Slots, TaskOutput};
 use weftwork_types::CheckpointId;
@@ -123,7 +123,7 @@ impl Cycle {
                 saved = saver.load(at, plan, None).await?;
             }
         }
-        if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
+        if scope.is_nested() && fault_injection::has(Bug::StartsOverWithin) {
             saved = None;
         }
         if let Some(saved) = &mut saved {

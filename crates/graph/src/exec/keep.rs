@@ -9,7 +9,7 @@ use super::slot::{Slot, SlotState};
 use crate::error::RuntimeError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{ChannelIdx, NodeIdx, Unknown};
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -35,7 +35,8 @@ impl Cycle {
 
     /// Makes a checkpoint of the state as it stands, and keeps it unless that is done at the end.
     pub(super) async fn checkpoint(&mut self, source: Source) -> Going<()> {
-        let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
+        let unkept =
+            fault_injection::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
         if !self.keeps() || self.on_exit() || unkept {
             self.advance(source, false);
             return Ok(());
@@ -243,7 +244,7 @@ impl Cycle {
 
     /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
     pub(super) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), SaverError>>> {
-        let unkept = planted::has(Bug::KeepsNothing);
+        let unkept = fault_injection::has(Bug::KeepsNothing);
         if unkept || self.on_exit() {
             return None;
         }

@@ -6,7 +6,7 @@ use super::look::handler_of;
 use super::saver::{TaskKey, TaskRecord};
 use super::scope::{Called, Scope, lock};
 use super::slot::{Slot, SlotState};
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Task;
 
 impl Cycle {
@@ -53,7 +53,7 @@ impl Cycle {
             self.add_handler(&task);
         }
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        if exact && !planted::has(Bug::HandlersRerun) {
+        if exact && !fault_injection::has(Bug::HandlersRerun) {
             let graph = &self.scope.graph;
             for slot in self.tasks.iter_mut().skip(first) {
                 if let Some((_, record)) = self.known.iter().find(|(key, _)| slot.is(key, graph)) {
@@ -83,14 +83,14 @@ impl Slot {
         if record.resume.is_some() {
             self.record.resume.clone_from(&record.resume);
         }
-        if !planted::has(Bug::ForgetsCalls) {
+        if !fault_injection::has(Bug::ForgetsCalls) {
             self.known_calls.clone_from(&record.calls);
         }
     }
 
     fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
         self.take_along(record);
-        if record.output.is_some() && !planted::has(Bug::ForgetsFinished) {
+        if record.output.is_some() && !fault_injection::has(Bug::ForgetsFinished) {
             self.record.output.clone_from(&record.output);
             self.record.edges = record.edges;
             self.state = SlotState::Ended;

@@ -5,8 +5,8 @@ use super::kept::Calls;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use weftwork_engine::codec::DeltaBase;
 use weftwork_engine::ids::interrupt_id;
-use weftwork_engine::packed::Mark;
 use weftwork_engine::pregel::{Machine, Path};
 use weftwork_engine::{EngineError, NodeIdx, Plan, TaskOutput};
 use weftwork_types::code::Fault;
@@ -75,7 +75,7 @@ pub enum SaverError {
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     /// The checkpoint relative to which the next one is written.
-    pub mark: Option<Arc<Mark>>,
+    pub mark: Option<Arc<DeltaBase>>,
     /// `true` if that is the newest of its graph.
     pub newest: bool,
 }

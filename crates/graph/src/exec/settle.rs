@@ -8,7 +8,7 @@ use super::slot::SlotState;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
@@ -19,7 +19,7 @@ impl Cycle {
         let graph = &self.scope.graph;
         let Some(slot) = self.tasks.get_mut(index) else { return };
         slot.state = SlotState::Ended;
-        planted::ended(index);
+        fault_injection::ended(index);
         let answered = end.answers.is_some();
         if answered {
             slot.record.resume = end.answers;
@@ -45,7 +45,7 @@ impl Cycle {
                         slot.is(key, graph) && !record.open_questions().is_empty()
                     };
                     let kept = !self.known.iter().any(asked);
-                    slot.kept = kept || planted::has(Bug::StaleQuestions);
+                    slot.kept = kept || fault_injection::has(Bug::StaleQuestions);
                     slot.record.stopped = true;
                     return;
                 }

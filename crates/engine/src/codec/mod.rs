@@ -21,7 +21,8 @@ mod output;
 mod tests;
 
 pub use crate::binary::{
-    Elsewhere, INLINE_MAX, In, Known, Named, Out, REPEATS_MAX, Stored, Text, There, VERSION,
+    ExternalRefs, INLINE_MAX, REPEATS_MAX, Reader, ReferenceRow, RowSlice, Stored, Text, VERSION,
+    ValueLocation, Writer,
 };
 pub use crate::plan::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
@@ -66,7 +67,7 @@ mod tag {
 
 /// A summary of a checkpoint, used to write the next one relative to it.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct DeltaBase {
     id: CheckpointId,
     layout: LayoutId,
     slots: Slots,
@@ -156,13 +157,13 @@ impl Home {
 
 /// A checkpoint as bytes.
 #[derive(Debug)]
-pub struct Packed {
+pub struct Encoded {
     /// The row.
     pub bytes: Vec<u8>,
     /// Values that are kept apart, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
     /// For the next checkpoint.
-    pub mark: Mark,
+    pub delta_base: DeltaBase,
 }
 
 /// Writes a checkpoint: relative to the one that `since` remembers, when that is of the same
@@ -171,22 +172,22 @@ pub struct Packed {
 /// # Errors
 /// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written as JSON, or is
 /// nested too deeply to be read back.
-pub fn pack(
+pub fn encode(
     machine: &Machine,
     id: CheckpointId,
-    since: Option<&Mark>,
+    since: Option<&DeltaBase>,
     rest: &[u8],
-) -> Result<Packed, EngineError> {
+) -> Result<Encoded, EngineError> {
     let plan = machine.plan();
     let layout = plan.layout().id();
-    let since = since.filter(|mark| mark.layout == layout);
-    let mut out = Out::with_capacity(ROOM + rest.len());
+    let since = since.filter(|delta_base| delta_base.layout == layout);
+    let mut out = Writer::with_capacity(ROOM + rest.len());
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);
-    let known = since.and_then(|mark| {
-        let text = mark.input.as_ref()?.text.clone()?;
-        Some(Known { off: id.0.wrapping_sub(mark.id.0), text })
+    let known = since.and_then(|delta_base| {
+        let text = delta_base.input.as_ref()?.text.clone()?;
+        Some(ReferenceRow { off: id.0.wrapping_sub(delta_base.id.0), text })
     });
     out.refer_to(known);
     let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
@@ -206,15 +207,15 @@ pub fn pack(
         };
         Input { writes, text: Text::of(&bytes) }
     });
-    let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
-    Ok(Packed { bytes, blobs, mark })
+    let delta_base = DeltaBase { id, layout, slots: machine.slots().clone(), homes, input };
+    Ok(Encoded { bytes, blobs, delta_base })
 }
 
 /// The layout that a row names, and the bytes after it.
 ///
 /// # Errors
 /// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
-pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
     open_row_upto(VERSION, bytes)
 }
 
@@ -222,8 +223,8 @@ pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
 ///
 /// # Errors
 /// As [`open_row`].
-pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    let mut read = In::new(bytes);
+pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
+    let mut read = Reader::new(bytes);
     let found = read.byte()?;
     if found > known {
         return Err(EngineError::NewerRecord { found, known });
@@ -239,7 +240,7 @@ impl Machine {
     /// The messages in conversations that are new or other than at a checkpoint. Costs as much as
     /// there are changes.
     #[must_use]
-    pub fn messages_since(&self, mark: Option<&Mark>) -> Vec<Message> {
+    pub fn messages_since(&self, delta_base: Option<&DeltaBase>) -> Vec<Message> {
         let mut found = Vec::new();
         for (index, channel) in self.plan().channels.iter().enumerate() {
             if channel.channel.kind() != Messages::KIND {
@@ -247,7 +248,7 @@ impl Machine {
             }
             let of = |value: &Value| value.get::<List<Message>>().cloned();
             let Some(list) = self.slots().get(index).and_then(of) else { continue };
-            let older = mark.and_then(|mark| mark.slots.get(index)).and_then(of);
+            let older = delta_base.and_then(|delta_base| delta_base.slots.get(index)).and_then(of);
             let older = older.unwrap_or_default();
             for message in list.ranges_since(&older).into_iter().flatten().map(|at| list.get(at)) {
                 let Some(message) = message else { continue };
@@ -259,7 +260,7 @@ impl Machine {
     }
 }
 
-impl Mark {
+impl DeltaBase {
     /// The checkpoint.
     #[must_use]
     pub fn id(&self) -> CheckpointId {
@@ -275,11 +276,11 @@ impl Mark {
 
 /// A row that is being written.
 struct Row<'a> {
-    out: Out,
+    out: Writer,
     id: CheckpointId,
     same: Same,
     inputs: Inputs<'a>,
-    since: Option<&'a Mark>,
+    since: Option<&'a DeltaBase>,
 }
 
 impl Row<'_> {
@@ -290,8 +291,8 @@ impl Row<'_> {
         (number, channels): (usize, &[ChannelPlan]),
     ) -> Result<Arc<Chunk>, EngineError> {
         let first = number * CHUNK;
-        let before = self.since.filter(|mark| slots.shares(&mark.slots, number));
-        let before = before.and_then(|mark| mark.homes.get(number));
+        let before = self.since.filter(|delta_base| slots.shares(&delta_base.slots, number));
+        let before = before.and_then(|delta_base| delta_base.homes.get(number));
         if let Some((chunk, row)) = before.and_then(|chunk| Some((chunk, chunk.row?))) {
             self.same.add(&mut self.out, self.id, (first, channels.len(), row));
             return Ok(Arc::clone(chunk));
@@ -308,7 +309,7 @@ impl Row<'_> {
         (index, channel): (usize, &ChannelPlan),
         value: &Value,
     ) -> Result<Home, EngineError> {
-        let before = self.since.and_then(|mark| mark.before(index));
+        let before = self.since.and_then(|delta_base| delta_base.before(index));
         let one = One { id: self.id, index, channel, value, before };
         if let Some((row, home)) = one.unchanged() {
             self.same.add(&mut self.out, self.id, (index, 1, row));
@@ -334,7 +335,7 @@ impl Same {
     /// So many channels from one on.
     fn add(
         &mut self,
-        out: &mut Out,
+        out: &mut Writer,
         id: CheckpointId,
         (index, count, row): (usize, usize, CheckpointId),
     ) {
@@ -347,7 +348,7 @@ impl Same {
         }
     }
 
-    fn end(&mut self, out: &mut Out, id: CheckpointId) {
+    fn end(&mut self, out: &mut Writer, id: CheckpointId) {
         if let Some((first, count, row)) = self.0.take() {
             out.count(first + 1);
             out.byte(tag::AT);
@@ -364,8 +365,10 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    fn of(since: Option<&'a Mark>) -> Self {
-        let input = since.and_then(|mark| Some((mark.id, mark.input.as_ref()?.writes.as_ref()?)));
+    fn of(since: Option<&'a DeltaBase>) -> Self {
+        let input = since.and_then(|delta_base| {
+            Some((delta_base.id, delta_base.input.as_ref()?.writes.as_ref()?))
+        });
         let (row, writes) = match input {
             Some((id, output)) => (Some(id), output.writes.as_slice()),
             None => (None, [].as_slice()),
@@ -405,7 +408,7 @@ impl<'a> One<'a> {
         Some((home.row()?, home))
     }
 
-    fn write(&self, out: &mut Out) -> Result<Home, EngineError> {
+    fn write(&self, out: &mut Writer) -> Result<Home, EngineError> {
         out.count(self.index + 1);
         if let Some((before, Home::List(list))) = self.before
             && let Some(list) = self.write_change(out, before, list)?
@@ -430,7 +433,7 @@ impl<'a> One<'a> {
     /// Writes how a list changed; nothing when the whole list is to be written.
     fn write_change(
         &self,
-        out: &mut Out,
+        out: &mut Writer,
         before: &Value,
         list: &ListHome,
     ) -> Result<Option<ListHome>, EngineError> {
@@ -481,7 +484,7 @@ impl<'a> One<'a> {
     }
 
     /// Another row, most often one just before this one.
-    fn row(&self, out: &mut Out, row: CheckpointId) {
+    fn row(&self, out: &mut Writer, row: CheckpointId) {
         out.number(self.id.0.wrapping_sub(row.0));
     }
 

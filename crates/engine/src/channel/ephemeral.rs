@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 
 /// Keeps a value for one superstep: the next one reads it, and unless it is written again it is
 /// gone after that.
-pub struct Fleeting<T> {
+pub struct Ephemeral<T> {
     many: bool,
     types: PhantomData<fn() -> T>,
 }
 
-impl<T> Fleeting<T> {
+impl<T> Ephemeral<T> {
     /// Takes at most one write per superstep.
     #[must_use]
     pub fn one() -> Self {
@@ -26,13 +26,13 @@ impl<T> Fleeting<T> {
     }
 }
 
-impl<T> fmt::Debug for Fleeting<T> {
+impl<T> fmt::Debug for Ephemeral<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fleeting<{}>", std::any::type_name::<T>())
+        write!(f, "Ephemeral<{}>", std::any::type_name::<T>())
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeting<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Ephemeral<T> {
     fn kind(&self) -> &'static str {
         if self.many { "any" } else { "ephemeral" }
     }

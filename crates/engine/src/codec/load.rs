@@ -2,9 +2,10 @@
 
 use super::output::OutputReader;
 use super::{
-    Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output, tag,
+    Chunk, DeltaBase, Home, ListHome, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output,
+    tag,
 };
-use crate::binary::{Elsewhere, In, Named, Stored, There};
+use crate::binary::{ExternalRefs, Reader, RowSlice, Stored, ValueLocation};
 use crate::error::EngineError;
 use crate::plan::{ChannelPlan, Layout, Mapped, Plan};
 use crate::pregel::Machine;
@@ -30,7 +31,7 @@ pub struct Loader {
     texts: BTreeMap<CheckpointId, Vec<u8>>,
     wanted_texts: BTreeSet<CheckpointId>,
     /// The blobs that are named by what decides the next superstep.
-    named: Named,
+    named: ExternalRefs,
 }
 
 /// The rows and values that a load needs to continue.
@@ -56,15 +57,15 @@ pub struct Loaded {
     /// State, and what is due.
     pub machine: Machine,
     /// For writing the next checkpoint.
-    pub mark: Mark,
+    pub delta_base: DeltaBase,
 }
 
 #[derive(Debug, Clone)]
 enum Bytes {
-    Here(Vec<u8>),
-    Apart(Hash),
+    Inline(Vec<u8>),
+    Blob(Hash),
     /// These, and after them a part of the row of this id.
-    There(Vec<u8>, CheckpointId, There),
+    RowSlice(Vec<u8>, CheckpointId, RowSlice),
 }
 
 /// The form in which a row gives a channel's value.
@@ -189,13 +190,13 @@ impl Loader {
             parts.entry(index).or_default().take(id, given)?;
         }
         // Values that are kept apart are found by reading without them.
-        let named = RefCell::new(Named::default());
+        let named = RefCell::new(ExternalRefs::default());
         let note = |place| match place {
-            Elsewhere::Apart(hash) => {
+            ValueLocation::Blob(hash) => {
                 named.borrow_mut().note(hash);
                 Some(b"null".to_vec())
             }
-            Elsewhere::There(_) => None,
+            ValueLocation::RowSlice(_) => None,
         };
         control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, elsewhere: &note })?;
         if !read.is_empty() {
@@ -281,10 +282,10 @@ impl Loader {
     fn want_others(&mut self, of: CheckpointId) {
         for bytes in self.parts.values().flat_map(|part| part.bytes(of)) {
             match bytes {
-                Bytes::Apart(hash) if !self.blobs.contains_key(hash) => {
+                Bytes::Blob(hash) if !self.blobs.contains_key(hash) => {
                     self.wanted.insert(*hash);
                 }
-                Bytes::There(_, row, _) if !self.texts.contains_key(row) => {
+                Bytes::RowSlice(_, row, _) if !self.texts.contains_key(row) => {
                     self.wanted_texts.insert(*row);
                 }
                 _ => {}
@@ -301,8 +302,8 @@ impl Loader {
         let plan = Arc::clone(&self.plan);
         self.named.check(|hash| self.blobs.get(&hash).map_or(0, Vec::len))?;
         let known = |place| match place {
-            Elsewhere::Apart(hash) => self.blobs.get(&hash).cloned(),
-            Elsewhere::There(_) => None,
+            ValueLocation::Blob(hash) => self.blobs.get(&hash).cloned(),
+            ValueLocation::RowSlice(_) => None,
         };
         let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
@@ -326,18 +327,18 @@ impl Loader {
         let homes = homes.chunks(CHUNK).map(|homes| Chunk::new(homes.iter().cloned().collect()));
         let (slots_there, homes) = (slots.clone(), homes.collect());
         // What waits there was read from JSON, so that no value will be the same.
-        let mark = Mark { id: self.id, layout, slots: slots_there, homes, input: None };
-        Ok(Loaded { machine: Machine::from_parts(plan, slots, control), mark })
+        let delta_base = DeltaBase { id: self.id, layout, slots: slots_there, homes, input: None };
+        Ok(Loaded { machine: Machine::from_parts(plan, slots, control), delta_base })
     }
 
     fn bytes<'a>(&'a self, bytes: &'a Bytes) -> Result<Cow<'a, [u8]>, String> {
         match bytes {
-            Bytes::Here(bytes) => Ok(Cow::Borrowed(bytes)),
-            Bytes::Apart(hash) => {
+            Bytes::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Bytes::Blob(hash) => {
                 let missing = || format!("its bytes of hash `{hash}` are missing");
                 Ok(Cow::Borrowed(self.blobs.get(hash).ok_or_else(missing)?))
             }
-            Bytes::There(head, row, there) => {
+            Bytes::RowSlice(head, row, there) => {
                 let found = self.texts.get(row).and_then(|row| there.of(row));
                 let missing = || format!("row `{row}`, which has it, is too short");
                 Ok(Cow::Owned([head, found.ok_or_else(missing)?].concat()))
@@ -380,7 +381,7 @@ impl Loader {
 
 /// The channels of a row, as far as this build has them.
 fn channels(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     (mapped, id): (&Mapped, CheckpointId),
     rows: Older,
@@ -435,7 +436,7 @@ fn channels(
 
 /// The rows that a row which repeats changes names beyond its base.
 fn older(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     base: CheckpointId,
     rows: Older,
 ) -> Result<Vec<CheckpointId>, EngineError> {
@@ -452,7 +453,7 @@ fn older(
 
 /// The values that the input of a row writes to each channel that this build has.
 fn inputs_of(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     (mapped, id): (&Mapped, CheckpointId),
 ) -> Result<BTreeMap<usize, Given>, EngineError> {
@@ -466,21 +467,21 @@ fn inputs_of(
     Ok(found)
 }
 
-fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
+fn row(read: &mut Reader<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
     Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
 }
 
-fn value(read: &mut In<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
+fn value(read: &mut Reader<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
     read.value().map(|stored| bytes(stored, id))
 }
 
 /// A value of the row of an id.
 fn bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
     match stored {
-        Stored::Here(bytes) => Bytes::Here(bytes.to_vec()),
-        Stored::Apart(hash) => Bytes::Apart(hash),
-        Stored::There(head, there) => {
-            Bytes::There(head.to_vec(), CheckpointId(id.0.wrapping_sub(there.off)), there)
+        Stored::Inline(bytes) => Bytes::Inline(bytes.to_vec()),
+        Stored::Blob(hash) => Bytes::Blob(hash),
+        Stored::RowSlice(head, there) => {
+            Bytes::RowSlice(head.to_vec(), CheckpointId(id.0.wrapping_sub(there.off)), there)
         }
     }
 }

@@ -29,33 +29,33 @@ impl Text {
 
 /// The same, and how far its id is from that of the row that is being written.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct ReferenceRow {
     /// Distance between the two ids.
     pub off: u128,
     /// The row.
     pub text: Text,
 }
 
-impl Known {
-    pub(super) fn find(&self, value: &[u8]) -> Option<There> {
+impl ReferenceRow {
+    pub(super) fn find(&self, value: &[u8]) -> Option<RowSlice> {
         let (off, len) = (self.off, value.len());
         if len < TEXT_MIN {
             return None;
         }
-        memchr::memmem::find(&self.text.0, value).map(|at| There { off, at, len })
+        memchr::memmem::find(&self.text.0, value).map(|at| RowSlice { off, at, len })
     }
 }
 
 /// A part of another row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct There {
+pub struct RowSlice {
     /// Distance to the id of that row.
     pub off: u128,
     pub(super) at: usize,
     pub(super) len: usize,
 }
 
-impl There {
+impl RowSlice {
     /// The bytes, when the row has them.
     #[must_use]
     pub fn of<'r>(&self, row: &'r [u8]) -> Option<&'r [u8]> {
@@ -65,30 +65,30 @@ impl There {
 
 /// Where a value is that is not in its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum ValueLocation {
     /// Apart, by the hash of its bytes.
-    Apart(Hash),
+    Blob(Hash),
     /// In another row.
-    There(There),
+    RowSlice(RowSlice),
 }
 
 /// The values that a row has elsewhere: those kept apart, how often each, and parts of other rows.
 #[derive(Debug, Clone, Default)]
-pub struct Named {
+pub struct ExternalRefs {
     apart: BTreeMap<Hash, u64>,
     /// The rows that have values, by how far they are, and the bytes of all these.
     rows: BTreeSet<u128>,
     there: u64,
 }
 
-impl Named {
+impl ExternalRefs {
     /// Counts one more reference to a value kept apart.
     pub fn note(&mut self, hash: Hash) {
         *self.apart.entry(hash).or_default() += 1;
     }
 
     /// Records one more reference to a part of another row.
-    pub fn note_part(&mut self, there: There) {
+    pub fn note_part(&mut self, there: RowSlice) {
         self.rows.insert(there.off);
         self.there = self.there.saturating_add(there.len as u64);
     }

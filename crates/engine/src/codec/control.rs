@@ -1,7 +1,7 @@
 //! Encoding of the control state, which decides the next superstep.
 
 use super::output::{OutputReader, read_output, write_arg, write_output};
-use crate::binary::{In, Out};
+use crate::binary::{Reader, Writer};
 use crate::error::EngineError;
 use crate::plan::layout::{Mapped, node_number, write_node};
 use crate::plan::{Plan, TriggerIdx};
@@ -26,7 +26,7 @@ mod tag {
     pub(super) const START: u8 = 2;
 }
 
-pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError> {
+pub(super) fn write(out: &mut Writer, machine: &Machine) -> Result<(), EngineError> {
     let (plan, control) = (machine.plan(), machine.control());
     for number in [control.version, control.passed, control.start_version, control.start_seen] {
         out.number(number);
@@ -71,7 +71,7 @@ pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError>
 
 /// Goes to the writes of the input that waits; says whether there are any. What is before them is
 /// only passed over.
-pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
+pub(super) fn find_writes(read: &mut Reader<'_>) -> Result<bool, EngineError> {
     for _ in 0..4 {
         read.wide()?;
     }
@@ -99,7 +99,7 @@ pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
     Ok(read.byte()? == tag::WRITES)
 }
 
-fn write_updated(out: &mut Out, updated: &Updated) {
+fn write_updated(out: &mut Writer, updated: &Updated) {
     match updated {
         Updated::Unknown => out.byte(tag::UNKNOWN),
         Updated::Known { any, start, triggers } => {
@@ -111,7 +111,7 @@ fn write_updated(out: &mut Out, updated: &Updated) {
 }
 
 pub(super) fn read(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     with: &OutputReader<'_>,
 ) -> Result<Control, EngineError> {
@@ -171,13 +171,17 @@ pub(super) fn read(
     Ok(control)
 }
 
-fn read_updated(read: &mut In<'_>, plan: &Plan, mapped: &Mapped) -> Result<Updated, EngineError> {
+fn read_updated(
+    read: &mut Reader<'_>,
+    plan: &Plan,
+    mapped: &Mapped,
+) -> Result<Updated, EngineError> {
     let flags = read.byte()?;
     if flags == tag::UNKNOWN {
         return Ok(Updated::Unknown);
     }
     let (any, start) = (flags & tag::ANY != 0, flags & tag::START != 0);
-    let mut triggers = crate::pregel::Few::new();
+    let mut triggers = crate::pregel::Indices::new();
     for _ in 0..read.count()? {
         let index = read.number()?;
         triggers.extend(mapped.trigger(plan, index, read)?.ok());
