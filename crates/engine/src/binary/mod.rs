@@ -1,4 +1,4 @@
-//! Bytes, written and read back.
+//! Numbers, texts and values as bytes, written by [`Writer`] and read by [`Reader`].
 
 mod reference;
 
@@ -11,36 +11,36 @@ use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 /// The format of the rows written here.
 pub const VERSION: u8 = 1;
 
-/// The most bytes of one value within a row; larger ones are kept apart, by their hash.
+/// Maximum length in bytes of a value within a row; larger values are blobs, stored by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
 
-/// The most bytes of values that are neither looked for elsewhere nor nested too deeply, and whose
-/// number takes a byte.
+/// Maximum length in bytes of values that are not searched for in other rows, cannot be nested too
+/// deeply, and whose length takes one byte.
 const SMALL_MAX: usize = TEXT_MIN - 1;
 const _: () = assert!(SMALL_MAX < DEPTH_MAX && SMALL_MAX + 1 < 0x80);
 
-/// Bytes that are being written, and the values that are kept apart.
+/// Writer of a row, with the values that are stored as blobs.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
-    /// Values kept apart, by the hash of their bytes.
+    /// Blobs, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
-    /// Where values may be already.
+    /// A row that may already have the values.
     known: Option<ReferenceRow>,
-    /// Room for one value.
+    /// Buffer for one value.
     scratch: Vec<u8>,
-    /// The bytes of values kept apart that were named again.
+    /// The bytes of blobs that were referenced again.
     repeats: u64,
 }
 
 impl Writer {
-    /// With room for some bytes.
+    /// Creates a writer with an initial capacity in bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
     }
 
-    /// Names a row for values that are there, from now on.
+    /// Sets the row in which the following values are searched.
     pub fn refer_to(&mut self, known: Option<ReferenceRow>) {
         self.known = known;
     }
@@ -51,7 +51,7 @@ impl Writer {
         self.bytes
     }
 
-    /// Takes what was written, and the values that are kept apart.
+    /// Returns the bytes and the blobs.
     #[must_use]
     pub fn finish(self) -> (Vec<u8>, Vec<(Hash, Vec<u8>)>) {
         (self.bytes, self.blobs)
@@ -62,12 +62,12 @@ impl Writer {
         self.bytes.push(byte);
     }
 
-    /// Bytes whose number the reader knows.
+    /// Writes bytes without their length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A number, seven bits a byte, the lowest first.
+    /// Writes a number with seven bits per byte, the lowest first.
     pub fn number(&mut self, number: impl Into<u128>) {
         let mut left: u128 = number.into();
         // Most numbers are small.
@@ -83,36 +83,36 @@ impl Writer {
         self.bytes.push(left as u8);
     }
 
-    /// A length or an index.
+    /// Writes a length or an index.
     pub fn count(&mut self, count: usize) {
         self.number(count as u64);
     }
 
-    /// A number that may be negative.
+    /// Writes a number that may be negative.
     pub fn signed(&mut self, number: i64) {
         self.number(((number << 1) ^ (number >> 63)) as u64);
     }
 
-    /// Bytes with their number before them.
+    /// Writes bytes after their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.raw(bytes);
     }
 
-    /// A text.
+    /// Writes a text.
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// A value that `write` writes; it is kept apart when it is large.
+    /// Writes the value that `write` produces; a large value becomes a blob.
     ///
     /// # Errors
-    /// Those of `write`, and a value too deep to be read back.
+    /// Errors of `write`, and values nested too deeply to be read.
     pub fn value(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
-        // Most values are small: those are written to their place.
+        // Most values are small and are written in place.
         let start = self.bytes.len();
         self.bytes.push(0);
         write(&mut self.bytes)?;
@@ -130,7 +130,7 @@ impl Writer {
         written
     }
 
-    /// A value of which another row may have what is from `split` on.
+    /// Writes a value whose bytes from `split` on may be in another row.
     ///
     /// # Errors
     /// As [`value`](Self::value).
@@ -151,8 +151,8 @@ impl Writer {
                 self.count(len);
                 return Ok(());
             }
-            // One more than the number of bytes, of which there are some: zero stands for what is
-            // kept apart, and one for what is in another row.
+            // One more than the length, which is not zero: zero stands for a blob, and one for a
+            // slice of another row.
             if value.is_empty() {
                 return Err("it is no JSON: it has no bytes".to_owned());
             }
@@ -174,7 +174,7 @@ impl Writer {
         Err(format!("large values are repeated to more than {REPEATS_MAX} bytes in one superstep"))
     }
 
-    /// JSON.
+    /// Writes a value as JSON.
     ///
     /// # Errors
     /// As [`value`](Self::value).
@@ -192,8 +192,8 @@ fn shallow(json: &[u8]) -> Result<(), String> {
 
 /// Returns `true` if JSON text is nested more deeply than readers accept.
 fn is_too_deep(json: &[u8]) -> bool {
-    // As a rule there are too few brackets, which is quickly seen: in parts whose number of them
-    // fits a byte, many bytes are looked at at a time.
+    // Most texts have too few brackets, which is cheap to check: in chunks whose count fits a byte,
+    // many bytes are compared at once.
     let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
     let parts = json.chunks(usize::from(u8::MAX));
     let brackets = parts.map(|part| usize::from(part.iter().map(opens).sum::<u8>()));
@@ -220,18 +220,18 @@ fn is_too_deep(json: &[u8]) -> bool {
     false
 }
 
-/// A value as it was read: in the row, or kept apart.
+/// A value as it was read: inline, a blob, or a slice of another row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored<'a> {
-    /// In the row.
+    /// The bytes of the value.
     Inline(&'a [u8]),
-    /// Apart, by the hash of its bytes.
+    /// A blob, by the hash of its bytes.
     Blob(Hash),
-    /// These bytes, and after them those of another row.
+    /// These bytes, followed by a slice of another row.
     RowSlice(&'a [u8], RowSlice),
 }
 
-/// Bytes that are being read. They may be anybody's: nothing is taken on trust.
+/// Reader of a row. The bytes are untrusted: all lengths and numbers are checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -239,13 +239,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the beginning.
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The error for what is not as expected here.
+    /// The error for unexpected data at this position.
     #[must_use]
     pub fn damaged(&self, expected: &'static str) -> EngineError {
         EngineError::Damaged { at: self.at, expected }
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// So many bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] when there are fewer.
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
             return Ok(u128::from(*byte));
         }
         let mut number = 0u128;
-        // Nine bytes at a time, which fit a machine's word.
+        // Nine bytes at a time, which fit in 64 bits.
         for (part, bytes) in rest.chunks(9).take(3).enumerate() {
             let (mut word, mut shift) = (0u64, 0);
             for byte in bytes {
@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
         Err(self.damaged("one more byte"))
     }
 
-    /// Passes over so many numbers, without a look at how large they are.
+    /// Skips `count` numbers without checking their range.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] when there are fewer.
@@ -329,7 +329,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of a smaller type.
+    /// Reads a number of a smaller type.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -337,7 +337,7 @@ impl<'a> Reader<'a> {
         T::try_from(self.wide()?).map_err(|_| self.damaged("a smaller number"))
     }
 
-    /// A number that may be negative.
+    /// Reads a number that may be negative.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -359,7 +359,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes with their number before them.
+    /// Reads bytes after their length.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].
@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
         self.raw(len)
     }
 
-    /// A text.
+    /// Reads a text.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.damaged("text in UTF-8"))
     }
 
-    /// A value.
+    /// Reads a value.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].

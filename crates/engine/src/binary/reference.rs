@@ -1,33 +1,33 @@
-//! Values that are not in their row: kept apart by their hash, or a part of another row.
+//! Values that are not inline in their row: blobs, and slices of other rows.
 
 use crate::error::EngineError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_types::canonical::Hash;
 
-/// The most bytes of values kept apart that a row names again, all namings taken together. Each is
-/// read for itself, so that a small row could ask for any amount of memory.
+/// Maximum sum of the bytes of blobs that a row references again. Each reference is read
+/// separately, so without a limit a small row could request any amount of memory.
 pub const REPEATS_MAX: u64 = 1 << 30;
 
-/// The fewest bytes of a value that are looked for in another row.
+/// Minimum length in bytes of values that are searched for in another row.
 pub(super) const TEXT_MIN: usize = 64;
 
-/// The most bytes of a row in which values are looked for.
+/// Maximum length in bytes of rows in which values are searched.
 const TEXT_MAX: usize = 16 * 1024;
 
-/// A row that may have values which are being written. Cloning shares it.
+/// The bytes of a row that may contain the values being written. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Text(Arc<[u8]>);
 
 impl Text {
-    /// The bytes of a row; none when it is too short or too long to look for values in it.
+    /// Takes the bytes of a row; `None` if it is too short or too long to be searched.
     #[must_use]
     pub fn of(row: &[u8]) -> Option<Self> {
         (TEXT_MIN..=TEXT_MAX).contains(&row.len()).then(|| Self(row.into()))
     }
 }
 
-/// The same, and how far its id is from that of the row that is being written.
+/// A row in which values are searched, and the distance of its id to that of the row being written.
 #[derive(Debug, Clone)]
 pub struct ReferenceRow {
     /// Distance between the two ids.
@@ -56,38 +56,38 @@ pub struct RowSlice {
 }
 
 impl RowSlice {
-    /// The bytes, when the row has them.
+    /// The bytes, if the row has them.
     #[must_use]
     pub fn of<'r>(&self, row: &'r [u8]) -> Option<&'r [u8]> {
         row.get(self.at..self.at.checked_add(self.len)?)
     }
 }
 
-/// Where a value is that is not in its row.
+/// The location of a value that is not inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueLocation {
-    /// Apart, by the hash of its bytes.
+    /// A blob, by the hash of its bytes.
     Blob(Hash),
-    /// In another row.
+    /// A slice of another row.
     RowSlice(RowSlice),
 }
 
-/// The values that a row has elsewhere: those kept apart, how often each, and parts of other rows.
+/// The references of a row: blobs with the number of references to each, and slices of other rows.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalRefs {
     apart: BTreeMap<Hash, u64>,
-    /// The rows that have values, by how far they are, and the bytes of all these.
+    /// The distances of the referenced rows, and the bytes of all slices.
     rows: BTreeSet<u128>,
     there: u64,
 }
 
 impl ExternalRefs {
-    /// Counts one more reference to a value kept apart.
+    /// Counts a reference to a blob.
     pub fn note(&mut self, hash: Hash) {
         *self.apart.entry(hash).or_default() += 1;
     }
 
-    /// Records one more reference to a part of another row.
+    /// Counts a reference to a slice of another row.
     pub fn note_part(&mut self, there: RowSlice) {
         self.rows.insert(there.off);
         self.there = self.there.saturating_add(there.len as u64);
@@ -99,17 +99,17 @@ impl ExternalRefs {
         self.apart.is_empty() && self.rows.is_empty()
     }
 
-    /// The values kept apart, each once.
+    /// The referenced blobs, each once.
     pub fn hashes(&self) -> impl Iterator<Item = Hash> {
         self.apart.keys().copied()
     }
 
-    /// The distances of the rows whose parts are referenced, each once.
+    /// The distances of the referenced rows, each once.
     pub fn rows(&self) -> impl Iterator<Item = u128> {
         self.rows.iter().copied()
     }
 
-    /// Lets a row pass that does not repeat more than is ever written.
+    /// Checks that the references do not repeat more bytes than is ever written.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].

@@ -5,21 +5,21 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Keeps a value for one superstep: the next one reads it, and unless it is written again it is
-/// gone after that.
+/// A channel with a value for one superstep: the next superstep reads it, and it is then cleared
+/// unless it is written again.
 pub struct Ephemeral<T> {
     many: bool,
     types: PhantomData<fn() -> T>,
 }
 
 impl<T> Ephemeral<T> {
-    /// Takes at most one write per superstep.
+    /// Creates a channel that accepts at most one write per superstep.
     #[must_use]
     pub fn one() -> Self {
         Self { many: false, types: PhantomData }
     }
 
-    /// Takes any number of writes; the last in task order counts.
+    /// Creates a channel that accepts any number of writes; the last in task order is used.
     #[must_use]
     pub fn any() -> Self {
         Self { many: true, types: PhantomData }

@@ -8,10 +8,11 @@ use crate::value::Value;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// With fewer items than this it does not matter how much of them is written again.
+/// Number of items up to which it does not matter how many are written again.
 const AGAIN_MIN: usize = 64;
 
-/// Adds the patch; `false` when all of the list would be in it, or most of the older list again.
+/// Appends the patch; returns `false` if it would contain the whole list, or most of the older list
+/// again.
 pub(super) fn write<T: Serialize>(
     older: &List<T>,
     list: &List<T>,
@@ -38,7 +39,7 @@ pub(super) fn write<T: Serialize>(
     Ok(true)
 }
 
-/// Where the items begin, of a patch with items in one range; everything before them is short.
+/// The position of the items in a patch with a single range; the bytes before them are few.
 pub(crate) fn items_at(patch: &[u8]) -> usize {
     let mut read = Reader::new(patch);
     let mut head = || {
@@ -49,19 +50,19 @@ pub(crate) fn items_at(patch: &[u8]) -> usize {
     head().unwrap_or_default()
 }
 
-/// Items that take their places in a list from one on, as they are read.
+/// Items that are put into a list as they are read, beginning at an index.
 pub(super) struct Items<'l, T> {
     list: &'l mut List<T>,
     start: usize,
 }
 
 impl<'l, T: Clone> Items<'l, T> {
-    /// From the item at `start` on.
+    /// Creates the reader of items from index `start`.
     pub(super) fn at(list: &'l mut List<T>, start: usize) -> Self {
         Self { list, start }
     }
 
-    /// Puts an item in the next place.
+    /// Puts an item at the next index.
     pub(super) fn take(&mut self, item: T) {
         if self.start < self.list.len() {
             self.list.set(self.start, item);
@@ -103,7 +104,7 @@ where
     read_json_into(Items::at(list, start), json)
 }
 
-/// The newer list, of items that `read` puts into it from one on.
+/// Applies a patch to a list; `read_items` reads items into it from an index.
 pub(super) fn apply<T>(
     older: Value,
     patch: &[u8],

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const WRITTEN: u8 = 1;
 const FINISHED: u8 = 2;
 
-/// More changes than a thread can have had; each adds one.
+/// Limit for counters of changes, which no thread reaches.
 const CHANGES_MAX: u32 = u32::MAX / 2;
 
 mod tag {
@@ -69,8 +69,7 @@ pub(super) fn write(out: &mut Writer, machine: &Machine) -> Result<(), EngineErr
     Ok(())
 }
 
-/// Goes to the writes of the input that waits; says whether there are any. What is before them is
-/// only passed over.
+/// Skips to the writes of the pending input; returns `false` if there are none.
 pub(super) fn find_writes(read: &mut Reader<'_>) -> Result<bool, EngineError> {
     for _ in 0..4 {
         read.wide()?;
@@ -186,11 +185,11 @@ fn read_updated(
         let index = read.number()?;
         triggers.extend(mapped.trigger(plan, index, read)?.ok());
     }
-    // Another build may order its nodes in another way: all of them are asked.
+    // Another build may have a different order of nodes, so all of them are checked.
     Ok(if mapped.is_same() { Updated::Known { any, start, triggers } } else { Updated::Unknown })
 }
 
-/// A trigger of this build; one that it does not have matters only if its node waits for it.
+/// Reads a trigger of this build; a missing one matters only if its node is due.
 fn kept(found: Result<TriggerIdx, &str>, matters: bool) -> Result<Option<TriggerIdx>, EngineError> {
     match found {
         Ok(index) => Ok(Some(index)),

@@ -1,4 +1,4 @@
-//! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
+//! Decoding of checkpoints, which requests the other rows and blobs that it needs.
 
 use super::output::OutputReader;
 use super::{
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 
-/// A checkpoint that is being read. Give it what it [`wants`](Self::wants) until that is nothing.
+/// A checkpoint that is being decoded. The caller supplies what it [`wants`](Self::wants) until
+/// that is empty.
 #[derive(Debug)]
 pub struct Loader {
     plan: Arc<Plan>,
@@ -27,10 +28,10 @@ pub struct Loader {
     parts: BTreeMap<usize, Part>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     wanted: BTreeSet<Hash>,
-    /// Rows of which parts are values.
+    /// Rows with slices that are values.
     texts: BTreeMap<CheckpointId, Vec<u8>>,
     wanted_texts: BTreeSet<CheckpointId>,
-    /// The blobs that are named by what decides the next superstep.
+    /// The blobs that the control state references.
     named: ExternalRefs,
 }
 
@@ -39,7 +40,7 @@ pub struct Loader {
 pub struct Wants {
     /// Rows of the same graph.
     pub rows: Vec<CheckpointId>,
-    /// Values that are kept apart.
+    /// Blobs.
     pub blobs: Vec<Hash>,
 }
 
@@ -51,12 +52,12 @@ impl Wants {
     }
 }
 
-/// A checkpoint that was read.
+/// A decoded checkpoint.
 #[derive(Debug)]
 pub struct Loaded {
-    /// State, and what is due.
+    /// The state, and the nodes that are due.
     pub machine: Machine,
-    /// For writing the next checkpoint.
+    /// The base for the next checkpoint.
     pub delta_base: DeltaBase,
 }
 
@@ -64,7 +65,7 @@ pub struct Loaded {
 enum Bytes {
     Inline(Vec<u8>),
     Blob(Hash),
-    /// These, and after them a part of the row of this id.
+    /// These bytes, followed by a slice of the row with this id.
     RowSlice(Vec<u8>, CheckpointId, RowSlice),
 }
 
@@ -78,7 +79,7 @@ enum Given {
         tail: Vec<CheckpointId>,
         patch: Bytes,
     },
-    /// The same for a row that repeats changes, and the rows like it that it leads to.
+    /// The repeated changes of a row, and the earlier rows of this kind that it names.
     Repeat {
         base: CheckpointId,
         older: Vec<CheckpointId>,
@@ -86,30 +87,30 @@ enum Given {
     },
 }
 
-/// Handling of the rows that a row names only for reading ahead.
+/// The handling of rows that are named only for reading ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Older {
     Read,
-    /// Enough of them are known.
+    /// Enough such rows are known.
     Skip,
 }
 
 /// The rows and changes read so far for one channel.
 #[derive(Debug, Default)]
 struct Part {
-    /// The row that leads on.
+    /// The row to be read next.
     next: Option<CheckpointId>,
-    /// Rows of which only the change is missing.
+    /// Rows of which only the change is needed.
     tail: BTreeSet<CheckpointId>,
     /// Changes by their rows.
     changes: BTreeMap<CheckpointId, Bytes>,
-    /// The value from which the changes start, and its row.
+    /// The value that the changes apply to, and its row.
     whole: Option<(CheckpointId, Bytes)>,
-    /// For the list that it makes: the base, and the rows after it.
+    /// The base of the resulting list, and the rows after it.
     home: Option<(CheckpointId, Vec<CheckpointId>)>,
     /// The rows that the base names.
     older: Vec<CheckpointId>,
-    /// The rows that will be wanted, the newest first.
+    /// The rows that will be needed, the newest first.
     soon: Vec<CheckpointId>,
 }
 
@@ -118,7 +119,7 @@ impl Part {
         self.next.iter().chain(&self.tail).copied()
     }
 
-    /// Takes what a row gives of the channel. Rows lead to older ones only, so this ends.
+    /// Adds the channel's part of a row. Rows refer to older rows only, so this terminates.
     fn take(&mut self, id: CheckpointId, given: Given) -> Result<(), EngineError> {
         let astray = EngineError::Damaged { at: 0, expected: "an older row that has the value" };
         let in_tail = self.tail.remove(&id);
@@ -158,20 +159,20 @@ impl Part {
         Ok(())
     }
 
-    /// The bytes that the row of an id gave.
+    /// The bytes from the row with an id.
     fn bytes(&self, of: CheckpointId) -> impl Iterator<Item = &Bytes> {
         let whole = self.whole.as_ref().filter(|(id, _)| *id == of).map(|(_, bytes)| bytes);
         self.changes.get(&of).into_iter().chain(whole)
     }
 
-    /// `true` if older rows are known that will be wanted after this one.
+    /// `true` if older rows are known that will be needed after this one.
     fn looks_beyond(&self, id: CheckpointId) -> bool {
         self.soon.last().is_some_and(|oldest| *oldest < id)
     }
 }
 
 impl Loader {
-    /// Begins with the checkpoint's own row, and the layout that the row names.
+    /// Creates a loader from the checkpoint's own row and the layout that the row names.
     ///
     /// # Errors
     /// [`EngineError::Damaged`], [`EngineError::NewerRecord`]; [`EngineError::OtherBuild`] for a
@@ -189,7 +190,7 @@ impl Loader {
         for (index, given) in channels(&mut read, plan, (&mapped, id), Older::Read)? {
             parts.entry(index).or_default().take(id, given)?;
         }
-        // Values that are kept apart are found by reading without them.
+        // A trial read without the blobs collects their hashes.
         let named = RefCell::new(ExternalRefs::default());
         let note = |place| match place {
             ValueLocation::Blob(hash) => {
@@ -221,8 +222,8 @@ impl Loader {
         Wants { rows, blobs }
     }
 
-    /// The rows it will want after those it [`wants`](Self::wants), as far as is known: best read
-    /// at once. Some may be among those.
+    /// The known rows that it will request after those it [`wants`](Self::wants), and which are
+    /// best read together with them. Some may be among those.
     pub fn soon(&self) -> impl Iterator<Item = CheckpointId> {
         self.parts.values().flat_map(|part| {
             let is_left = |row: &CheckpointId| part.next.is_some_and(|next| *row < next);
@@ -230,7 +231,7 @@ impl Loader {
         })
     }
 
-    /// Takes a row it wanted, and the layout that the row names.
+    /// Adds a requested row, and the layout that the row names.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -272,13 +273,13 @@ impl Loader {
         Ok(())
     }
 
-    /// Takes a value it wanted. Its hash is the caller's to check.
+    /// Adds a requested blob. The caller checks its hash.
     pub fn blob(&mut self, hash: Hash, bytes: Vec<u8>) {
         self.wanted.remove(&hash);
         self.blobs.insert(hash, bytes);
     }
 
-    /// Requests the values that a row gave by reference: blobs, and parts of other rows.
+    /// Requests the values that a row references: blobs, and slices of other rows.
     fn want_others(&mut self, of: CheckpointId) {
         for bytes in self.parts.values().flat_map(|part| part.bytes(of)) {
             match bytes {
@@ -293,11 +294,11 @@ impl Loader {
         }
     }
 
-    /// The checkpoint, once nothing is wanted any more.
+    /// Returns the checkpoint, after everything requested was added.
     ///
     /// # Errors
-    /// [`EngineError::BadStored`] for a value that the channel does not take,
-    /// [`EngineError::LostNode`] when the thread waits at a node that is gone.
+    /// [`EngineError::BadStored`] for a value that the channel does not accept,
+    /// [`EngineError::LostNode`] if a due node does not exist any more.
     pub fn finish(self) -> Result<Loaded, EngineError> {
         let plan = Arc::clone(&self.plan);
         self.named.check(|hash| self.blobs.get(&hash).map_or(0, Vec::len))?;
@@ -326,7 +327,7 @@ impl Loader {
         let layout = plan.layout().id();
         let homes = homes.chunks(CHUNK).map(|homes| Chunk::new(homes.iter().cloned().collect()));
         let (slots_there, homes) = (slots.clone(), homes.collect());
-        // What waits there was read from JSON, so that no value will be the same.
+        // A pending input was read from JSON, so no value shares its allocation.
         let delta_base = DeltaBase { id: self.id, layout, slots: slots_there, homes, input: None };
         Ok(Loaded { machine: Machine::from_parts(plan, slots, control), delta_base })
     }
@@ -379,7 +380,7 @@ impl Loader {
     }
 }
 
-/// The channels of a row, as far as this build has them.
+/// Reads the channels of a row that this build has.
 fn channels(
     read: &mut Reader<'_>,
     plan: &Plan,
@@ -393,7 +394,7 @@ fn channels(
             return Ok(all);
         }
         let index = number - 1;
-        // What is read is no more than there are channels.
+        // At most as many parts are read as there are channels.
         if index < next {
             return Err(read.damaged("channels in order"));
         }
@@ -434,7 +435,7 @@ fn channels(
     }
 }
 
-/// The rows that a row which repeats changes names beyond its base.
+/// Reads the rows that a row with repeated changes names in addition to its base.
 fn older(
     read: &mut Reader<'_>,
     base: CheckpointId,
@@ -451,7 +452,7 @@ fn older(
     Ok(older)
 }
 
-/// The values that the input of a row writes to each channel that this build has.
+/// Reads the values that the input of a row writes to the channels of this build.
 fn inputs_of(
     read: &mut Reader<'_>,
     plan: &Plan,
@@ -475,7 +476,7 @@ fn value(read: &mut Reader<'_>, id: CheckpointId) -> Result<Bytes, EngineError> 
     read.value().map(|stored| bytes(stored, id))
 }
 
-/// A value of the row of an id.
+/// Reads a value of the row with an id.
 fn bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
     match stored {
         Stored::Inline(bytes) => Bytes::Inline(bytes.to_vec()),

@@ -1,4 +1,4 @@
-//! Encoding of the outputs that tasks leave behind.
+//! Encoding of the outputs of tasks.
 
 use crate::binary::{Reader, Stored, ValueLocation, Writer};
 use crate::error::EngineError;
@@ -18,10 +18,10 @@ mod tag {
     pub(super) const END: u8 = 2;
 }
 
-/// Writes what a task left behind.
+/// Writes the output of a task.
 ///
 /// # Errors
-/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written.
+/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for values that cannot be written.
 pub fn write_output(out: &mut Writer, plan: &Plan, output: &TaskOutput) -> Result<(), EngineError> {
     out.count(output.writes.len());
     for (index, write) in &output.writes {
@@ -89,21 +89,21 @@ fn write_one(
     }
 }
 
-/// Reads what tasks left behind.
+/// The context for reading outputs of tasks.
 #[expect(missing_debug_implementations, reason = "it holds a closure")]
 pub struct OutputReader<'a> {
     /// The graph.
     pub plan: &'a Plan,
     /// The mapping from the numbers of the row to those of the graph.
     pub mapped: &'a Mapped,
-    /// The values that are not in the row, as far as they were read.
+    /// Resolves values that are not inline; `None` if a value was not read.
     pub elsewhere: &'a dyn Fn(ValueLocation) -> Option<Vec<u8>>,
 }
 
-/// Reads what a task left behind.
+/// Reads the output of a task.
 ///
 /// # Errors
-/// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is no JSON.
+/// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is not JSON.
 pub fn read_output(
     read: &mut Reader<'_>,
     with: &OutputReader<'_>,
@@ -136,7 +136,7 @@ pub fn read_output(
     Ok(output)
 }
 
-/// The values that a task wrote, by the number of their channels. What replaces a value is left out.
+/// Reads the values that a task wrote, by the numbers of their channels, without overwrites.
 pub(super) fn writes<'r>(read: &mut Reader<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
     let mut found = Vec::new();
     for _ in 0..read.count()? {
@@ -165,7 +165,7 @@ impl OutputReader<'_> {
         }
     }
 
-    /// JSON of a channel or a node.
+    /// Reads the JSON of a channel or a node.
     ///
     /// # Errors
     /// As [`read_output`].

@@ -1,4 +1,4 @@
-//! Validating the parts of a graph together.
+//! Collection and validation of the parts of a graph.
 
 use super::draft::{Draft, edge_name, join_name};
 use super::{
@@ -9,7 +9,7 @@ use crate::channel::Channel;
 use crate::error::PlanProblem;
 use std::sync::Arc;
 
-/// Collects a graph's parts and validates them together.
+/// A builder that collects the parts of a graph and validates them together.
 #[derive(Debug, Default)]
 pub struct PlanBuilder {
     pub(super) channels: Vec<ChannelPlan>,
@@ -18,9 +18,9 @@ pub struct PlanBuilder {
     edges: Vec<(String, String)>,
     joins: Vec<(Vec<String>, String)>,
     routes: Vec<(String, Vec<String>)>,
-    /// Where commands of nodes may lead.
+    /// The declared targets of the commands of nodes.
     ends: Vec<(String, Vec<String>)>,
-    /// `true` if some route may lead anywhere; then no node is reported as unreachable.
+    /// `true` if a route may lead to any node; then no node is reported as unreachable.
     open_routes: bool,
     reads: Vec<(String, Vec<String>)>,
     input: Option<Vec<String>>,
@@ -42,7 +42,7 @@ impl PlanBuilder {
         NodeIdx(self.nodes.len() - 1)
     }
 
-    /// Lets a node wait until nothing else is due.
+    /// Defers a node until no other node is due.
     pub fn defer(&mut self, node: impl Into<String>) {
         self.deferred.push(node.into());
     }
@@ -57,12 +57,12 @@ impl PlanBuilder {
         self.joins.push((from, to.into()));
     }
 
-    /// Narrows what a node may read to these channels.
+    /// Restricts the channels that a node may read.
     pub fn reads(&mut self, node: impl Into<String>, channels: Vec<String>) {
         self.reads.push((node.into(), channels));
     }
 
-    /// The same unless it is said elsewhere what the node may read.
+    /// Restricts the channels that a node may read, unless they are restricted already.
     pub fn reads_unless_said(&mut self, node: String, channels: Vec<String>) {
         if !self.reads.iter().any(|(said, _)| *said == node) {
             self.reads.push((node, channels));
@@ -75,40 +75,39 @@ impl PlanBuilder {
         self.channels.iter().any(|channel| channel.name == name)
     }
 
-    /// Narrows what input may write to these channels.
+    /// Restricts the channels that input may write.
     pub fn input(&mut self, channels: Vec<String>) {
         self.input = Some(channels);
     }
 
-    /// Narrows the output to these channels.
+    /// Restricts the channels of the output.
     pub fn output(&mut self, channels: Vec<String>) {
         self.output = Some(channels);
     }
 
-    /// Says what happens with names the graph does not know. With [`Unknown::Ignore`] nodes that
-    /// nothing leads to are allowed as well.
+    /// Sets the handling of unknown names. [`Unknown::Ignore`] also allows unreachable nodes.
     pub fn unknown(&mut self, unknown: Unknown) {
         self.unknown = unknown;
     }
 
-    /// Makes a graph of one node that takes the input as it is.
+    /// Makes a graph of one node that takes the input unchanged.
     pub fn single(&mut self) {
         self.single = true;
     }
 
-    /// Declares where routes of `from` may lead. An empty list means anywhere.
+    /// Declares the targets of routes of `from`. An empty list allows all nodes.
     pub fn route(&mut self, from: impl Into<String>, targets: Vec<String>) {
         self.open_routes |= targets.is_empty();
         self.routes.push((from.into(), targets));
     }
 
-    /// Declares where commands of `from` may lead. An empty list means anywhere.
+    /// Declares the targets of commands of `from`. An empty list allows all nodes.
     pub fn ends(&mut self, from: impl Into<String>, targets: Vec<String>) {
         self.open_routes |= targets.is_empty();
         self.ends.push((from.into(), targets));
     }
 
-    /// The edge or join that leads to a node, in words, if the graph declares one.
+    /// Describes the edge or join that leads to a node, if the graph declares one.
     #[must_use]
     pub fn leads_to(&self, node: &str) -> Option<String> {
         let edge = self.edges.iter().find(|(_, to)| to == node);
@@ -117,10 +116,10 @@ impl PlanBuilder {
         edge.or_else(|| join.map(|(from, to)| join_name(from, to)))
     }
 
-    /// Validates everything.
+    /// Validates the graph.
     ///
     /// # Errors
-    /// All problems there are, in the order in which the parts were added.
+    /// All problems, in the order in which the parts were added.
     pub fn build(self) -> Result<Plan, Vec<PlanProblem>> {
         let mut draft = Draft::new(&self);
         self.deferred.iter().for_each(|name| draft.defer(name));
@@ -201,7 +200,7 @@ fn roles(
     roles.collect()
 }
 
-/// The place of each node among the nodes by name.
+/// The rank of each node in the order of names.
 fn ranks(nodes: &[NodePlan]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..nodes.len()).collect();
     by_name.sort_by(|a, b| nodes.get(*a).map(|n| &n.name).cmp(&nodes.get(*b).map(|n| &n.name)));

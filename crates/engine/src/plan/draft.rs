@@ -7,12 +7,12 @@ use crate::error::PlanProblem;
 use crate::ids::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plan on its way, with everything that is wrong with it.
+/// A plan that is being validated, with its problems.
 pub(super) struct Draft {
     pub(super) nodes: Vec<NodePlan>,
     pub(super) triggers: Vec<TriggerPlan>,
     pub(super) entry: Vec<NodeIdx>,
-    /// `true` if an edge leads from the start, even if only to the end.
+    /// `true` if an edge leads from the start, including one to the end.
     pub(super) entered: bool,
     pub(super) start_routes: Vec<NodeIdx>,
     pub(super) start_targets: Vec<String>,
@@ -78,7 +78,7 @@ impl Draft {
         found
     }
 
-    /// A node that something leads on from.
+    /// Finds the source of an edge, join or route.
     pub(super) fn source(&mut self, what: &str, name: &str) -> Option<NodeIdx> {
         let why = match name {
             END => "begins at END, where nothing goes on; begin it at a node",
@@ -89,7 +89,7 @@ impl Draft {
         None
     }
 
-    /// A node that something leads to.
+    /// Finds the target of an edge, join or route.
     pub(super) fn target(&mut self, what: &str, name: &str) -> Option<NodeIdx> {
         if name != START {
             return self.find(what, name);
@@ -106,7 +106,7 @@ impl Draft {
         self.problems.extend(empty.map(|what| PlanProblem::Misplaced { what, why }));
     }
 
-    /// The channels of these names.
+    /// Finds channels by their names.
     pub(super) fn keys(&mut self, what: &str, names: &[String]) -> Vec<usize> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
@@ -125,7 +125,7 @@ impl Draft {
         found
     }
 
-    /// The channels of an input or output, which nobody but nodes may write or read.
+    /// Finds the channels of an input or output, which must not be managed.
     pub(super) fn schema(
         &mut self,
         what: &str,
@@ -152,7 +152,8 @@ impl Draft {
         }
     }
 
-    /// Called before joins are added: they ask their target.
+    /// Defers a node. Called before joins are added, because they inherit the setting of their
+    /// target.
     pub(super) fn defer(&mut self, name: &str) {
         let node = self.find("`defer`", name);
         if let Some(trigger) = node.and_then(|node| self.triggers.get_mut(node.0)) {
@@ -251,7 +252,7 @@ impl Draft {
     }
 }
 
-/// Adds what is not there yet: an edge that is given twice leads on once.
+/// Adds a node unless it is present: an edge that is given twice counts once.
 fn add(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
     if !nodes.contains(&node) {
         nodes.push(node);
@@ -272,7 +273,7 @@ fn check_name(kind: &'static str, name: &str, problems: &mut Vec<PlanProblem>) {
     } else if name == START || name == END {
         "it is where graphs begin or end; choose another"
     } else if name.starts_with("__") {
-        "names that begin with `__` are the house's own; choose another"
+        "names that begin with `__` are reserved; choose another"
     } else if name.contains(['|', ':']) || name.chars().any(char::is_control) {
         "`|`, `:` and control characters separate names in paths; leave them out"
     } else {

@@ -1,4 +1,4 @@
-//! The names that rows leave out.
+//! The layout of rows: names, which rows replace by numbers.
 
 use super::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
 use crate::binary::{Reader, VERSION, Writer};
@@ -16,7 +16,7 @@ impl LayoutId {
         Ok(Self(id))
     }
 
-    /// The id as a key of a store, which has room for more.
+    /// The id as a key of a store, padded to the length of a hash.
     #[must_use]
     pub fn key(self) -> Hash {
         let mut key = [0u8; 32];
@@ -61,7 +61,7 @@ impl Layout {
     /// Reads a layout.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`], also when the bytes are not those of the id;
+    /// [`EngineError::Damaged`], also if the bytes do not match the id;
     /// [`EngineError::NewerRecord`].
     pub fn read(id: LayoutId, bytes: &[u8]) -> Result<Self, EngineError> {
         if id_of(bytes) != id {
@@ -83,13 +83,13 @@ impl Layout {
         Ok(Self { id, bytes: bytes.to_vec(), channels, triggers, nodes })
     }
 
-    /// Its id.
+    /// The id of the layout.
     #[must_use]
     pub fn id(&self) -> LayoutId {
         self.id
     }
 
-    /// As it is stored.
+    /// The stored form.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -137,9 +137,9 @@ fn id_of(bytes: &[u8]) -> LayoutId {
 /// The mapping from the numbers of a layout to those of a build of the graph.
 #[derive(Debug, Clone)]
 pub enum Mapped {
-    /// The same.
+    /// Both have the same numbers.
     Same,
-    /// Others.
+    /// The numbers differ.
     Other(Box<Others>),
 }
 
@@ -183,7 +183,7 @@ impl Mapped {
         }
     }
 
-    /// A trigger, or the name of one that this build does not have.
+    /// Finds a trigger; the error is the name of a trigger that this build does not have.
     pub(crate) fn trigger(
         &self,
         plan: &Plan,
@@ -201,10 +201,10 @@ impl Mapped {
         }
     }
 
-    /// A node by its number; none when this build does not have it.
+    /// Finds a node by its number; `None` if this build does not have it.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] for one that the build which wrote did not have.
+    /// [`EngineError::Damaged`] for a number that the writing build did not have.
     pub fn node_of(
         &self,
         plan: &Plan,
@@ -214,7 +214,8 @@ impl Mapped {
         Ok(self.node(plan, index.saturating_add(1), read)?.ok())
     }
 
-    /// A node as [`write_node`] wrote it, or the name of one that this build does not have.
+    /// Reads a node as written by [`write_node`]; the error is the name of a node that this build
+    /// does not have.
     pub(crate) fn target<'n, 'r: 'n>(
         &'n self,
         plan: &Plan,
@@ -226,7 +227,8 @@ impl Mapped {
         }
     }
 
-    /// A node, the hidden first one included, or the name of one that this build does not have.
+    /// Finds a node, including the hidden first one; the error is the name of a node that this
+    /// build does not have.
     pub(crate) fn node(
         &self,
         plan: &Plan,
@@ -246,7 +248,7 @@ impl Mapped {
     }
 }
 
-/// Writes a node: its number, or zero and the name of one that the graph does not have.
+/// Writes a node: its number, or zero and the name if the graph does not have it.
 pub(crate) fn write_node(out: &mut Writer, node: Option<NodeIdx>, name: &str) {
     match node {
         Some(node) => out.count(node.0 + 1),

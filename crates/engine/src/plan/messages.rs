@@ -9,14 +9,14 @@ use crate::value::Write;
 
 /// The name under which a flow or a task returns its result.
 const RETURNED: &str = "__return__";
-/// The place of the write that holds what the next turn of the flow gets.
+/// The index of the write with the value saved for the next turn of a flow.
 const SAVED: usize = 1;
 
 impl Plan {
-    /// The messages that a task returned, in the order of its writes: those of its writes to
-    /// conversations, with the removals among them, and values of other channels that are
-    /// messages or lists with messages. Overwrites are left out. Of a flow or a task of one, those
-    /// of its result, and of what it saves.
+    /// The messages that a task returned, in the order of its writes: the messages and removals
+    /// written to conversations, and values of other channels that are messages or lists with
+    /// messages, without overwrites. For flows and their tasks, the messages of the result and of
+    /// the saved value.
     #[must_use]
     pub fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
         let mut found = Vec::new();

@@ -7,8 +7,8 @@ use crate::value::{Value, Write};
 use serde_json::Value as Json;
 use weftwork_types::message::Message;
 
-/// Passes on the ids of the messages in a channel's value: of the value itself, or of the items of
-/// a list.
+/// Calls `each` with the ids of the messages in a channel's value: the value itself, or the items
+/// of a list.
 pub fn ids_in(value: &Value, mut each: impl FnMut(&str)) {
     if let Some(list) = value.get::<List<Message>>() {
         list.iter().for_each(|message| each(message.id.as_str()));
@@ -21,7 +21,7 @@ pub fn ids_in(value: &Value, mut each: impl FnMut(&str)) {
     }
 }
 
-/// Passes on the ids of the messages in a JSON value: of the value itself, or of the items of a
+/// Calls `each` with the ids of the messages in a JSON value: the value itself, or the items of a
 /// list.
 pub fn ids_in_json(json: &Json, each: impl FnMut(&str)) {
     one_or_all(json).iter().filter_map(message_id).for_each(each);
@@ -31,7 +31,7 @@ fn one_or_all(json: &Json) -> &[Json] {
     json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice)
 }
 
-/// The id of a JSON value that looks like a message: it has `id`, `role` and `parts`, no more.
+/// The id of a JSON value with the form of a message: exactly the members `id`, `role` and `parts`.
 fn message_id(json: &Json) -> Option<&str> {
     let members = json.as_object().filter(|members| members.len() == 3)?;
     let is_message = members.get("role")?.is_string() && members.get("parts")?.is_array();
@@ -48,7 +48,7 @@ fn message(json: &Json) -> Option<MessageWrite> {
     super::from_json(json).map(MessageWrite::Put).ok()
 }
 
-/// The messages in what a flow or a task returned: in the result itself, or in its members.
+/// The messages in the result of a flow or a task: the result itself, or its members.
 pub(crate) fn returned_messages(result: &Json) -> Vec<MessageWrite> {
     let members = result.as_object().filter(|_| message_id(result).is_none());
     match members {
