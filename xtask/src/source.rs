@@ -70,6 +70,8 @@ pub(crate) struct Source {
     pub(crate) attributes: Vec<Attribute>,
     /// Names and lines of the modules that the file declares.
     pub(crate) modules: Vec<(String, usize)>,
+    /// Names and lines of items and methods that are `pub` without restriction.
+    pub(crate) public: Vec<(String, usize)>,
 }
 
 impl Source {
@@ -80,7 +82,7 @@ impl Source {
         tokens.scan(text.parse::<TokenStream>()?);
         let mut items = ItemScan::new(&tokens.code);
         items.visit_file(&file);
-        let (functions, modules, tests) = (items.functions, items.modules, items.tests);
+        let ItemScan { functions, modules, public, tests, .. } = items;
         let summaries = tokens.summaries();
         Ok(Self {
             summaries: summaries.len(),
@@ -95,6 +97,7 @@ impl Source {
             functions,
             attributes: tokens.attributes,
             modules,
+            public,
         })
     }
 
@@ -272,12 +275,14 @@ struct ItemScan<'a> {
     test_depth: usize,
     functions: Vec<Function>,
     modules: Vec<(String, usize)>,
+    public: Vec<(String, usize)>,
     tests: Vec<RangeInclusive<usize>>,
 }
 
 impl<'a> ItemScan<'a> {
     fn new(code: &'a BTreeSet<usize>) -> Self {
-        Self { code, test_depth: 0, functions: vec![], modules: vec![], tests: vec![] }
+        let (functions, modules, public, tests) = Default::default();
+        Self { code, test_depth: 0, functions, modules, public, tests }
     }
 
     fn function(&mut self, sig: &syn::Signature, body: &syn::Block) {
@@ -289,6 +294,12 @@ impl<'a> ItemScan<'a> {
             lines: self.code.range(range).count(),
             in_test: self.test_depth > 0,
         });
+    }
+
+    fn public(&mut self, visibility: &syn::Visibility, name: &syn::Ident) {
+        if matches!(visibility, syn::Visibility::Public(_)) {
+            self.public.push((name.to_string(), name.span().start().line));
+        }
     }
 
     /// Visits a part of the file and records its lines if it is compiled only for tests.
@@ -316,6 +327,18 @@ impl<'ast> Visit<'ast> for ItemScan<'_> {
             syn::Item::Const(item) => &item.attrs,
             _ => &[],
         };
+        match item {
+            syn::Item::Const(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Enum(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Fn(item) => self.public(&item.vis, &item.sig.ident),
+            syn::Item::Mod(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Static(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Struct(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Trait(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Type(item) => self.public(&item.vis, &item.ident),
+            syn::Item::Union(item) => self.public(&item.vis, &item.ident),
+            _ => {}
+        }
         self.within(attrs, item.span(), |scan| visit::visit_item(scan, item));
     }
 
@@ -330,6 +353,7 @@ impl<'ast> Visit<'ast> for ItemScan<'_> {
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.public(&item.vis, &item.sig.ident);
         self.within(&item.attrs, item.span(), |scan| {
             scan.function(&item.sig, &item.block);
             visit::visit_impl_item_fn(scan, item);
@@ -412,6 +436,15 @@ mod tests {
         let source = Source::parse(text).unwrap();
         assert_eq!(source.summaries, 4);
         assert_eq!(source.openers, [(1, "What"), (6, "Whether"), (8, "Of")]);
+    }
+
+    #[test]
+    fn finds_public_items_and_methods() {
+        let text = "pub struct A;\nimpl A {\n    pub fn b() {}\n    fn c() {}\n}\n\
+                    pub(crate) fn d() {}\npub mod e {\n    pub const F: u8 = 1;\n}\n";
+        let source = Source::parse(text).unwrap();
+        let expected = [("A", 1), ("b", 3), ("e", 7), ("F", 8)];
+        assert_eq!(source.public, expected.map(|(name, line)| (name.to_owned(), line)));
     }
 
     #[test]

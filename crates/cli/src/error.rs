@@ -1,7 +1,7 @@
 //! Errors of commands, and their display.
 
 use crate::exit::Exit;
-use crate::screen::{Screen, Style};
+use crate::terminal::{Style, Terminal};
 use std::process::ExitCode;
 use weftwork::types::ErrorCode;
 use weftwork::types::code::Fault;
@@ -103,19 +103,19 @@ impl CliError {
     }
 
     /// Prints the error and returns its exit status.
-    pub(crate) fn report(&self, screen: &Screen) -> ExitCode {
+    pub(crate) fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {
             Self::NobodyReads => Exit::Done.code(),
-            _ => report(&self.fault(), screen).code(),
+            _ => report(&self.fault(), terminal).code(),
         }
     }
 }
 
 /// Prints a fault and returns its exit status.
-pub(crate) fn report(fault: &Fault, screen: &Screen) -> Exit {
-    let head = screen.paint_error(Style::Bad, format_args!("error[{}]", fault.code));
-    screen.note(format_args!("{head}: {}", crate::screen::plain(&fault.message)));
+pub(crate) fn report(fault: &Fault, terminal: &Terminal) -> Exit {
+    let head = terminal.paint_error(Style::Bad, format_args!("error[{}]", fault.code));
+    terminal.note(format_args!("{head}: {}", crate::terminal::plain(&fault.message)));
     let retry = if fault.retriable { "; a retry may succeed" } else { "" };
-    screen.note(format_args!("help: weft explain {}{retry}", fault.code));
+    terminal.note(format_args!("help: weft explain {}{retry}", fault.code));
     Exit::of_code(&fault.code)
 }

@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::error::report;
 use crate::exit::Exit;
 use crate::input::Interrupts;
-use crate::screen::{Answer, Screen};
+use crate::terminal::{Answer, Terminal};
 use futures_util::StreamExt;
 use serde::Serialize;
 use weftwork::App;
@@ -19,7 +19,7 @@ pub(crate) enum View<'a> {
     /// Streamed text for people.
     Stream(Answer<'a>),
     /// A line of JSON for each event, and one for the outcome.
-    Json(&'a Screen),
+    Json(&'a Terminal),
 }
 
 /// The last line of JSON of a run.
@@ -74,7 +74,7 @@ impl View<'_> {
     fn event(&mut self, event: &RunEvent) -> Result<(), CliError> {
         match self {
             Self::Stream(answer) => answer.event(&event.event),
-            Self::Json(screen) => screen.line(json(event)?),
+            Self::Json(terminal) => terminal.line(json(event)?),
         }
     }
 
@@ -84,8 +84,8 @@ impl View<'_> {
                 answer.end_line()?;
                 answer.aside(text)
             }
-            Self::Json(screen) => {
-                screen.note(text);
+            Self::Json(terminal) => {
+                terminal.note(text);
                 Ok(())
             }
         }
@@ -94,7 +94,7 @@ impl View<'_> {
     fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
         match self {
             Self::Stream(answer) => answer.end_line(),
-            Self::Json(screen) => screen.line(json(&Last {
+            Self::Json(terminal) => terminal.line(json(&Last {
                 r#type: "outcome",
                 thread: run.thread.as_str(),
                 run: run.run.as_str(),
@@ -115,28 +115,28 @@ pub(crate) async fn tell_end(
     app: &App,
     run: &RunRef,
     outcome: &RunOutcome,
-    screen: &Screen,
+    terminal: &Terminal,
 ) -> Exit {
     let thread = &run.thread;
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
         RunOutcome::Interrupted { .. } => Exit::Waiting,
         RunOutcome::LimitReached { step_limit } => {
-            screen.note(format_args!(
+            terminal.note(format_args!(
                 "the run reached its limit of {step_limit} supersteps; continue with: weft threads resume {thread}"
             ));
             Exit::Failed
         }
         RunOutcome::Cancelled { .. } => {
-            screen.note(match left_nothing(app, run).await {
+            terminal.note(match left_nothing(app, run).await {
                 true => format!("cancelled before its input was applied to thread {thread}"),
                 false => format!("cancelled; continue with: weft threads resume {thread}"),
             });
             Exit::Cancelled
         }
         RunOutcome::Failed { fault } => {
-            let exit = report(fault, screen);
-            screen.note(match left_nothing(app, run).await {
+            let exit = report(fault, terminal);
+            terminal.note(match left_nothing(app, run).await {
                 true => format!(
                     "the input was not applied to the thread; run again with other input, or retry with: weft runs requeue {}",
                     run.run

@@ -18,26 +18,26 @@
 
 mod args;
 mod command;
+mod context;
 mod demo;
-mod desk;
+mod demo_agent;
 mod error;
 mod exit;
 mod follow;
-mod house;
 mod input;
 mod pages;
-mod screen;
+mod terminal;
 
 pub use args::Cli;
 pub use error::CliError;
 pub use exit::Exit;
 
 use clap::Parser;
-use house::{House, Make};
-use screen::Screen;
+use context::{CommandContext, Make};
 use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::Terminal;
 use weftwork::config::Flags;
 use weftwork::{AgentDef, Config};
 
@@ -65,7 +65,7 @@ impl Program {
     /// Creates a program with the built-in agents.
     #[must_use]
     pub fn new() -> Self {
-        Self { agents: vec![Box::new(desk::agent)] }
+        Self { agents: vec![Box::new(demo_agent::agent)] }
     }
 
     /// Adds an agent. `make` is called once the configuration is loaded.
@@ -79,31 +79,32 @@ impl Program {
     #[must_use]
     pub fn run(self) -> ExitCode {
         let cli = Cli::parse();
-        let screen = Screen::of_process();
+        let terminal = Terminal::of_process();
         let runtime = match tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
         {
             Ok(runtime) => runtime,
-            Err(error) => return CliError::Input(error.to_string()).report(&screen),
+            Err(error) => return CliError::Input(error.to_string()).report(&terminal),
         };
-        let done = runtime.block_on(Box::pin(self.dispatch(cli, &screen)));
+        let done = runtime.block_on(Box::pin(self.dispatch(cli, &terminal)));
         runtime.shutdown_timeout(GRACE);
         match done {
             Ok(exit) => exit.code(),
-            Err(error) => error.report(&screen),
+            Err(error) => error.report(&terminal),
         }
     }
 
-    async fn dispatch(self, cli: Cli, screen: &Screen) -> Result<Exit, CliError> {
-        let command = match command::without_settings(cli.command, cli.store.as_deref(), screen)? {
+    async fn dispatch(self, cli: Cli, terminal: &Terminal) -> Result<Exit, CliError> {
+        let command = match command::without_settings(cli.command, cli.store.as_deref(), terminal)?
+        {
             command::Next::Done(exit) => return Ok(exit),
             command::Next::NeedsSettings(command) => command,
         };
         let flags = Flags { model: cli.model, store: cli.store, config: cli.config };
         let config = Config::with_flags(&flags)?;
-        let house = House::new(config, self.agents.into(), screen.clone());
-        command::run(command, &house).await
+        let context = CommandContext::new(config, self.agents.into(), terminal.clone());
+        command::run(command, &context).await
     }
 }

@@ -6,7 +6,7 @@ use crate::spec::Reducer;
 use serde_json::{Value as Json, json};
 use weftwork_graph::ChannelDef;
 use weftwork_graph::channel::{
-    Append, Channel, Fleeting, LastValue, Managed, Messages, Reduce, Refused, Topic, Untracked,
+    Append, Channel, Ephemeral, LastValue, Managed, Messages, Reduce, Refused, Topic, Untracked,
 };
 use weftwork_graph::{Value, Write};
 
@@ -15,14 +15,14 @@ pub(crate) fn channel(key: &str, reducer: Reducer) -> ChannelDef {
     let (key, append) = (key.to_owned(), Append::<Json>::new);
     match reducer {
         Reducer::Last => ChannelDef::new(key, LastValue::<Json>::new()),
-        Reducer::Any => ChannelDef::new(key, Fleeting::<Json>::any()),
+        Reducer::Any => ChannelDef::new(key, Ephemeral::<Json>::any()),
         Reducer::Add => checked(key, folds::<Sum>, Reduce::new(|| json!(0), reduce::<Sum>)),
         Reducer::Max => checked(key, folds::<Larger>, Reduce::new(|| json!(0), reduce::<Larger>)),
         Reducer::Or => checked(key, folds::<Merge>, Reduce::new(|| json!({}), reduce::<Merge>)),
         Reducer::Append => checked(key, are_lists, append()),
         Reducer::Delta(every) => checked(key, are_lists, append().counted(every.into())),
         Reducer::Untracked => ChannelDef::new(key, Untracked::<Json>::new()),
-        Reducer::Ephemeral => ChannelDef::new(key, Fleeting::<Json>::one()),
+        Reducer::Ephemeral => ChannelDef::new(key, Ephemeral::<Json>::one()),
         Reducer::Topic => ChannelDef::new(key, Topic::<Json>::new()),
         Reducer::TopicAccumulating => ChannelDef::new(key, Gathered),
         Reducer::Messages => ChannelDef::new(key, Coercing(Messages)),

@@ -1,6 +1,6 @@
 //! Errors of plans and supersteps.
 
-use crate::plan::START_NAME;
+use crate::index::START_NAME;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
@@ -51,7 +51,7 @@ pub enum EngineError {
         from: String,
         /// The name it gave.
         to: String,
-        /// The nodes there are.
+        /// The nodes of the graph.
         known: String,
         /// A name that is close.
         did_you_mean: Option<String>,
@@ -69,10 +69,10 @@ pub enum EngineError {
         name: String,
         /// A name that is close.
         did_you_mean: Option<String>,
-        /// The channels there are.
+        /// The channels of the graph.
         known: String,
     },
-    /// Input names a channel that the graph does not take input for.
+    /// Input names a channel that does not accept input.
     #[error("channel `{name}` takes no input; the graph takes input for: {known}")]
     NotInput {
         /// The channel.
@@ -80,18 +80,18 @@ pub enum EngineError {
         /// The channels that take input.
         known: String,
     },
-    /// Input, or what stands for a node's result, is no object of channel values.
+    /// Input, or a value used as a node's result, is not an object of channel values.
     #[error("{by} must be an object of channel values, `{{\"channel\": value}}`, found {found}")]
     NotAnObject {
-        /// Whose it is.
+        /// The source of the value: a node or the input.
         by: String,
         /// The value found, described in words.
         found: String,
     },
-    /// Stored bytes are not what this program writes.
+    /// Stored bytes are damaged: this program does not write such bytes.
     #[error("the stored checkpoint is damaged: expected {expected} at byte {at}")]
     Damaged {
-        /// Where.
+        /// The position in bytes.
         at: usize,
         /// The data expected there.
         expected: &'static str,
@@ -103,7 +103,7 @@ pub enum EngineError {
     NewerRecord {
         /// The format found.
         found: u8,
-        /// The newest format this program knows.
+        /// The newest format that this program supports.
         known: u8,
     },
     /// A value cannot be stored.
@@ -122,7 +122,7 @@ pub enum EngineError {
         /// The reason it cannot be read.
         reason: String,
     },
-    /// A stored thread waits at a node that this graph does not have.
+    /// A stored thread has a due node that this graph does not have.
     #[error(
         "the thread waits at node `{node}`, which this build of the graph does not have; bring the node back, or update the thread"
     )]
@@ -190,7 +190,7 @@ fn hint(name: &Option<String>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanProblem {
-    /// An edge names a node that is not there.
+    /// An edge names a node that does not exist.
     #[error("{what} names node `{name}`, which the graph does not have{}", hint(did_you_mean))]
     UnknownNode {
         /// The edge, in words.
@@ -206,14 +206,14 @@ pub enum PlanProblem {
         /// The name.
         name: String,
     },
-    /// A name may not be used.
+    /// A name is not allowed.
     #[error("`{}` cannot be the name of a {kind}: {reason}", name.escape_debug())]
     BadName {
         /// The name.
         name: String,
         /// `node` or `channel`.
         kind: &'static str,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// Two channels have one name.
@@ -233,7 +233,7 @@ pub enum PlanProblem {
         /// The node.
         name: String,
     },
-    /// Something leads where nothing can, or from where nothing can.
+    /// An edge, join or route leads to or from a place where it is not allowed.
     #[error("{what} {why}")]
     Misplaced {
         /// The edge, join or route, in words.
@@ -241,7 +241,7 @@ pub enum PlanProblem {
         /// The problem, and the fix.
         why: &'static str,
     },
-    /// A graph within a graph has nothing to exchange with it.
+    /// A subgraph has no channel in common with its graph.
     #[error(
         "node `{node}` runs graph `{graph}`, which has no channel in common with this one (its channels are: {channels}); they exchange values by the names of their channels, so give one of them the same name in both"
     )]
@@ -250,10 +250,10 @@ pub enum PlanProblem {
         node: String,
         /// The graph that it runs.
         graph: String,
-        /// The channels of that graph.
+        /// The channels of the subgraph.
         channels: String,
     },
-    /// A list of channels names one that is not there.
+    /// A list of channels names a channel that does not exist.
     #[error("{what} names channel `{name}`, which the graph does not have{}", hint(did_you_mean))]
     UnknownChannel {
         /// The list.
@@ -263,8 +263,8 @@ pub enum PlanProblem {
         /// A name that is close.
         did_you_mean: Option<String>,
     },
-    /// A node takes something that the graph does not give, or returns something that does not fit
-    /// the graph.
+    /// A node has an argument that the graph does not provide, or a result that does not fit the
+    /// graph.
     #[error("node `{node}` {what}; {fix}")]
     BadExtractor {
         /// The node.

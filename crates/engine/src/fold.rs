@@ -6,7 +6,7 @@ use crate::plan::{ChannelIdx, ChannelPlan, Plan};
 use crate::value::{Slots, Value, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The writes of one channel in one superstep, and who made each.
+/// The writes of one channel in one superstep, with the writer of each.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Vec<Write>,
@@ -14,8 +14,8 @@ pub(crate) struct Batch {
 }
 
 impl Plan {
-    /// Applies one channel's writes, `by` whom each was made. On an error the slot is left empty and
-    /// the state is void.
+    /// Applies the writes of one channel; `by` has the writer of each. After an error the slot is
+    /// empty and the state is invalid.
     pub(crate) fn fold_writes(
         &self,
         slots: &mut Slots,
@@ -31,7 +31,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The same for writes of one task to channels of their own, by index.
+    /// Applies the writes of one task, each to a different channel, by index.
     pub(crate) fn fold_each(
         &self,
         slots: &mut Slots,

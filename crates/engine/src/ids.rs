@@ -1,10 +1,10 @@
-//! Ids that are functions of what they name, so that a rebuilt run finds the same ones.
+//! Ids derived from what they identify, so that a restored run computes the same ids.
 
 use std::fmt::{Display, Write};
 use weftwork_types::canonical::hash_bytes;
 use weftwork_types::{CheckpointId, InterruptId, TaskId};
 
-/// Room for what most ids name, in bytes.
+/// Initial capacity of the hashed text, in bytes; sufficient for most ids.
 const NAMED: usize = 128;
 
 fn first_128(text: &str) -> u128 {
@@ -12,7 +12,8 @@ fn first_128(text: &str) -> u128 {
     hash.0.iter().take(16).fold(0u128, |acc, byte| (acc << 8) | u128::from(*byte))
 }
 
-/// The id of a task: of the checkpoint its superstep starts from, its node and its path.
+/// The id of a task, derived from the checkpoint that its superstep starts from, its node and its
+/// path.
 #[must_use]
 pub fn task_id(
     checkpoint: CheckpointId,
@@ -21,19 +22,19 @@ pub fn task_id(
     path: impl Display,
 ) -> TaskId {
     let mut text = String::with_capacity(NAMED);
-    // A text takes whatever is written.
+    // Writing to a string cannot fail.
     let written = write!(text, "task\u{0}{checkpoint}\u{0}{step}\u{0}{node}\u{0}{path}");
     written.unwrap_or_default();
     TaskId(first_128(&text))
 }
 
-/// The id of a task's question: of the task and how many questions it asked before.
+/// The id of a task's question, derived from the task and the number of its earlier questions.
 #[must_use]
 pub fn interrupt_id(task: TaskId, index: u32) -> InterruptId {
     InterruptId(first_128(&format!("interrupt\u{0}{task}\u{0}{index}")))
 }
 
-/// The name in `known` that is closest to `name`, when one is close enough to be meant.
+/// The name in `known` that is closest to `name`, if it is similar enough to be a suggestion.
 #[must_use]
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
@@ -46,7 +47,7 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, k)| k.to_owned())
 }
 
-/// A text for a message: its beginning, when it is long.
+/// A text shortened for an error message.
 #[must_use]
 pub fn cut(text: &str) -> String {
     match text.char_indices().nth(120) {

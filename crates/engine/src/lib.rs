@@ -1,23 +1,25 @@
 //! The superstep machine, without any I/O.
 //!
-//! A graph's topology is a [`Plan`]; a thread's state is a [`Machine`](pregel::Machine) over it. The host asks for
-//! the tasks of the next superstep, runs them however it likes, hands their outputs back, and
-//! closes the step: the machine applies the writes in task order, decides what is due next, and
-//! says what changed. It reads no clock, draws no random number and touches no network, so the
-//! same inputs give the same ids, the same order and the same state every time.
+//! A graph's topology is a [`Plan`]; a thread's state is a [`Machine`](pregel::Machine) over it.
+//! The caller requests the tasks of the next superstep, executes them, passes their outputs back,
+//! and closes the superstep: the machine applies the writes in task order, computes the nodes that
+//! are due next, and returns the changes. It reads no clock, generates no random numbers and does
+//! no I/O, so the same inputs always produce the same ids, order and state.
 //!
-//! Source: the superstep model is Pregel's (Malewicz et al., 2010) in the form LangGraph gave it:
-//! channels with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
+//! Source: the superstep model is Pregel's (Malewicz et al., 2010) as LangGraph uses it: channels
+//! with reducers, nodes triggered by edges, barriers for joins, sends for fan-out.
 
+mod binary;
 pub mod channel;
+pub mod codec;
 pub mod error;
+#[doc(hidden)]
+pub mod fault_injection;
 mod fold;
 pub mod ids;
+mod index;
 pub mod list;
-pub mod packed;
 pub mod plan;
-#[doc(hidden)]
-pub mod planted;
 pub mod pregel;
 pub mod task;
 pub mod value;

@@ -1,4 +1,4 @@
-//! A list that many can hold at once: cloning is one counter, pushing touches one path.
+//! A persistent list: cloning increments a counter, pushing copies at most one path.
 //!
 //! Source: the persistent vector of Bagwell and Hickey, a tree with 32 children a node and a
 //! separate last leaf. The index of ids is a hash trie as of Bagwell.
@@ -17,10 +17,10 @@ use std::sync::Arc;
 const BITS: usize = 5;
 const WIDTH: usize = 1 << BITS;
 
-/// Up to this many items a search through all of them is as fast as an index.
+/// Number of items up to which a linear search is as fast as an index.
 const SEARCHED_MAX: usize = 32;
 
-/// An item with an id of its own, by which a [`List`] finds it.
+/// An item with an id, by which a [`List`] finds it.
 pub trait Keyed {
     /// The id's type.
     type Id: std::hash::Hash + Eq + ?Sized;
@@ -43,22 +43,23 @@ impl<T> Clone for Node<T> {
     }
 }
 
-/// A persistent list. Cloning shares it; a change to one clone is not seen by the others.
+/// A persistent list. Clones share their items; a change of one clone does not affect the others.
 ///
-/// `len`, `clone`: constant. `get`, `push`, `set`: logarithmic with base 32. A push clones no item
-/// but up to 31 of them where another clone has pushed after the same item; a set clones up to 32
-/// while others share them. `remove`, `retain`: linear. Of items with an id, `put` and `position_of`:
-/// logarithmic with base 32, by an index that comes into being with the first `put` into a list
-/// that is not small; after a `set` or a removal the next `put` makes it anew.
+/// `len` and `clone` take constant time; `get`, `push` and `set` logarithmic time with base 32. A
+/// push clones no items, except up to 31 if another clone has pushed after the same item; a set
+/// clones up to 32 items while others share them. `remove` and `retain` take linear time. For items
+/// with an id, `put` and `position_of` take logarithmic time with base 32 with an index, which is
+/// built by the first `put` into a list that is not small, and rebuilt by the next `put` after a
+/// `set` or a removal.
 pub struct List<T> {
     len: usize,
     /// Height of the tree above its leaves.
     shift: usize,
-    /// All but the items of the last leaf.
+    /// All items except those of the last leaf.
     root: Option<Node<T>>,
-    /// The last leaf; clones may see fewer of its items, or have added more.
+    /// The last leaf. Clones may use fewer of its items or may have added more.
     tail: Arc<Leaf<T>>,
-    /// Where the ids of the first items are.
+    /// Index of the ids of the leading items.
     ids: Option<Index>,
 }
 
@@ -142,7 +143,7 @@ impl<T> List<T> {
         self.len.checked_sub(1).and_then(|i| self.get(i))
     }
 
-    /// The items in order; can be walked from both ends.
+    /// The items in order, as a double-ended iterator.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { list: self, from: 0, to: self.len, leaf: None }
@@ -176,7 +177,7 @@ impl<T: Clone> List<T> {
 
     /// Replaces the item at an index; `false` when there is none.
     pub fn set(&mut self, index: usize, item: T) -> bool {
-        // The new item may have another id.
+        // The new item may have a different id.
         self.ids = self.ids.take().filter(|ids| index >= ids.covered());
         self.replace(index, item)
     }
@@ -193,7 +194,7 @@ impl<T: Clone> List<T> {
         true
     }
 
-    /// The leaf with the item at an index, and how many of its items the list sees.
+    /// The leaf with the item at an index, and the number of its items that belong to the list.
     fn leaf_mut(&mut self, index: usize) -> Option<(&mut Arc<Leaf<T>>, usize)> {
         let in_tree = self.in_tree();
         if index >= in_tree {
@@ -228,8 +229,8 @@ impl<T: Clone> List<T> {
         Some(removed)
     }
 
-    /// Keeps the items that `keep` wants, which sees them in order. Linear in the length of the
-    /// list.
+    /// Retains the items for which `keep` returns `true`; it is called in order. Linear in the
+    /// length of the list.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         *self = self.iter().filter(|item| keep(item)).cloned().collect();
     }
@@ -252,7 +253,7 @@ impl<T: Clone> List<T> {
 }
 
 impl<T: Keyed> List<T> {
-    /// Where the last item with this id is.
+    /// Position of the last item with this id.
     #[must_use]
     pub fn position_of(&self, id: &T::Id) -> Option<usize> {
         let is_it = |at: usize| self.get(at).is_some_and(|item| item.id() == id);
@@ -265,7 +266,7 @@ impl<T: Keyed> List<T> {
         self.ids.as_ref().map_or(0, Index::covered)
     }
 
-    /// Brings the index up to date, so that `position_of` need not search through the list.
+    /// Updates the index, so that `position_of` does not search the list.
     pub(crate) fn index_ids(&mut self) {
         if self.len <= SEARCHED_MAX || self.covered() == self.len {
             return;
@@ -314,12 +315,12 @@ fn insert_leaf<T>(node: &mut Node<T>, shift: usize, at: usize, leaf: Node<T>) {
     }
 }
 
-/// Walks a [`List`].
+/// An iterator over a [`List`].
 pub struct Iter<'a, T> {
     list: &'a List<T>,
     from: usize,
     to: usize,
-    /// The leaf with the item before `from`, once there is one.
+    /// The leaf with the item before `from`, after the first one.
     leaf: Option<&'a Leaf<T>>,
 }
 
@@ -382,7 +383,7 @@ impl<T: Clone> Extend<T> for List<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let mut items = items.into_iter();
         loop {
-            // Whoever else holds the last leaf is looked for once, not for each of its items.
+            // Checks once whether the last leaf is shared, not for each of its items.
             let mut seen = self.len - self.in_tree();
             if let (1.., Some(tail)) = (WIDTH - seen, Arc::get_mut(&mut self.tail)) {
                 for item in items.by_ref().take(WIDTH - seen) {

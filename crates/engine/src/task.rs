@@ -1,6 +1,6 @@
 //! Outputs of the tasks of a superstep.
 
-use crate::plan::ChannelIdx;
+use crate::index::ChannelIdx;
 use crate::value::{Value, Write};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -16,19 +16,19 @@ pub struct Arg {
     pub json: serde_json::Value,
 }
 
-/// Where a task wants to go on.
+/// A node or send that a task leads to.
 #[derive(Debug, Clone)]
 pub enum Goto {
-    /// To a node, by name.
+    /// A node, by name.
     Node(SmolStr),
-    /// To a task of its own for a node, with an argument.
+    /// A separate task of a node, with an argument.
     Send {
         /// The node.
         node: SmolStr,
         /// The argument it receives.
         arg: Arc<Arg>,
     },
-    /// Nowhere.
+    /// The end of the graph.
     End,
 }
 
@@ -40,10 +40,10 @@ pub type Writes = SmallVec<[(ChannelIdx, Write); 1]>;
 pub struct TaskOutput {
     /// Its writes, in order.
     pub writes: Writes,
-    /// Writes to channels by name, for states that are only known when they run. They follow the
-    /// others once [`Plan::find_named`](crate::Plan::find_named) has found their channels.
+    /// Writes to channels by name, for states that are declared at run time. They follow the others
+    /// after [`Plan::find_named`](crate::Plan::find_named) has resolved their channels.
     pub named: Vec<(String, Write)>,
-    /// Where it goes on besides its edges: routes and commands.
+    /// The targets of its routes and commands, in addition to its edges.
     pub goto: Vec<Goto>,
 }
 

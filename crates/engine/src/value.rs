@@ -1,9 +1,9 @@
-//! Values as the machine sees them: shared, typed by whoever made them, opaque here.
+//! Values of channels: shared, typed by their creators, opaque to the machine.
 
 use std::any::Any;
 use std::sync::Arc;
 
-/// A channel's value. Cloning shares it; nothing changes it once it is made.
+/// A channel's value. Clones share it; it is immutable.
 #[derive(Clone)]
 pub struct Value(Arc<dyn Any + Send + Sync>);
 
@@ -14,7 +14,7 @@ impl Value {
         Self(Arc::new(value))
     }
 
-    /// The value, when it is of that type.
+    /// The value, if it has that type.
     #[must_use]
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.0.downcast_ref()
@@ -26,7 +26,7 @@ impl Value {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The value itself when nobody else shares it, else a clone of it.
+    /// The value itself if it is not shared, otherwise a clone.
     #[must_use]
     pub fn take<T: Clone + Send + Sync + 'static>(self) -> Option<T> {
         self.0.downcast::<T>().ok().map(Arc::unwrap_or_clone)
@@ -42,11 +42,11 @@ impl std::fmt::Debug for Value {
 /// A single write of a task to one channel.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// A value of the type the channel's reducer takes.
+    /// A value of the type that the channel's reducer accepts.
     Typed(Value),
-    /// The same as JSON: from outside, or read back from a store.
+    /// A value as JSON: from outside, or read from a store.
     Json(Box<serde_json::Value>),
-    /// Replaces the channel's value whatever its reducer; the other writes of the step are
+    /// Replaces the channel's value without its reducer; the other writes of the superstep are
     /// dropped. The inner value has the channel's own type.
     Overwrite(Box<serde_json::Value>),
 }
@@ -74,11 +74,11 @@ impl Write {
 /// Number of slots that are copied when one of them changes.
 pub(crate) const CHUNK: usize = 8;
 
-/// A state: one slot per channel, in the plan's order. Cloning shares it; changing a shared one
-/// copies the part that holds the slot.
+/// A state: one slot per channel, in the order of the plan. Clones share it; a change of a shared
+/// state copies the chunk with the slot.
 #[derive(Debug, Clone)]
 pub struct Slots {
-    /// The first chunk is all there is of most states.
+    /// Most states have a single chunk.
     first: Chunk,
     rest: Option<Arc<Vec<Chunk>>>,
     len: usize,

@@ -65,7 +65,7 @@ pub use weftwork_macros::{Routes, State};
 #[doc(hidden)]
 pub mod __private {
     pub use weftwork_engine::channel::{
-        Append, Fleeting, Items, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
+        Append, Ephemeral, Items, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
     };
     pub use weftwork_engine::{ChannelIdx, List, Plan, Slots, TaskOutput, Write};
 

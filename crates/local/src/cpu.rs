@@ -1,8 +1,8 @@
-//! Features of the CPU, compared with those this build was compiled for.
+//! Features of the CPU, compared with those that this build was compiled for.
 
 use crate::Error;
 
-/// The CPU's own name, for reports.
+/// The name of the CPU, for reports.
 #[must_use]
 pub fn name() -> String {
     std::fs::read_to_string("/proc/cpuinfo")
@@ -25,10 +25,10 @@ pub const fn is_fast_build() -> bool {
     cfg!(any(all(target_feature = "avx2", target_feature = "fma"), target_arch = "aarch64"))
 }
 
-/// Checks that this CPU has what the build was compiled for.
+/// Checks that this CPU has the features that the build was compiled for.
 ///
-/// `is_x86_feature_detected!` answers from the compiler's flags when a feature was switched on at
-/// compile time, so the CPU itself is asked.
+/// `is_x86_feature_detected!` returns the compiler's flag for features that are enabled at compile
+/// time, so this queries the CPU itself.
 ///
 /// # Errors
 /// [`Error::CpuTooOld`] with the features that are missing.

@@ -1,4 +1,4 @@
-//! Reading prompts and writing answers: the engine below the chat model.
+//! The engine below the chat model: processes prompts and generates answers.
 
 use crate::gguf::Gguf;
 use crate::grammar::{Grammar, Grammars};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_types::canonical::Hash;
 
-/// Tokens read in one go; between two of these a cancelled prompt stops.
+/// Number of tokens processed at once; cancellation is checked between two batches.
 const CHUNK: usize = 256;
 
 /// A loaded model.
 ///
-/// Its methods compute on the calling thread and a pool of its own; they block for as long as the
-/// model thinks and must not be called on an async runtime's worker.
+/// Its methods compute on the calling thread and a separate thread pool. They block during the
+/// computation and must not be called on a worker of an async runtime.
 #[derive(Debug)]
 pub struct Engine {
     path: PathBuf,
@@ -25,21 +25,21 @@ pub struct Engine {
     pub(crate) llama: Llama,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) grammars: Grammars,
-    /// Its own threads, so that the model neither waits for nor starves others' work.
+    /// A separate thread pool, so that the model and other work do not block each other.
     pool: rayon::ThreadPool,
 }
 
-/// The tokens that the model has read and written so far. A clone keeps the point to return to.
+/// The tokens that the model has processed. A clone is a point to return to.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) tokens: Vec<u32>,
     pub(crate) memory: Memory,
-    /// The model's output after the last token; empty when it must be computed again.
+    /// The model's output after the last token; empty if it must be computed again.
     pub(crate) output: Vec<f32>,
 }
 
 impl Engine {
-    /// Loads a model file, with as many threads as there are cores.
+    /// Loads a model file, with one thread per core.
     ///
     /// # Errors
     /// [`Error::CpuTooOld`] before anything else; [`Error::FileMissing`], [`Error::Truncated`],
@@ -72,25 +72,25 @@ impl Engine {
         self.hash
     }
 
-    /// Number of tokens that fit: prompt and answer together.
+    /// Maximum number of tokens of prompt and answer together.
     #[must_use]
     pub fn context(&self) -> usize {
         self.llama.shape().context
     }
 
-    /// A session that has read nothing.
+    /// Creates an empty session.
     #[must_use]
     pub fn session(&self) -> Session {
         Session { tokens: Vec::new(), memory: Memory::new(self.llama.shape()), output: Vec::new() }
     }
 
-    /// Tokens of a text. Marks inside it stay plain text.
+    /// The tokens of a text. Control tokens in it are plain text.
     #[must_use]
     pub fn encode(&self, text: &str) -> Vec<u32> {
         self.tokenizer.encode(text)
     }
 
-    /// The text of tokens; bytes that are no characters are replaced.
+    /// The text of tokens; invalid UTF-8 is replaced.
     #[must_use]
     pub fn decode(&self, tokens: &[u32]) -> String {
         let bytes: Vec<u8> =
@@ -98,10 +98,10 @@ impl Engine {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The token of a mark such as `<|im_start|>`.
+    /// The token of a control token such as `<|im_start|>`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the vocabulary has no such mark.
+    /// [`Error::Unsupported`] if the vocabulary does not have it.
     pub fn mark(&self, name: &str) -> Result<u32, Error> {
         self.tokenizer.mark(name).ok_or_else(|| Error::Unsupported {
             path: self.path.clone(),
@@ -111,22 +111,22 @@ impl Engine {
         })
     }
 
-    /// Makes a JSON schema ready to be enforced. `subject` names its owner in errors.
+    /// Compiles a JSON schema. `subject` names its owner in errors.
     ///
     /// # Errors
-    /// [`Error::Grammar`] when the schema uses what cannot be enforced.
+    /// [`Error::Grammar`] if the schema uses features that cannot be enforced.
     pub fn grammar(&self, subject: &str, schema: &Value) -> Result<Grammar, Error> {
         self.grammars.compile(subject, schema)
     }
 
-    /// Brings a session to a prompt, reading only what differs from what it has read.
-    /// Returns how many tokens were read. Stops early, with fewer read, when not wanted.
+    /// Moves a session to a prompt and processes only the tokens after the common prefix. Returns
+    /// the number of processed tokens, which is smaller after a cancellation.
     ///
     /// # Errors
     /// [`Error::PromptTooLong`].
     ///
     /// # Panics
-    /// When a token is not one of this model's vocabulary.
+    /// If a token is not in this model's vocabulary.
     pub fn prefill(
         &self,
         session: &mut Session,
@@ -141,7 +141,7 @@ impl Engine {
         if whole && !session.output.is_empty() {
             return Ok(0);
         }
-        // The last token is read again when only its output is missing.
+        // The last token is processed again if only its output is missing.
         let keep = if shared == prompt.len() { shared.saturating_sub(1) } else { shared };
         self.rewind(session, keep);
         let mut read = 0;
@@ -155,7 +155,7 @@ impl Engine {
         Ok(read)
     }
 
-    /// Takes a session back to its first `len` tokens.
+    /// Truncates a session to its first `len` tokens.
     pub fn rewind(&self, session: &mut Session, len: usize) {
         if len < session.tokens.len() {
             session.tokens.truncate(len);
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Reads tokens after those the session has read.
+    /// Processes tokens after those of the session.
     pub(crate) fn feed(&self, session: &mut Session, tokens: &[u32]) {
         let width = self.llama.shape().width;
         let places = Place::following(session.tokens.len(), tokens.len());

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 
-/// The embedded model or its weights could not do what was asked.
+/// Errors of the embedded model and its weights.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no model file at that path.
     #[error("no model file at `{}`; get it with `weft models pull {model}`", path.display())]
     FileMissing {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
         /// The model it should hold.
         model: String,
     },
-    /// The file is there but the system does not let us read or write it.
+    /// The system refused to read or write the file.
     #[error("cannot {action} `{}`: {reason}", path.display())]
     Io {
         /// The operation that failed, such as `read`.
@@ -39,7 +39,7 @@ pub enum Error {
         /// Actual length, in bytes.
         found_bytes: u64,
     },
-    /// The file is not the one that is expected.
+    /// The file is not the expected one.
     #[error(
         "model file `{}` has SHA-256 {found}, expected {expected}; delete it and get it again with `weft models pull`",
         path.display()
@@ -49,10 +49,10 @@ pub enum Error {
         path: PathBuf,
         /// The pinned hash, in hex.
         expected: String,
-        /// The hash of what is there, in hex.
+        /// The actual hash, in hex.
         found: String,
     },
-    /// The file is not a GGUF file, or a broken one.
+    /// The file is not a GGUF file, or damaged.
     #[error("model file `{}` is not a usable GGUF file: {reason}", path.display())]
     NotGguf {
         /// The file.
@@ -60,16 +60,16 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// The file is a GGUF file that this engine cannot run.
+    /// The file is a GGUF file that this engine does not support.
     #[error("model file `{}` cannot be run here: {what} is `{found}`, expected {expected}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// Which property does not fit.
+        /// The unsupported property.
         what: String,
         /// The value in the file.
         found: String,
-        /// The values that the engine can run.
+        /// The values that the engine supports.
         expected: String,
     },
     /// The program was built for a newer CPU than this one.
@@ -78,9 +78,9 @@ pub enum Error {
         missing.join(", ")
     )]
     CpuTooOld {
-        /// The CPU's own name.
+        /// The name of the CPU.
         cpu: String,
-        /// The features it lacks.
+        /// The missing features.
         missing: Vec<String>,
     },
     /// The conversation does not fit the model's context.
@@ -90,15 +90,15 @@ pub enum Error {
     PromptTooLong {
         /// Tokens of the prompt and the reserve for the answer.
         tokens: usize,
-        /// The most tokens that fit.
+        /// Maximum number of tokens.
         tokens_max: usize,
     },
     /// A schema cannot be turned into a grammar.
     #[error("the schema of {subject} cannot be enforced by the embedded model: {reason}")]
     Grammar {
-        /// Whose schema, such as ``tool `refund_order` ``.
+        /// The owner of the schema, such as ``tool `refund_order` ``.
         subject: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The tool call could not be finished within the token limit.
@@ -109,7 +109,7 @@ pub enum Error {
         /// The limit.
         tokens_max: usize,
     },
-    /// No source gave the weights.
+    /// No source provided the weights.
     #[error("could not get the weights of `{model}`: {}", attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NoSource {
         /// The model.
@@ -125,7 +125,7 @@ pub enum Error {
         /// The names of the known models.
         known: Vec<String>,
     },
-    /// A file given for import holds no known model.
+    /// A file given for import has no known model.
     #[error("`{}` holds no known model: {reason}", path.display())]
     NothingToImport {
         /// The file.
@@ -133,12 +133,12 @@ pub enum Error {
         /// The reason it matches no known model.
         reason: String,
     },
-    /// Nobody said where the cache is.
+    /// The location of the cache is not set.
     #[error(
         "no directory for model files: set `XDG_CACHE_HOME` or `HOME`, or name the file with `WEFT_MODEL_FILE`"
     )]
     NoCacheDirectory,
-    /// The thread that runs the model is gone.
+    /// The thread of the model has ended.
     #[error("the embedded model's thread ended unexpectedly: {reason}; start the program again")]
     EngineStopped {
         /// The known cause.
@@ -149,12 +149,12 @@ pub enum Error {
         "{waiting_max} requests wait for the embedded model already; try again, or use a model that answers several at a time"
     )]
     QueueFull {
-        /// The most requests that may wait.
+        /// Maximum number of waiting requests.
         waiting_max: usize,
     },
 }
 
-/// Why one source gave no weights.
+/// The failure of a source of weights.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: {reason}")]
 pub struct SourceFailure {

@@ -10,13 +10,13 @@ use weftwork_types::canonical::Hash;
 /// The expected length and hash of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
-    /// Its length, in bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Its SHA-256.
+    /// The SHA-256.
     pub sha256: Hash,
 }
 
-/// Opens a model file, checks it against what is expected, and hashes it.
+/// Opens a model file, hashes it, and checks it against the expected length and hash.
 pub(crate) fn open_checked(path: &Path, expected: Option<Expected>) -> Result<(File, Hash), Error> {
     let mut file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
@@ -44,7 +44,7 @@ pub(crate) fn open_checked(path: &Path, expected: Option<Expected>) -> Result<(F
     Ok((file, found))
 }
 
-/// The SHA-256 of everything a reader gives.
+/// The SHA-256 of all bytes of a reader.
 pub(crate) fn digest(reader: &mut impl Read) -> std::io::Result<Hash> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 18];

@@ -1,6 +1,6 @@
-//! The GGUF file format: metadata and where each tensor lies.
+//! The GGUF file format: metadata and the positions of tensors.
 //!
-//! Source: the GGUF specification of the ggml project, version 3 (2 reads the same).
+//! Source: the GGUF specification of the ggml project, version 3 (version 2 has the same layout).
 
 use crate::Error;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Format {
     }
 }
 
-/// Where a tensor lies and what shape it has.
+/// The position and shape of a tensor.
 #[derive(Debug, Clone)]
 struct TensorInfo {
     cols: usize,
@@ -117,12 +117,12 @@ impl Gguf {
         Ok(Self { path: path.to_owned(), reader, file_bytes, data_start, meta, tensors })
     }
 
-    /// A metadata value, if it is there.
+    /// A metadata value, if it exists.
     pub(crate) fn meta(&self, key: &str) -> Option<&Meta> {
         self.meta.get(key)
     }
 
-    /// Takes a metadata value out, so that big lists need not be copied.
+    /// Removes and returns a metadata value, so that large lists are not copied.
     pub(crate) fn take_meta(&mut self, key: &str) -> Option<Meta> {
         self.meta.remove(key)
     }
@@ -197,7 +197,7 @@ impl Gguf {
         Ok(Tensor { rows, cols, format, bytes })
     }
 
-    /// An error about something this engine cannot run.
+    /// An error for a property that this engine does not support.
     pub(crate) fn unsupported(
         &self,
         what: impl Into<String>,
@@ -218,7 +218,7 @@ impl Gguf {
     }
 }
 
-/// The header while it is read.
+/// A reader of the header.
 struct Header<'a> {
     path: &'a Path,
     reader: BufReader<File>,

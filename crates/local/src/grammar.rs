@@ -1,4 +1,4 @@
-//! Keeping what the model writes within a JSON schema.
+//! Constrained decoding: limits the generated text to a JSON schema.
 
 use crate::Error;
 use crate::tokenizer::Tokenizer;
@@ -10,15 +10,15 @@ use toktrie::{
     InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
 };
 
-/// Longest text a schema without an own limit allows, in characters.
+/// Maximum length in characters of a text without a limit in its schema.
 const TEXT_CHARS_MAX: u64 = 240;
-/// Longest list a schema without an own limit allows.
+/// Maximum length of a list without a limit in its schema.
 const LIST_ITEMS_MAX: u64 = 8;
-/// Largest number a schema without own limits allows, and smallest below zero.
+/// Largest absolute value of a number without limits in its schema.
 const NUMBER_MAX: f64 = 1e12;
 const SPECIAL: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
-/// Compiles schemas for one vocabulary.
+/// A compiler of schemas for a vocabulary.
 pub(crate) struct Grammars {
     factory: ParserFactory,
     closers: Closers,
@@ -30,14 +30,14 @@ impl std::fmt::Debug for Grammars {
     }
 }
 
-/// A JSON schema that can be enforced, checked once.
+/// A compiled JSON schema.
 #[derive(Debug, Clone)]
 pub struct Grammar {
     subject: String,
     schema: Value,
 }
 
-/// Where in a grammar one answer is.
+/// The state of an answer in a grammar.
 pub(crate) struct Guide<'g> {
     matcher: Matcher,
     closers: &'g Closers,
@@ -48,7 +48,7 @@ pub(crate) struct Guide<'g> {
 pub(crate) enum Next {
     /// The text is complete.
     Done,
-    /// These tokens follow, whatever the model thinks.
+    /// These tokens follow without a choice.
     Forced(Vec<TokenId>),
     /// The model chooses among these.
     Open(SimpleVob),
@@ -88,7 +88,7 @@ impl Grammars {
         Ok(Self { factory, closers: Closers::new(tokenizer) })
     }
 
-    /// Checks that a schema can be enforced. `subject` names its owner in errors.
+    /// Compiles a schema and checks that it can be enforced. `subject` names its owner in errors.
     pub(crate) fn compile(&self, subject: &str, schema: &Value) -> Result<Grammar, Error> {
         let mut schema = schema.clone();
         bound(&mut schema);
@@ -136,24 +136,24 @@ impl Guide<'_> {
         Ok(Next::Open(mask))
     }
 
-    /// Goes on with the token the model chose.
+    /// Advances by the token that the model chose.
     pub(crate) fn take(&mut self, token: TokenId) -> Result<(), Error> {
         self.matcher.consume_token(token).map_err(|error| refused(&self.subject, &error))
     }
 
-    /// Narrows a choice to what ends the text soonest, for when the limit is near.
+    /// Restricts a choice to the tokens that end the text soonest, near the limit.
     pub(crate) fn narrow(&self, mask: SimpleVob) -> SimpleVob {
         self.closers.narrow(mask)
     }
 }
 
-/// Tokens that only close things, by what they close.
+/// Tokens that only close a text, a list or an object.
 #[derive(Debug)]
 struct Closers {
     brackets: SimpleVob,
     quotes: SimpleVob,
     commas: SimpleVob,
-    /// A plain letter: allowed within texts, and nowhere else where a bracket is.
+    /// A plain letter, which is allowed in texts only.
     letter: Option<TokenId>,
 }
 
@@ -201,8 +201,8 @@ fn refused(subject: &str, error: &impl std::fmt::Display) -> Error {
     Error::Grammar { subject: subject.to_owned(), reason }
 }
 
-/// Limits every text and list, and closes objects that do not say they are open, so that an
-/// answer ends. What satisfies the bounded schema satisfies the original.
+/// Limits every text and list, and closes objects that are not declared open, so that an answer
+/// ends. A value that satisfies the bounded schema satisfies the original.
 fn bound(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     if is_type(map, "string") && !map.contains_key("enum") && !map.contains_key("const") {
@@ -237,8 +237,8 @@ fn bound(schema: &mut Value) {
     }
 }
 
-/// Bounds a number on the sides its schema leaves open. Without bounds the grammar allows
-/// exponents, and with them numbers no program can hold.
+/// Adds the missing bounds of a number. Without bounds the grammar allows exponents, and with them
+/// numbers outside the range of all number types.
 fn limit_number(map: &mut Map<String, Value>) {
     let bound = |keys: [&str; 2]| keys.iter().find_map(|key| map.get(*key)?.as_f64());
     let lowest = bound(["minimum", "exclusiveMinimum"]);

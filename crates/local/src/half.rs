@@ -39,7 +39,7 @@ pub(crate) fn from_f32(value: f32) -> u16 {
     sign | (shifted.to_bits() - 0x3f00_0000) as u16
 }
 
-/// The nearest value a half can hold.
+/// The nearest value that a half can represent.
 #[inline]
 pub(crate) fn round(value: f32) -> f32 {
     to_f32(from_f32(value))

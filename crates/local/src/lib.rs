@@ -1,12 +1,12 @@
 //! The embedded language model: small quantised Llama weights on the CPU.
 //!
-//! [`chat::LocalModel`] is a [`weftwork_models::ChatModel`] like any other. Below it lies the
-//! [`engine`]: it reads prompts, keeps what it has read, and writes answers, freely or within a
-//! JSON schema. A tool call of this model is valid JSON for that tool's schema by construction.
-//! [`weights`] knows which model files there are and gets them.
+//! [`chat::LocalModel`] implements [`weftwork_models::ChatModel`] with the [`engine`], which
+//! processes prompts, caches the processed tokens, and generates answers, freely or constrained by
+//! a JSON schema. A tool call of this model is valid JSON for that tool's schema by construction.
+//! [`weights`] has the table of known model files and downloads them.
 //!
-//! The engine is written without `unsafe` and without a tensor library; the decision record on
-//! the embedded model says why.
+//! The engine is written without `unsafe` and without a tensor library; the decision record on the
+//! embedded model has the reasons.
 
 pub mod chat;
 pub mod cpu;

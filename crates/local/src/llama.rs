@@ -11,7 +11,7 @@ use crate::matrix::{Matrix, fma, numbers};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The longest context the engine keeps, in tokens: attention memory is about 46 KB a token.
+/// Maximum length of the context in tokens; attention memory is about 46 KB per token.
 pub(crate) const CONTEXT_MAX: usize = 4096;
 
 /// The sizes of a model.
@@ -86,7 +86,7 @@ pub(crate) struct Llama {
     embedding: Matrix,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    /// The head, when it is not the embedding itself.
+    /// The head, if it is not the embedding itself.
     head: Option<Matrix>,
     /// Rotary frequencies, one per pair.
     frequencies: Vec<f32>,
@@ -104,14 +104,14 @@ struct Layer {
     down: Matrix,
 }
 
-/// Keys and values of the tokens read so far, one row a token.
+/// Keys and values of the processed tokens, one row per token.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     len: usize,
     layers: Vec<LayerMemory>,
 }
 
-/// Where a token stands: its position in its text, and which rows of the memory it may look at.
+/// The position of a token in its text, and the rows of the memory that it attends to.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) position: usize,
@@ -119,7 +119,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The places of `count` tokens that go on after `start` rows and see everything before them.
+    /// The places of `count` tokens that follow `start` rows and attend to all rows before them.
     pub(crate) fn following(start: usize, count: usize) -> Vec<Self> {
         (start..start + count).map(|at| Self { position: at, sees: [0..at + 1, 0..0] }).collect()
     }
@@ -137,7 +137,7 @@ impl Memory {
         Self { len: 0, layers: vec![LayerMemory::default(); shape.layers] }
     }
 
-    /// Makes a memory from its layers, which all hold `len` tokens.
+    /// Creates a memory from its layers, which all have `len` tokens.
     pub(crate) fn from_layers(len: usize, layers: Vec<LayerMemory>) -> Self {
         Self { len, layers }
     }
@@ -150,7 +150,7 @@ impl Memory {
         &self.layers
     }
 
-    /// Forgets everything after the first `len` rows.
+    /// Truncates the memory to its first `len` rows.
     pub(crate) fn truncate(&mut self, len: usize) {
         let len = self.len.min(len);
         for layer in &mut self.layers {
@@ -239,7 +239,7 @@ impl Llama {
         places.iter().map(turned).collect()
     }
 
-    /// Turns queries and keys by their position and appends keys and values to the memory.
+    /// Rotates queries and keys by their position and appends keys and values to the memory.
     fn remember(&self, qkv: &mut [f32], rotations: &[Vec<(f32, f32)>], memory: &mut LayerMemory) {
         let Shape { width, head_width, .. } = self.shape;
         let kv_width = self.shape.kv_width();
@@ -257,7 +257,7 @@ impl Llama {
         }
     }
 
-    /// Attention of each new token over the rows it sees.
+    /// Attention of each new token over its visible rows.
     fn attend(&self, qkv: &[f32], places: &[Place], memory: &LayerMemory) -> Vec<f32> {
         let Shape { width, kv_heads, .. } = self.shape;
         let row_width = width + 2 * self.shape.kv_width();
@@ -346,7 +346,7 @@ fn norm(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f32> {
     out
 }
 
-/// SwiGLU: each row holds the gates and then the values they let through.
+/// SwiGLU: each row has the gates, followed by the gated values.
 fn gated(both: &[f32], hidden: usize) -> Vec<f32> {
     let mut out = vec![0.0; both.len() / 2];
     out.par_chunks_mut(hidden).zip(both.par_chunks(2 * hidden)).for_each(|(out, row)| {

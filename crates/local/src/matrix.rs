@@ -13,9 +13,9 @@ use std::array::from_fn;
 const BLOCK: usize = 32;
 const HALF: usize = 16;
 const PANEL: usize = 16;
-/// Up to this many rows of activations the weights are unpacked per use.
+/// Number of rows of activations up to which the weights are unpacked per use.
 const FEW: usize = 20;
-/// Weight rows a thread takes at a time.
+/// Number of weight rows per work item of a thread.
 const ROWS_PER_TASK: usize = 48;
 
 /// A matrix of `rows` x `cols` weights, row major.
@@ -48,7 +48,7 @@ struct Eight {
     quants: [i8; 32],
 }
 
-/// Something that unpacks to 32 weights.
+/// A block that unpacks to 32 weights.
 trait Block: Sync {
     fn unpack_to(&self, out: &mut [f32; BLOCK]);
 
@@ -100,7 +100,8 @@ pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
 }
 
 impl Matrix {
-    /// Takes a tensor over. Its row length is a multiple of 32 unless it is stored in full.
+    /// Creates a matrix from a tensor, whose row length is a multiple of 32 unless it is stored in
+    /// full.
     pub(crate) fn from_tensor(tensor: &Tensor) -> Self {
         let Tensor { rows, cols, .. } = *tensor;
         let body = match tensor.format {
@@ -111,7 +112,7 @@ impl Matrix {
         Self { rows, cols, body }
     }
 
-    /// Puts matrices of equal row length on top of each other.
+    /// Concatenates matrices of equal row length.
     pub(crate) fn stack(parts: Vec<Self>) -> Self {
         let cols = parts.first().map_or(0, |part| part.cols);
         let rows = parts.iter().map(|part| part.rows).sum();

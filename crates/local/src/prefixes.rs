@@ -1,17 +1,17 @@
-//! Several prompts read side by side, to go on from any of them.
+//! Several prompts processed together, each of which can be continued.
 //!
-//! The beginnings of all prompts of a set of tools are the same for every request. They are read
-//! once, into one memory, where no prompt sees another; then a request can be tried after all of
-//! them in one pass.
+//! The prefixes of the prompts of a set of tools are the same for every request. They are processed
+//! once, into one memory, in which prompts do not attend to each other; then a request can be
+//! evaluated after all of them in one pass.
 
 use crate::engine::{Engine, Session};
 use crate::llama::{Memory, Place};
 use std::ops::Range;
 
-/// Rows read in one pass.
+/// Maximum number of rows processed in one pass.
 const CHUNK: usize = 256;
 
-/// Prompts that have been read.
+/// Processed prompts.
 #[derive(Debug, Clone)]
 pub struct Prefixes {
     pub(crate) prompts: Vec<Vec<u32>>,
@@ -32,7 +32,7 @@ impl Prefixes {
 }
 
 impl Engine {
-    /// Reads prompts side by side.
+    /// Processes several prompts together.
     #[must_use]
     pub fn read_prefixes(&self, prompts: Vec<Vec<u32>>) -> Prefixes {
         let mut memory = Memory::new(self.llama.shape());
@@ -52,7 +52,7 @@ impl Engine {
         Prefixes { prompts, memory }
     }
 
-    /// A session that has read one of the prompts.
+    /// Creates a session from one of the prompts.
     #[must_use]
     pub fn session_after(&self, prefixes: &Prefixes, index: usize) -> Session {
         Session {
@@ -95,7 +95,7 @@ impl Engine {
         scores
     }
 
-    /// The log-likelihood of each token after its output, added up.
+    /// The sum of the log-likelihoods of tokens, each after its output.
     fn surprise(&self, outputs: &[f32], text: &[u32]) -> f32 {
         let logits = self.logits(outputs);
         let rows = logits.chunks_exact(logits.len() / text.len());

@@ -1,14 +1,14 @@
-//! Answers that begin to say again what they said.
+//! Detection of repetitions in answers.
 
-/// Shortest sentence that counts, in bytes.
+/// Minimum length in bytes of a repeated sentence.
 const SENTENCE_MIN: usize = 8;
-/// Longest phrase that is compared with what stands before it, in words.
+/// Maximum length in words of a phrase that is compared with the words before it.
 const PHRASE_WORDS_MAX: usize = 12;
-/// Number of times a phrase may follow itself.
+/// Maximum number of consecutive repetitions of a phrase.
 const TIMES_MAX: usize = 3;
 
-/// Where an answer is to be cut because its end repeats what it said: a whole sentence, or a
-/// phrase that follows itself again and again.
+/// The position at which to cut an answer whose end is a repetition: a whole sentence, or a phrase
+/// repeated several times.
 pub(crate) fn cut(bytes: &[u8]) -> Option<usize> {
     let sentences = sentences(bytes);
     let (last, before) = sentences.split_last()?;
@@ -22,7 +22,7 @@ pub(crate) fn cut(bytes: &[u8]) -> Option<usize> {
     phrase(bytes)
 }
 
-/// Number of bytes at the end of an answer that may still become a repeated sentence.
+/// Number of bytes at the end of an answer that may still become a repetition.
 pub(crate) fn held(bytes: &[u8]) -> usize {
     let sentences = sentences(bytes);
     let Some((last, before)) = sentences.split_last() else { return 0 };
@@ -31,7 +31,7 @@ pub(crate) fn held(bytes: &[u8]) -> usize {
     if may_become { bytes.len() - bytes[..last.start].trim_ascii_end().len() } else { 0 }
 }
 
-/// Where a phrase ends for the first time that follows itself too often at the end.
+/// The end of the first occurrence of a phrase that is repeated too often at the end.
 fn phrase(bytes: &[u8]) -> Option<usize> {
     let words: Vec<&[u8]> =
         bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
@@ -47,7 +47,7 @@ fn phrase(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// The sentences of an answer; the last one may go on.
+/// The sentences of an answer; the last one may be incomplete.
 fn sentences(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut out = Vec::new();
     let mut start = 0;

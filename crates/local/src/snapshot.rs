@@ -1,8 +1,8 @@
-//! Read prompts on disk, so that the next process need not read them again.
+//! Snapshots of processed prompts on disk, for later processes.
 //!
-//! A snapshot is a cache: one that is missing, old, damaged or made by another model is ignored
-//! and written anew. Keys and values are stored as 16-bit numbers, which is how precise the
-//! engine keeps them anyway, so a snapshot changes no answer.
+//! A snapshot is a cache: a missing, old or damaged one, or one of another model, is ignored and
+//! written again. Keys and values are stored with the 16 bits that the engine uses, so a snapshot
+//! does not change answers.
 
 use crate::engine::Engine;
 use crate::half;
@@ -13,14 +13,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use weftwork_types::canonical::Hash;
 
-/// Changes when the layout of a snapshot changes, or what the engine computes.
+/// Version of the layout of snapshots and of the computation.
 const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"WEFTKV\r\n";
 const HEADER_BYTES: usize = 8 + 4 + 32 + 4 + 4 + 4;
-/// Snapshots kept in a directory, some 20 MB each; older ones are deleted.
+/// Maximum number of snapshots in a directory, of about 20 MB each; older ones are deleted.
 const FILES_MAX: usize = 4;
 
-/// Where a snapshot came from.
+/// The origin of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was computed.
@@ -30,8 +30,8 @@ pub enum Origin {
 }
 
 impl Engine {
-    /// Reads prompts side by side, or takes them from a snapshot in `directory`. A snapshot that
-    /// cannot be written is no error: the next process reads the prompts again.
+    /// Loads processed prompts from a snapshot in `directory`, or processes them. A snapshot that
+    /// cannot be written is not an error: the next process computes it again.
     #[must_use]
     pub fn recall_prefixes(&self, prompts: Vec<Vec<u32>>, directory: &Path) -> (Prefixes, Origin) {
         let file = directory.join(format!("{}.kv", key(&self.hash(), &prompts)));
@@ -94,7 +94,7 @@ fn rows(prompts: &[Vec<u32>]) -> usize {
     prompts.iter().map(Vec::len).sum()
 }
 
-/// The name of a snapshot: what it holds, by which model.
+/// The name of a snapshot, from its contents and the model.
 fn key(model: &Hash, prompts: &[Vec<u32>]) -> Hash {
     let mut hasher = Sha256::new();
     hasher.update(VERSION.to_le_bytes());
@@ -108,7 +108,7 @@ fn key(model: &Hash, prompts: &[Vec<u32>]) -> Hash {
     Hash(hasher.finalize().into())
 }
 
-/// Writes a file beside its place and then renames it, so that no reader meets half of it.
+/// Writes a temporary file and renames it, so that readers never see an incomplete file.
 fn store(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;

@@ -1,4 +1,4 @@
-//! Writing answers, token by token.
+//! Generation of answers, token by token.
 
 use crate::Error;
 use crate::engine::{Engine, Session};
@@ -6,95 +6,95 @@ use crate::grammar::{Grammar, Guide, Next};
 use crate::repeat;
 use toktrie::SimpleVob;
 
-/// Tokens for closing an answer under a grammar that has reached its limit: the names of members
-/// that must still come, and the least their values need.
+/// Additional tokens for closing a constrained answer that has reached its limit: the names of
+/// required members, and their shortest values.
 const CLOSING_MAX: usize = 400;
 
-/// The settings for writing an answer.
+/// The settings for an answer.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     /// The grammar that the answer must satisfy.
     pub grammar: Option<&'a Grammar>,
-    /// The most tokens of the answer. An answer under a grammar that reaches this limit is closed
-    /// as fast as the grammar allows, with a few hundred tokens more at most.
+    /// Maximum number of tokens of the answer. A constrained answer that reaches this limit is
+    /// closed as soon as the grammar allows, with at most a few hundred further tokens.
     pub tokens_max: usize,
     /// Texts that end the answer; they are not part of it.
     pub stop: &'a [&'a str],
-    /// 0 takes the likeliest token; more takes others too, in proportion.
+    /// 0 always selects the likeliest token; larger values select others too, in proportion.
     pub temperature: f32,
-    /// Which words may be written; `None` allows all. For answers in words.
+    /// The allowed words of an answer in words; `None` allows all.
     pub vocabulary: Option<Vocabulary<'a>>,
 }
 
 impl<'a> Plan<'a> {
-    /// An answer in words, of at most so many tokens, always the likeliest.
+    /// Settings for an answer in words with a limit of tokens, always the likeliest.
     #[must_use]
     pub fn words(tokens_max: usize) -> Self {
         Self { grammar: None, tokens_max, stop: &[], temperature: 0.0, vocabulary: None }
     }
 
-    /// An answer within a grammar, always the likeliest.
+    /// Settings for a constrained answer, always the likeliest.
     #[must_use]
     pub fn within(grammar: &'a Grammar, tokens_max: usize) -> Self {
         Self { grammar: Some(grammar), ..Self::words(tokens_max) }
     }
 }
 
-/// Words an answer in words is held to.
+/// Restrictions of the words of an answer.
 #[derive(Debug, Clone, Copy)]
 pub enum Vocabulary<'a> {
-    /// Words with digits must stand in this text: no number is made up.
+    /// Words with digits must be in this text, so that no number is invented.
     Numbers(&'a str),
-    /// All words must stand in this text.
+    /// All words must be in this text.
     Words(&'a str),
 }
 
-/// A written answer.
+/// A generated answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The text.
     pub text: String,
     /// Number of tokens.
     pub tokens: usize,
-    /// Why it ended.
+    /// The reason for the end.
     pub end: End,
 }
 
-/// Why an answer ended.
+/// The reason for the end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The model or the grammar was done.
+    /// The model or the grammar ended the answer.
     Complete,
     /// The limit was reached.
     Limit,
-    /// The caller does not want it any more.
+    /// The answer was cancelled.
     Cancelled,
 }
 
-/// Listens to an answer while it is written.
+/// A receiver of an answer during its generation.
 pub trait Listener {
-    /// More text, whole characters.
+    /// Receives text of whole characters.
     fn text(&mut self, _piece: &str) {}
 
-    /// `true` while the answer is still wanted; checked before every token.
+    /// Returns `true` until the answer is cancelled; checked before every token.
     fn wanted(&self) -> bool {
         true
     }
 }
 
-/// Listens to nothing.
+/// A receiver that ignores the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quiet;
 
 impl Listener for Quiet {}
 
 impl Engine {
-    /// Writes an answer after what the session has read.
+    /// Generates an answer after the tokens of the session.
     ///
     /// # Errors
-    /// [`Error::PromptTooLong`] when prompt and answer do not fit the context together,
-    /// [`Error::Grammar`] when the grammar engine gives up, [`Error::CallUnfinished`] when an
-    /// answer under a grammar cannot be closed.
+    /// [`Error::PromptTooLong`] if prompt and answer together do not fit in the context,
+    /// [`Error::Grammar`] if the grammar engine fails, [`Error::CallUnfinished`] if a constrained
+    /// answer cannot be closed.
     pub fn generate(
         &self,
         session: &mut Session,
@@ -129,14 +129,14 @@ impl Engine {
     }
 }
 
-/// An answer while it is written.
+/// An answer during its generation.
 struct Writer<'a> {
     engine: &'a Engine,
     session: &'a mut Session,
     plan: &'a Plan<'a>,
     guide: Option<Guide<'a>>,
     hard_max: usize,
-    /// Tokens decided but not yet read by the model.
+    /// Selected tokens that the model has not processed.
     pending: Vec<u32>,
     bytes: Vec<u8>,
     told: usize,
@@ -166,7 +166,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Decides the next token or tokens; true when the answer is complete.
+    /// Selects the next tokens; returns `true` if the answer is complete.
     fn step(&mut self) -> Result<bool, Error> {
         let mask = match self.guide.as_mut().map(Guide::next).transpose()? {
             Some(Next::Done) => return Ok(true),
@@ -234,7 +234,7 @@ impl Writer<'_> {
         found.is_some()
     }
 
-    /// Ends an answer in words that says something again.
+    /// Ends an answer in words that repeats itself.
     fn cut_at_repeat(&mut self) -> bool {
         let cut = self.plan.grammar.is_none().then(|| repeat::cut(&self.bytes)).flatten();
         if let Some(at) = cut {
@@ -243,8 +243,8 @@ impl Writer<'_> {
         cut.is_some()
     }
 
-    /// Tells what is certain: whole characters that cannot become part of a stop text or of a
-    /// sentence that was there before.
+    /// Emits the final part of the text: whole characters that cannot become part of a stop text or
+    /// of a repetition.
     fn tell(&mut self, listener: &mut dyn Listener, all: bool) {
         let stop = || self.plan.stop.iter().map(|s| s.len() - 1).max().unwrap_or(0);
         let held = match self.plan.grammar {
@@ -284,8 +284,8 @@ impl<'a> Lexicon<'a> {
         Self { words: words.collect(), numbers_only }
     }
 
-    /// `true` if the text stays within the vocabulary when a token is added: all words are known,
-    /// and the last one, which may continue, is the beginning of a known one.
+    /// `true` if the text with a further token is within the vocabulary: all words are known, and
+    /// the last one, which may continue, is the beginning of a known word.
     fn allows(&self, written: &[u8], token: &[u8]) -> bool {
         let start = written.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
         let open = &written[start..];
@@ -319,7 +319,7 @@ fn is_around(c: char) -> bool {
     "\"'`()[]{}<>.,;:!?*".contains(c)
 }
 
-/// Chooses tokens; the same seed throws the same numbers, so an answer can be repeated.
+/// A sampler of tokens; the same seed produces the same numbers, so answers are reproducible.
 #[derive(Debug)]
 struct Dice {
     temperature: f32,

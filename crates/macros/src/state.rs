@@ -244,8 +244,8 @@ fn definition(channel: &Channel, krate: &Path) -> TokenStream {
         Kind::Append { item } => quote!(Append::<#item>::new()),
         Kind::Messages => quote!(Messages),
         Kind::Topic { item } => quote!(Topic::<#item>::new()),
-        Kind::Passing("any") => quote!(Fleeting::<#ty>::any()),
-        Kind::Passing("ephemeral") => quote!(Fleeting::<#ty>::one()),
+        Kind::Passing("any") => quote!(Ephemeral::<#ty>::any()),
+        Kind::Passing("ephemeral") => quote!(Ephemeral::<#ty>::one()),
         Kind::Passing(_) => quote!(Untracked::<#ty>::new()),
         Kind::Reduce { with } => {
             quote!(Reduce::<#ty>::new(<#ty as ::core::default::Default>::default, #with))

@@ -1,20 +1,24 @@
-//! Dependencies between crates: compares the table in `ARCHITECTURE.md` with the manifests.
+//! Dependencies between crates: compares the table in `ARCHITECTURE.md` with the manifests, and the
+//! manifests with the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{House, Offence};
 use crate::markdown;
-use crate::workspace::{Crate, Kind};
+use crate::source::{Role, role};
+use crate::workspace::{Crate, Kind, PREFIX, package_of};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
-/// The crate that tests of any crate may use, although it uses all crates.
+/// The crate that tests of any crate may use.
 const TEST_SUPPORT: &str = "testkit";
 
-/// The dependencies that a row allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Allowed {
-    All,
-    Only(BTreeSet<String>),
+/// The row of a crate.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Row {
+    line: usize,
+    may_use: BTreeSet<String>,
+    /// Further crates that tests, examples and benchmarks may use.
+    tests_may_use: BTreeSet<String>,
 }
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
@@ -30,21 +34,114 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
                 let message = format!("crate `{}` has no row in {DOCUMENT}", one.name);
                 offences.push(Offence::of(&one.manifest_path, message));
             }
-            Some(allowed) => offences.extend(forbidden(one, allowed)),
+            Some(row) => {
+                offences.extend(forbidden(one, row));
+                offences.extend(not_declared(one, row));
+            }
         }
         offences.extend(cycles(one, &arrows));
+        offences.extend(not_named(one, house));
     }
     offences
 }
 
-fn forbidden(one: &Crate, allowed: &Allowed) -> Vec<Offence> {
-    let Allowed::Only(allowed) = allowed else { return Vec::new() };
-    let used = one.ours(Kind::Normal);
-    let offences = used.difference(allowed).map(|other| {
+/// The dependencies of a manifest that the table does not allow.
+fn forbidden(one: &Crate, row: &Row) -> Vec<Offence> {
+    let normal = one.ours(Kind::Normal);
+    let normal = normal.difference(&row.may_use).map(|other| {
         let message = format!("`{}` may not use `{other}`: no such arrow in {DOCUMENT}", one.name);
         Offence::of(&one.manifest_path, message)
     });
-    offences.collect()
+    let dev = one.ours(Kind::Dev);
+    let dev = dev.iter().filter(|other| *other != TEST_SUPPORT && **other != one.name);
+    let dev =
+        dev.filter(|other| !row.may_use.contains(*other) && !row.tests_may_use.contains(*other));
+    let dev = dev.map(|other| {
+        let message =
+            format!("tests of `{}` may not use `{other}`: no such arrow in {DOCUMENT}", one.name);
+        Offence::of(&one.manifest_path, message)
+    });
+    normal.chain(dev).collect()
+}
+
+/// The arrows of the table that the manifest does not have.
+fn not_declared(one: &Crate, row: &Row) -> Vec<Offence> {
+    let unused = |allowed: &BTreeSet<String>, kind: Kind, who: &str| {
+        let declared = one.ours(kind);
+        let unused = allowed.difference(&declared).map(|other| {
+            Offence::at(DOCUMENT, row.line, format!("{who} not use `{other}`; remove the arrow"))
+        });
+        unused.collect::<Vec<_>>()
+    };
+    let mut offences = unused(&row.may_use, Kind::Normal, &format!("`{}` does", one.name));
+    let tests = format!("tests of `{}` do", one.name);
+    offences.extend(unused(&row.tests_may_use, Kind::Dev, &tests));
+    offences
+}
+
+/// The dependencies on our crates that the sources do not name.
+fn not_named(one: &Crate, house: &House<'_>) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for other in one.ours(Kind::Normal) {
+        let message = match (
+            is_named(one, &other, house, Part::Code),
+            is_named(one, &other, house, Part::Tests),
+        ) {
+            (true, _) => continue,
+            (false, true) => {
+                format!("only tests of `{}` use `{other}`: make it a dev-dependency", one.name)
+            }
+            (false, false) => {
+                format!("`{}` does not use `{other}`: remove the dependency", one.name)
+            }
+        };
+        offences.push(Offence::of(&one.manifest_path, message));
+    }
+    for other in one.ours(Kind::Dev) {
+        if !is_named(one, &other, house, Part::Tests) {
+            let message =
+                format!("tests of `{}` do not use `{other}`: remove the dev-dependency", one.name);
+            offences.push(Offence::of(&one.manifest_path, message));
+        }
+    }
+    offences
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Code,
+    /// Tests, examples and benchmarks.
+    Tests,
+}
+
+/// Returns `true` if a part of a crate's sources names another crate, outside comments.
+fn is_named(one: &Crate, other: &str, house: &House<'_>, part: Part) -> bool {
+    let ident = if other == PREFIX { PREFIX.to_owned() } else { format!("{PREFIX}_{other}") };
+    house.sources.iter().filter(|(path, _)| owner(path) == Some(one.name.as_str())).any(
+        |(path, source)| {
+            let text = house.tree.text(path).unwrap_or_default();
+            text.lines().enumerate().any(|(index, line)| {
+                let is_test = role(path) != Role::Code || source.is_test_line(index + 1);
+                is_test == (part == Part::Tests)
+                    && columns(line, &ident).any(|column| !source.in_comment(index + 1, column))
+            })
+        },
+    )
+}
+
+/// The package of a file. The examples of the repository belong to the facade.
+fn owner(path: &str) -> Option<&str> {
+    package_of(path).or(path.starts_with("examples/").then_some(PREFIX))
+}
+
+/// The columns in characters at which a line has a word.
+fn columns(line: &str, word: &str) -> impl Iterator<Item = usize> {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(word).filter_map(move |(start, _)| {
+        let before = line[..start].chars().next_back();
+        let after = line[start + word.len()..].chars().next();
+        (!is_part(before) && !is_part(after)).then(|| line[..start].chars().count())
+    })
 }
 
 /// Cargo allows cycles through dev-dependencies, but they build a crate twice.
@@ -76,7 +173,7 @@ fn reaches(from: &str, to: &str, arrows: &BTreeMap<&str, BTreeSet<String>>) -> b
 }
 
 /// Parses the table; problems of the table itself are added to `offences`.
-fn table(text: &str, offences: &mut Vec<Offence>) -> Option<BTreeMap<String, Allowed>> {
+fn table(text: &str, offences: &mut Vec<Offence>) -> Option<BTreeMap<String, Row>> {
     let tables = markdown::tables(text).into_iter().filter(is_crate_table);
     let tables: Vec<_> = tables.collect();
     let [table] = tables.as_slice() else {
@@ -85,22 +182,21 @@ fn table(text: &str, offences: &mut Vec<Offence>) -> Option<BTreeMap<String, All
         offences.push(Offence::of(DOCUMENT, message));
         return None;
     };
-    let mut rows = BTreeMap::new();
-    let mut uses = Vec::new();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for (line, cells) in &table[1..] {
-        for (names, allowed) in pairs(cells[0], cells.get(1).copied().unwrap_or_default()) {
-            if let Allowed::Only(allowed) = &allowed {
-                uses.extend(allowed.iter().map(|name| (*line, name.clone())));
-            }
-            for name in names {
-                if rows.insert(name.clone(), allowed.clone()).is_some() {
-                    offences.push(Offence::at(DOCUMENT, *line, format!("`{name}` has two rows")));
-                }
+        let cell = |index: usize| names(cells.get(index).copied().unwrap_or_default());
+        let row = Row { line: *line, may_use: cell(1), tests_may_use: cell(2) };
+        for name in cell(0) {
+            if rows.insert(name.clone(), row.clone()).is_some() {
+                offences.push(Offence::at(DOCUMENT, *line, format!("`{name}` has two rows")));
             }
         }
     }
-    for (line, name) in uses.into_iter().filter(|(_, name)| !rows.contains_key(name)) {
-        offences.push(Offence::at(DOCUMENT, line, format!("`{name}` has no row of its own")));
+    for row in rows.values() {
+        let used = row.may_use.union(&row.tests_may_use).filter(|name| !rows.contains_key(*name));
+        offences.extend(used.map(|name| {
+            Offence::at(DOCUMENT, row.line, format!("`{name}` has no row of its own"))
+        }));
     }
     Some(rows)
 }
@@ -111,28 +207,11 @@ fn is_crate_table(table: &markdown::Table<'_>) -> bool {
         if first.starts_with("crate") && second.starts_with("may use"))
 }
 
-/// The groups of a row: `a, b · c | x · y` means that a and b use x, and c uses y. A single group
-/// on the right applies to all groups on the left.
-fn pairs(left: &str, right: &str) -> Vec<(BTreeSet<String>, Allowed)> {
-    let (left, right) = (without_remarks(left), without_remarks(right));
-    let left: Vec<&str> = left.split('·').collect();
-    let right: Vec<&str> = right.split('·').collect();
-    let allowed = |index: usize| if right.len() == left.len() { right[index] } else { right[0] };
-    let rows = left.iter().enumerate();
-    rows.map(|(index, group)| (names(group), rights(allowed(index)))).collect()
-}
-
-fn rights(cell: &str) -> Allowed {
-    match cell.trim() {
-        "all" => Allowed::All,
-        "" | "none" | "–" | "-" => Allowed::Only(BTreeSet::new()),
-        _ => Allowed::Only(names(cell)),
-    }
-}
-
+/// The names in a cell; a dash stands for none.
 fn names(cell: &str) -> BTreeSet<String> {
+    let cell = without_remarks(cell);
     let parts = cell.split(',').map(|name| name.trim().trim_matches('`').trim());
-    parts.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    parts.filter(|name| !matches!(*name, "" | "–" | "-")).map(str::to_owned).collect()
 }
 
 /// The cell without text in parentheses.
@@ -152,36 +231,25 @@ fn without_remarks(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allowed, pairs, table};
-
-    fn only(names: &[&str]) -> Allowed {
-        Allowed::Only(names.iter().map(|name| (*name).to_owned()).collect())
-    }
+    use super::{columns, names, table};
 
     #[test]
-    fn a_row_may_hold_several_groups_and_remarks() {
-        let found = pairs("`sqlite`, postgres (drivers) · nats", "types, store · types");
-        assert_eq!(found[0].0.iter().collect::<Vec<_>>(), ["postgres", "sqlite"]);
-        assert_eq!(found[0].1, only(&["store", "types"]));
-        assert_eq!(found[1].1, only(&["types"]));
-    }
-
-    #[test]
-    fn one_group_on_the_right_is_for_all_on_the_left() {
-        let found = pairs("store · models", "types");
-        assert_eq!(found[1].1, only(&["types"]));
-        assert_eq!(pairs("cli", "all")[0].1, Allowed::All);
-        assert_eq!(pairs("types", "–")[0].1, only(&[]));
+    fn a_cell_may_have_remarks_or_nothing() {
+        let found = names("`sqlite`, postgres (drivers, both)");
+        assert_eq!(found.iter().collect::<Vec<_>>(), ["postgres", "sqlite"]);
+        assert!(names("–").is_empty() && names("").is_empty());
     }
 
     #[test]
     fn unknown_and_double_names_are_reported() {
-        let text = "| crate | may use |\n|--|--|\n| types | none |\n| a | tpyes |\n| types | a |\n";
+        let text = "| crate | may use | tests may also use |\n|--|--|--|\n| types | – | – |\n\
+                    | a | tpyes | stroe |\n| types | a |\n";
         let mut offences = Vec::new();
         table(text, &mut offences).unwrap();
         let found: Vec<String> = offences.iter().map(ToString::to_string).collect();
         let expected = [
             "ARCHITECTURE.md:5: `types` has two rows",
+            "ARCHITECTURE.md:4: `stroe` has no row of its own",
             "ARCHITECTURE.md:4: `tpyes` has no row of its own",
         ];
         assert_eq!(found, expected);
@@ -193,5 +261,11 @@ mod tests {
         let mut offences = Vec::new();
         assert!(table(text, &mut offences).is_none());
         assert_eq!(offences.len(), 1);
+    }
+
+    #[test]
+    fn a_crate_is_named_by_a_whole_word() {
+        let line = "use weftwork_store::A; weftwork_store_x::b(); a_weftwork_store";
+        assert_eq!(columns(line, "weftwork_store").collect::<Vec<_>>(), [4]);
     }
 }

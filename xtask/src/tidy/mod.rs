@@ -8,6 +8,7 @@ mod module_arrows;
 mod openers;
 mod outside;
 mod ratchet;
+mod retired;
 mod sizes;
 mod sources;
 mod texts;
@@ -106,6 +107,7 @@ const RULES: &[Rule] = &[
     Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },
     Rule { name: "readable", check: sources::readable },
+    Rule { name: "retired", check: retired::check },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "test-names", check: sources::test_names },
     Rule { name: "todos", check: sources::todos },

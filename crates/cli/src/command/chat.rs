@@ -4,11 +4,11 @@ use super::question;
 use super::run::tell_turn;
 use crate::CliError;
 use crate::args::Chat;
+use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
-use crate::house::House;
 use crate::input::{Interrupts, Lines};
-use crate::screen::{Answer, Screen, Style, plain};
+use crate::terminal::{Answer, Style, Terminal, plain};
 use std::collections::BTreeMap;
 use weftwork::App;
 use weftwork::config::Origin;
@@ -21,11 +21,11 @@ use weftwork::types::run::{RunInput, RunOutcome};
 /// The default agent.
 const USUAL_AGENT: &str = "desk";
 
-pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
-    let store = named.is_some().then(|| house.store()).transpose()?;
+    let store = named.is_some().then(|| context.store()).transpose()?;
     let found = match (&named, &store) {
-        (Some(id), Some(store)) => match house.thread(store.as_ref(), id).await {
+        (Some(id), Some(store)) => match context.thread(store.as_ref(), id).await {
             Ok(found) => Some(found),
             Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => None,
             Err(error) => return Err(error),
@@ -33,15 +33,15 @@ pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
         _ => None,
     };
     let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
-    let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
+    let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
     let recorded = found.as_ref().and_then(|found| found.model());
-    let app = house
+    let app = context
         .open(agent, store, recorded, (args.keeping.durability(), args.busy.multitask()))
         .await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
     Talk {
-        house,
-        screen: &house.screen,
+        context,
+        terminal: &context.terminal,
         app: &app,
         agent: agent.id().to_owned(),
         known: found.is_some(),
@@ -63,8 +63,8 @@ enum Typed {
 }
 
 struct Talk<'a> {
-    house: &'a House,
-    screen: &'a Screen,
+    context: &'a CommandContext,
+    terminal: &'a Terminal,
     app: &'a App,
     agent: String,
     /// `true` if the thread exists in the store.
@@ -102,10 +102,10 @@ impl Talk<'_> {
                     }
                     Err(exit) => {
                         // The cursor is still behind the prompt.
-                        if self.screen.typed {
-                            self.screen.line("")?;
+                        if self.terminal.typed {
+                            self.terminal.line("")?;
                         }
-                        question::tell_open(&open, &self.thread, self.screen);
+                        question::tell_open(&open, &self.thread, self.terminal);
                         return self.leave(exit);
                     }
                 }
@@ -114,23 +114,23 @@ impl Talk<'_> {
     }
 
     fn welcome(&self) {
-        let (screen, model) = (self.screen, self.app.model());
+        let (terminal, model) = (self.terminal, self.app.model());
         let label = model.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
-        screen.note(format_args!(
+        terminal.note(format_args!(
             "{} with model {}{label}",
-            screen.paint_error(Style::Strong, &self.agent),
+            terminal.paint_error(Style::Strong, &self.agent),
             model.id()
         ));
         // A configuration file in a foreign folder could send keys to another server.
-        if let Some(file) = &self.house.config.file {
-            screen.note(format_args!("configuration file {}", file.display()));
+        if let Some(file) = &self.context.config.file {
+            terminal.note(format_args!("configuration file {}", file.display()));
         }
         if self.app.model_setting().origin == Origin::Default {
-            screen.note("default model; choose another with --model, WEFT_MODEL or weft.toml");
+            terminal.note("default model; choose another with --model, WEFT_MODEL or weft.toml");
         }
-        screen.note(format_args!("thread {}", self.thread));
-        if screen.typed {
-            screen.note("Ctrl-C stops an answer, Ctrl-D ends the chat");
+        terminal.note(format_args!("thread {}", self.thread));
+        if terminal.typed {
+            terminal.note("Ctrl-C stops an answer, Ctrl-D ends the chat");
         }
     }
 
@@ -139,32 +139,32 @@ impl Talk<'_> {
         if !self.known {
             return Ok(None);
         }
-        let found = self.house.thread(self.app.store().as_ref(), &self.thread).await?;
+        let found = self.context.thread(self.app.store().as_ref(), &self.thread).await?;
         if found.unfinished().is_none() {
             return Ok(None);
         }
         let handle = self.app.resume(&self.thread).await?;
-        self.screen.note("resuming the unfinished run of the thread");
+        self.terminal.note("resuming the unfinished run of the thread");
         Ok(Some(handle))
     }
 
     async fn say(&mut self, text: &str) -> Result<RunHandle, CliError> {
         let input = RunInput::Start { input: self.app.say(text) };
         let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
-        tell_turn(self.app, &handle.run, self.screen).await?;
+        tell_turn(self.app, &handle.run, self.terminal).await?;
         self.known = true;
         Ok(handle)
     }
 
     async fn listen(&mut self, handle: RunHandle) -> Result<(), CliError> {
         let run = handle.run.clone();
-        let mut view = View::Stream(Answer::new(self.screen, self.app.model()));
+        let mut view = View::Stream(Answer::new(self.terminal, self.app.model()));
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
         // The chat continues after a failed run.
         match outcome {
-            RunOutcome::Cancelled { .. } => self.screen.note("stopped"),
+            RunOutcome::Cancelled { .. } => self.terminal.note("stopped"),
             other => {
-                tell_end(self.app, &run, &other, self.screen).await;
+                tell_end(self.app, &run, &other, self.terminal).await;
             }
         }
         Ok(())
@@ -178,8 +178,8 @@ impl Talk<'_> {
     {
         let mut answers = BTreeMap::new();
         for interrupt in open {
-            for line in question::lines(interrupt, self.screen) {
-                self.screen.line(line)?;
+            for line in question::lines(interrupt, self.terminal) {
+                self.terminal.line(line)?;
             }
             let answer = loop {
                 match self.read(question::prompt(interrupt)).await? {
@@ -209,12 +209,12 @@ impl Talk<'_> {
                         return Ok(Typed::Quit);
                     }
                     warned = true;
-                    self.screen.note("\npress Ctrl-C again to leave the chat");
+                    self.terminal.note("\npress Ctrl-C again to leave the chat");
                 }
                 line = self.lines.next() => {
                     let Some(line) = line? else { return Ok(Typed::End) };
-                    if !self.screen.typed {
-                        self.screen.line(plain(&line))?;
+                    if !self.terminal.typed {
+                        self.terminal.line(plain(&line))?;
                     }
                     return Ok(Typed::Line(line));
                 }
@@ -226,17 +226,17 @@ impl Talk<'_> {
     /// written as a complete line, so that programs can read it.
     fn prompt(&self, prompt: &str) -> Result<(), CliError> {
         let is_question = prompt != "you>";
-        let shown = self.screen.paint(Style::Ask, prompt);
-        match (self.screen.typed, is_question) {
-            (false, true) => self.screen.line(shown),
-            _ => self.screen.piece(format_args!("{shown} ")),
+        let shown = self.terminal.paint(Style::Ask, prompt);
+        match (self.terminal.typed, is_question) {
+            (false, true) => self.terminal.line(shown),
+            _ => self.terminal.piece(format_args!("{shown} ")),
         }
     }
 
     fn leave(&self, exit: Exit) -> Result<Exit, CliError> {
-        self.screen.line("")?;
-        if self.known && self.house.lasting {
-            self.screen.note(format_args!("continue with: weft chat --thread {}", self.thread));
+        self.terminal.line("")?;
+        if self.known && self.context.lasting {
+            self.terminal.note(format_args!("continue with: weft chat --thread {}", self.thread));
         }
         Ok(exit)
     }

@@ -3,13 +3,13 @@
 use crate::CliError;
 use crate::args::{Cli, Completions};
 use crate::exit::Exit;
-use crate::screen::Screen;
+use crate::terminal::Terminal;
 use clap::CommandFactory;
 
-pub(crate) fn completions(args: &Completions, screen: &Screen) -> Result<Exit, CliError> {
+pub(crate) fn completions(args: &Completions, terminal: &Terminal) -> Result<Exit, CliError> {
     // Generated in memory, because the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "weft", &mut script);
-    screen.piece(String::from_utf8_lossy(&script))?;
+    terminal.piece(String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

@@ -3,19 +3,19 @@
 use super::{chat, models};
 use crate::CliError;
 use crate::args::{Busy, Chat, Demo, Keeping};
+use crate::context::{CommandContext, usual_model};
 use crate::demo::Story;
 use crate::exit::Exit;
-use crate::house::{House, usual_model};
 use crate::input::one_line;
-use crate::screen::{Style, plain};
+use crate::terminal::{Style, plain};
 use std::path::PathBuf;
 use weftwork::config::StorePlace;
 use weftwork::graph::SystemClock;
 use weftwork::local::{cpu, weights};
 use weftwork::types::port::Clock;
 
-pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
-    let screen = &house.screen;
+pub(crate) async fn demo(args: &Demo, context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
     let clock = SystemClock::new();
     let name = format!("{:08x}", clock.unique() & 0xffff_ffff);
     let folder = match &args.dir {
@@ -23,8 +23,8 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
         None => fresh(std::env::temp_dir().join(format!("weft-demo-{name}"))),
     };
     let folder = folder.map_err(CliError::Output)?;
-    let model = choose(house).await?;
-    let here = house.moved(StorePlace::Sqlite(folder.join("weft.db")), args.dir.is_some());
+    let model = choose(context).await?;
+    let here = context.moved(StorePlace::Sqlite(folder.join("weft.db")), args.dir.is_some());
     let mark = match model.split(':').next() {
         Some("scripted") => "[scripted model] ",
         Some("replay") => "[replay] ",
@@ -32,16 +32,16 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
     };
     let story = Story {
         mark: mark.to_owned(),
-        house: &here,
+        context: &here,
         folder: folder.clone(),
         thread: format!("demo-{name}"),
         model,
-        pauses: screen.typed && screen.read && !args.fast,
+        pauses: terminal.typed && terminal.read && !args.fast,
         clock: &clock,
     };
     let told = Box::pin(story.tell()).await;
     let talked = match &told {
-        Ok(()) if screen.typed && screen.read => Box::pin(invite(&story, &here)).await,
+        Ok(()) if terminal.typed && terminal.read => Box::pin(invite(&story, &here)).await,
         _ => Ok(()),
     };
     if args.dir.is_none() {
@@ -52,29 +52,31 @@ pub(crate) async fn demo(args: &Demo, house: &House) -> Result<Exit, CliError> {
 
 /// Chooses the configured model, else the embedded one, else, if its weights cannot be installed,
 /// the scripted model, which marks each line of output.
-async fn choose(house: &House) -> Result<String, CliError> {
-    if let Some(setting) = &house.config.model {
+async fn choose(context: &CommandContext) -> Result<String, CliError> {
+    if let Some(setting) = &context.config.model {
         return Ok(setting.value.clone());
     }
-    let (known, weights) = (weights::find(weights::DEFAULT)?, house.config.weights());
+    let (known, weights) = (weights::find(weights::DEFAULT)?, context.config.weights());
     let there = weights.named().is_some() || weights.file(known).is_ok_and(|file| file.is_file());
     let got = match cpu::check() {
         Ok(()) if there => Ok(()),
-        Ok(()) => models::pull(known, house).await.map(drop),
+        Ok(()) => models::pull(known, context).await.map(drop),
         Err(error) => Err(error.into()),
     };
     let Err(error) = got else { return Ok(usual_model().to_owned()) };
     let fault = error.fault();
-    house.screen.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
-    house.screen.note("The embedded model is not available; the scripted model is used instead.");
+    context.terminal.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
+    context
+        .terminal
+        .note("The embedded model is not available; the scripted model is used instead.");
     Ok("scripted".to_owned())
 }
 
 /// Offers a chat on the thread of the demo.
-async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
-    let screen = &house.screen;
-    let ask = screen.paint(Style::Ask, "Chat with the desk now? [Y/n]");
-    screen.piece(format_args!("\n{ask} "))?;
+async fn invite(story: &Story<'_>, context: &CommandContext) -> Result<(), CliError> {
+    let terminal = &context.terminal;
+    let ask = terminal.paint(Style::Ask, "Chat with the desk now? [Y/n]");
+    terminal.piece(format_args!("\n{ask} "))?;
     let line = one_line()?;
     // At the end of input the line is empty; an empty line of a user has a line break.
     if !line.is_empty() && !line.trim().to_lowercase().starts_with('n') {
@@ -84,7 +86,7 @@ async fn invite(story: &Story<'_>, house: &House) -> Result<(), CliError> {
             keeping: Keeping::default(),
             busy: Busy::default(),
         };
-        Box::pin(chat::chat(&args, house)).await?;
+        Box::pin(chat::chat(&args, context)).await?;
     }
     Ok(())
 }

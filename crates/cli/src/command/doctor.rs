@@ -3,9 +3,9 @@
 use super::models;
 use crate::CliError;
 use crate::args::Doctor;
+use crate::context::{CommandContext, usual_model};
 use crate::exit::Exit;
-use crate::house::{House, usual_model};
-use crate::screen::{Style, plain};
+use crate::terminal::{Style, plain};
 use serde::Serialize;
 use std::path::Path;
 use weftwork::config::StorePlace;
@@ -46,8 +46,8 @@ impl Finding {
     }
 }
 
-pub(crate) async fn doctor(args: &Doctor, house: &House) -> Result<Exit, CliError> {
-    let (store, model) = (store(house).await, model(house));
+pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Exit, CliError> {
+    let (store, model) = (store(context).await, model(context));
     let exit = match (store.state, model.state) {
         (State::Bad, _) => Exit::Store,
         (_, State::Bad) => Exit::NotConfigured,
@@ -55,34 +55,34 @@ pub(crate) async fn doctor(args: &Doctor, house: &House) -> Result<Exit, CliErro
     };
     let findings = [
         version(),
-        settings(house),
+        settings(context),
         store,
         model,
         processor(),
-        local(house).await?,
+        local(context).await?,
         pip(),
-        keys(house),
+        keys(context),
     ];
     for finding in &findings {
         if args.json {
-            house.screen.line(serde_json::json!(finding))?;
+            context.terminal.line(serde_json::json!(finding))?;
         } else {
-            show(finding, house)?;
+            show(finding, context)?;
         }
     }
     Ok(exit)
 }
 
-fn show(finding: &Finding, house: &House) -> Result<(), CliError> {
-    let screen = &house.screen;
+fn show(finding: &Finding, context: &CommandContext) -> Result<(), CliError> {
+    let terminal = &context.terminal;
     let mark = match finding.state {
-        State::Good => screen.paint(Style::Good, "ok"),
-        State::Note => screen.paint(Style::Ask, "--"),
-        State::Bad => screen.paint(Style::Bad, "!!"),
+        State::Good => terminal.paint(Style::Good, "ok"),
+        State::Note => terminal.paint(Style::Ask, "--"),
+        State::Bad => terminal.paint(Style::Bad, "!!"),
     };
-    screen.line(format_args!("{mark} {:<9} {}", finding.what, plain(&finding.found)))?;
+    terminal.line(format_args!("{mark} {:<9} {}", finding.what, plain(&finding.found)))?;
     match &finding.fix {
-        Some(fix) => screen.line(format_args!("             {}", plain(fix))),
+        Some(fix) => terminal.line(format_args!("             {}", plain(fix))),
         None => Ok(()),
     }
 }
@@ -92,8 +92,8 @@ fn version() -> Finding {
     Finding::good("weft", format!("{}, {build} build", env!("WEFT_VERSION")))
 }
 
-fn settings(house: &House) -> Finding {
-    let config = &house.config;
+fn settings(context: &CommandContext) -> Finding {
+    let config = &context.config;
     let file = config.file.as_ref().map(|file| file.display().to_string());
     let mut found = file.unwrap_or_else(|| "no configuration file".to_owned());
     found.push_str(&format!("; store {} {}", config.store.value, config.store.origin));
@@ -107,8 +107,8 @@ fn settings(house: &House) -> Finding {
     Finding::good("settings", found)
 }
 
-async fn store(house: &House) -> Finding {
-    let place = &house.config.store.value;
+async fn store(context: &CommandContext) -> Finding {
+    let place = &context.config.store.value;
     if let StorePlace::Sqlite(file) = place
         && !file.exists()
     {
@@ -121,7 +121,7 @@ async fn store(house: &House) -> Finding {
         };
     }
     let read = async {
-        let store = house.store()?;
+        let store = context.store()?;
         Ok::<_, CliError>(store.threads(&Principal::local(), 0, 1).await?)
     };
     match read.await {
@@ -142,9 +142,9 @@ fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
     std::fs::remove_file(probe)
 }
 
-fn model(house: &House) -> Finding {
-    let id = house.config.model.as_ref().map_or(usual_model(), |setting| setting.value.as_str());
-    let known = house.config.models().and_then(|registry| {
+fn model(context: &CommandContext) -> Finding {
+    let id = context.config.model.as_ref().map_or(usual_model(), |setting| setting.value.as_str());
+    let known = context.config.models().and_then(|registry| {
         let name = id.split(':').next().unwrap_or_default();
         match registry.providers().find(|provider| provider.name() == name) {
             Some(provider) => Ok(provider.ready()?),
@@ -174,9 +174,9 @@ fn processor() -> Finding {
     }
 }
 
-async fn local(house: &House) -> Result<Finding, CliError> {
+async fn local(context: &CommandContext) -> Result<Finding, CliError> {
     let known = weights::find(weights::DEFAULT)?;
-    let state = match models::state(known, house).await {
+    let state = match models::state(known, context).await {
         Ok(state) => state,
         Err(error) => error.fault().message,
     };
@@ -202,8 +202,8 @@ fn pip() -> Finding {
     }
 }
 
-fn keys(house: &House) -> Finding {
-    let with_key = house.config.providers.rows().filter(|row| row.key.is_some());
+fn keys(context: &CommandContext) -> Finding {
+    let with_key = context.config.providers.rows().filter(|row| row.key.is_some());
     let set: Vec<&str> = with_key.map(|row| row.key_env.as_str()).collect();
     match set.is_empty() {
         true => Finding::note(

@@ -2,15 +2,15 @@
 
 use crate::args::Explain;
 use crate::exit::Exit;
-use crate::screen::{Screen, Style, Table};
+use crate::terminal::{Style, Table, Terminal};
 use crate::{CliError, pages};
 use weftwork::config::nearest;
 
-pub(crate) fn explain(args: &Explain, screen: &Screen) -> Result<Exit, CliError> {
+pub(crate) fn explain(args: &Explain, terminal: &Terminal) -> Result<Exit, CliError> {
     let Some(code) = &args.code else {
         let mut table = Table::new(&["CODE", "ERROR"]);
         pages::titles().for_each(|(code, title)| table.row([code.to_owned(), title.to_owned()]));
-        table.write(screen)?;
+        table.write(terminal)?;
         return Ok(Exit::Done);
     };
     let wanted = code.trim().to_uppercase();
@@ -26,8 +26,8 @@ pub(crate) fn explain(args: &Explain, screen: &Screen) -> Result<Exit, CliError>
     };
     for line in page.trim_end().lines() {
         match line.strip_prefix("# ").or_else(|| line.strip_prefix("## ")) {
-            Some(title) => screen.line(screen.paint(Style::Strong, title))?,
-            None => screen.line(line)?,
+            Some(title) => terminal.line(terminal.paint(Style::Strong, title))?,
+            None => terminal.line(line)?,
         }
     }
     Ok(Exit::Done)

@@ -2,14 +2,14 @@
 
 use crate::CliError;
 use crate::args::{Drawing, Graph};
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
 
-pub(crate) fn graph(command: &Graph, house: &House) -> Result<Exit, CliError> {
+pub(crate) fn graph(command: &Graph, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Graph::Show { agent, format } => {
-            let graph = house.graph_of(agent)?;
-            house.screen.piece(match format {
+            let graph = context.graph_of(agent)?;
+            context.terminal.piece(match format {
                 Drawing::Mermaid => graph.mermaid(),
                 Drawing::Svg => graph.svg(),
             })?;

@@ -17,9 +17,9 @@ pub(crate) mod threads;
 
 use crate::CliError;
 use crate::args::Command;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::Screen;
+use crate::terminal::Terminal;
 
 /// The result of [`without_settings`].
 pub(crate) enum Next {
@@ -33,31 +33,31 @@ pub(crate) enum Next {
 pub(crate) fn without_settings(
     command: Command,
     store: Option<&str>,
-    screen: &Screen,
+    terminal: &Terminal,
 ) -> Result<Next, CliError> {
     match command {
-        Command::Explain(args) => explain::explain(&args, screen).map(Next::Done),
-        Command::Completions(args) => completions::completions(&args, screen).map(Next::Done),
+        Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
+        Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(other)),
     }
 }
 
 /// Executes a command.
-pub(crate) async fn run(command: Command, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Command::Chat(args) => Box::pin(chat::chat(&args, house)).await,
-        Command::Run(args) => Box::pin(run::run(&args, house)).await,
-        Command::Threads(command) => Box::pin(threads::threads(command, house)).await,
-        Command::Runs(command) => Box::pin(runs::runs(&command, house)).await,
-        Command::Store(command) => Box::pin(store::store(&command, house)).await,
-        Command::Models(command) => Box::pin(models::models(command, house)).await,
-        Command::Doctor(args) => Box::pin(doctor::doctor(&args, house)).await,
-        Command::Agents(command) => agents::agents(&command, house),
-        Command::Graph(command) => graph::graph(&command, house),
-        Command::Demo(args) => Box::pin(demo::demo(&args, house)).await,
-        Command::Explain(args) => explain::explain(&args, &house.screen),
-        Command::Completions(args) => completions::completions(&args, &house.screen),
+        Command::Chat(args) => Box::pin(chat::chat(&args, context)).await,
+        Command::Run(args) => Box::pin(run::run(&args, context)).await,
+        Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
+        Command::Runs(command) => Box::pin(runs::runs(&command, context)).await,
+        Command::Store(command) => Box::pin(store::store(&command, context)).await,
+        Command::Models(command) => Box::pin(models::models(command, context)).await,
+        Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
+        Command::Agents(command) => agents::agents(&command, context),
+        Command::Graph(command) => graph::graph(&command, context),
+        Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
+        Command::Explain(args) => explain::explain(&args, &context.terminal),
+        Command::Completions(args) => completions::completions(&args, &context.terminal),
         Command::Conformance(args) => conformance::conformance(&args, None),
     }
 }

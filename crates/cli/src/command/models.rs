@@ -2,39 +2,39 @@
 
 use crate::CliError;
 use crate::args::Models;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::{Table, weights_progress};
+use crate::terminal::{Table, weights_progress};
 use std::path::{Path, PathBuf};
 use weftwork::local::weights::{self, Known, Sources};
 use weftwork::models::ModelError;
 
-pub(crate) async fn models(command: Models, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn models(command: Models, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Models::List => list(house).await,
+        Models::List => list(context).await,
         Models::Pull { name } => {
             let known = weights::find(name.as_deref().unwrap_or(weights::DEFAULT))?;
-            house.screen.line(pull(known, house).await?.display())?;
+            context.terminal.line(pull(known, context).await?.display())?;
             Ok(Exit::Done)
         }
-        Models::Import { file } => import(&file, house),
+        Models::Import { file } => import(&file, context),
     }
 }
 
-async fn list(house: &House) -> Result<Exit, CliError> {
+async fn list(context: &CommandContext) -> Result<Exit, CliError> {
     let mut table = Table::new(&["MODEL", "STATE", "DESCRIPTION"]);
     for known in weights::known() {
-        let state = state(known, house).await?;
+        let state = state(known, context).await?;
         table.row([format!("local:{}", known.name), state, known.label.to_owned()]);
     }
-    for provider in house.config.models()?.providers() {
+    for provider in context.config.models()?.providers() {
         let name = provider.name();
         if name == "local" {
             continue;
         }
         let models = provider.list();
         let id = models.first().map_or_else(|| format!("{name}:MODEL"), |model| model.id());
-        let row = house.config.providers.row(name);
+        let row = context.config.providers.row(name);
         let state = match provider.ready() {
             Ok(()) if row.is_some_and(|row| row.key.is_none()) => "needs no key".to_owned(),
             Ok(()) if row.is_some() => "key set".to_owned(),
@@ -49,13 +49,13 @@ async fn list(house: &House) -> Result<Exit, CliError> {
         };
         table.row([id, state, about]);
     }
-    table.write(&house.screen)?;
+    table.write(&context.terminal)?;
     Ok(Exit::Done)
 }
 
 /// Describes the state of a known model's weights. Installed files are verified by their hash.
-pub(crate) async fn state(known: &Known, house: &House) -> Result<String, CliError> {
-    let weights = house.config.weights();
+pub(crate) async fn state(known: &Known, context: &CommandContext) -> Result<String, CliError> {
+    let weights = context.config.weights();
     if let Some(file) = weights.named() {
         let there = if file.is_file() { "configured" } else { "missing" };
         return Ok(format!("{there}: {}", file.display()));
@@ -73,21 +73,21 @@ pub(crate) async fn state(known: &Known, house: &House) -> Result<String, CliErr
 }
 
 /// Downloads weights, showing the progress.
-pub(crate) async fn pull(known: &Known, house: &House) -> Result<PathBuf, CliError> {
-    let folder = house.config.weights().folder()?;
-    let egress = house.config.egress()?;
+pub(crate) async fn pull(known: &Known, context: &CommandContext) -> Result<PathBuf, CliError> {
+    let folder = context.config.weights().folder()?;
+    let egress = context.config.egress()?;
     let sources = Sources::all(egress.as_ref());
-    let mut tell = weights_progress(&house.screen, known);
+    let mut tell = weights_progress(&context.terminal, known);
     Ok(weights::pull(known, &folder, &sources, &mut tell).await?)
 }
 
-fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
-    let folder = house.config.weights().folder()?;
+fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+    let folder = context.config.weights().folder()?;
     let (known, path) = weights::import(weights::known(), file, &folder)?;
-    house.screen.note(format_args!(
+    context.terminal.note(format_args!(
         "{}: {} bytes, SHA-256 {}, licence {}",
         known.name, known.bytes, known.sha256, known.licence
     ));
-    house.screen.line(path.display())?;
+    context.terminal.line(path.display())?;
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! Display of open questions, and parsing of answers.
 
 use crate::CliError;
-use crate::screen::{Screen, Style, moment, plain};
+use crate::terminal::{Style, Terminal, moment, plain};
 use serde_json::{Value, json};
 use weftwork::store::{Store, open_questions};
 use weftwork::tools::{UnknownAnswer, UnknownQuestion};
@@ -19,8 +19,8 @@ pub(crate) async fn open(store: &dyn Store, thread: &ThreadId) -> Result<Vec<Int
 }
 
 /// Formats a question as lines.
-pub(crate) fn lines(interrupt: &Interrupt, screen: &Screen) -> Vec<String> {
-    let head = |text: &str| format!("{} {}", screen.paint(Style::Ask, "?"), plain(text));
+pub(crate) fn lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String> {
+    let head = |text: &str| format!("{} {}", terminal.paint(Style::Ask, "?"), plain(text));
     let body = |value: &Value| format!("    {}", plain(&value.to_string()));
     match &interrupt.ask {
         Ask::Question { question, .. } => vec![head(question)],
@@ -141,10 +141,10 @@ pub(crate) fn how(interrupt: &Interrupt, thread: &ThreadId) -> String {
 }
 
 /// Prints the open questions with the commands that answer them.
-pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, screen: &Screen) {
+pub(crate) fn tell_open(open: &[Interrupt], thread: &ThreadId, terminal: &Terminal) {
     for interrupt in open {
-        lines(interrupt, screen).iter().for_each(|line| screen.note(line));
-        screen.note(format_args!("  answer with: {}", how(interrupt, thread)));
+        lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
+        terminal.note(format_args!("  answer with: {}", how(interrupt, thread)));
     }
 }
 

@@ -3,11 +3,11 @@
 use super::question;
 use crate::CliError;
 use crate::args::Run;
+use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
-use crate::house::House;
 use crate::input::Interrupts;
-use crate::screen::{Answer, Screen};
+use crate::terminal::{Answer, Terminal};
 use serde_json::Value;
 use std::io::Read;
 use weftwork::App;
@@ -20,27 +20,27 @@ use weftwork::types::{Principal, ThreadId};
 /// Maximum size of the input, in bytes.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
-pub(crate) async fn run(args: &Run, house: &House) -> Result<Exit, CliError> {
-    let agent = house.agent(&args.agent)?;
+pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, CliError> {
+    let agent = context.agent(&args.agent)?;
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let text = read(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
     let json = args.input_json.is_some().then(|| object(&text)).transpose()?;
     let app =
-        house.open(agent, None, None, (args.keeping.durability(), args.busy.multitask())).await?;
+        context.open(agent, None, None, (args.keeping.durability(), args.busy.multitask())).await?;
     let thread = named.unwrap_or_else(|| app.new_thread());
-    house.screen.note(format_args!("thread {thread}"));
+    context.terminal.note(format_args!("thread {thread}"));
     let input = json.unwrap_or_else(|| app.say(&text));
     let before = asked(&app, &thread).await?;
     let handle = app.start(agent.id(), thread.clone(), RunInput::Start { input }).await?;
-    let exit = to_end(handle, &app, house, args.json).await?;
+    let exit = to_end(handle, &app, context, args.json).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = asked(&app, &thread).await.unwrap_or_else(|_| before.clone());
         let closed = before.iter().filter(|one| open.iter().all(|other| other.id != one.id));
         for interrupt in closed {
-            let screen = &house.screen;
-            screen.note("the input replaced this open question:");
-            question::lines(interrupt, screen).iter().for_each(|line| screen.note(line));
+            let terminal = &context.terminal;
+            terminal.note("the input replaced this open question:");
+            question::lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
         }
     }
     Ok(exit)
@@ -55,10 +55,14 @@ async fn asked(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError>
 }
 
 /// Prints a note if a run is queued, since it has no events until it starts.
-pub(crate) async fn tell_turn(app: &App, run: &RunRef, screen: &Screen) -> Result<(), CliError> {
+pub(crate) async fn tell_turn(
+    app: &App,
+    run: &RunRef,
+    terminal: &Terminal,
+) -> Result<(), CliError> {
     let row = app.store().run(&Principal::local(), run).await?;
     if row.status == RunStatus::Queued {
-        screen.note("the thread is busy; the run is queued");
+        terminal.note("the thread is busy; the run is queued");
     }
     Ok(())
 }
@@ -67,21 +71,21 @@ pub(crate) async fn tell_turn(app: &App, run: &RunRef, screen: &Screen) -> Resul
 pub(crate) async fn to_end(
     handle: RunHandle,
     app: &App,
-    house: &House,
+    context: &CommandContext,
     json: bool,
 ) -> Result<Exit, CliError> {
-    let screen = &house.screen;
+    let terminal = &context.terminal;
     let run = handle.run.clone();
-    tell_turn(app, &run, screen).await?;
+    tell_turn(app, &run, terminal).await?;
     let mut view = match json {
-        true => View::Json(screen),
-        false => View::Stream(Answer::new(screen, app.model())),
+        true => View::Json(terminal),
+        false => View::Stream(Answer::new(terminal, app.model())),
     };
     let outcome = follow(app, handle, &mut view, &mut Interrupts::listen()?).await?;
-    let exit = tell_end(app, &run, &outcome, screen).await;
+    let exit = tell_end(app, &run, &outcome, terminal).await;
     if exit == Exit::Waiting {
         let open = question::open(app.store().as_ref(), &run.thread).await?;
-        question::tell_open(&open, &run.thread, screen);
+        question::tell_open(&open, &run.thread, terminal);
     }
     Ok(exit)
 }

@@ -4,8 +4,8 @@ use super::run::to_end;
 use super::threads::word;
 use crate::CliError;
 use crate::args::Runs;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
 use crate::input::Interrupts;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
@@ -17,61 +17,66 @@ use weftwork::types::{Principal, RunId, WorkerId};
 /// Interval for polling the status of a run in another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn runs(command: &Runs, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn runs(command: &Runs, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Runs::Requeue { run, leave, json } => {
-            requeue(&RunId::new(run)?, *leave, *json, house).await
+            requeue(&RunId::new(run)?, *leave, *json, context).await
         }
-        Runs::Cancel { run } => cancel(&RunId::new(run)?, house).await,
+        Runs::Cancel { run } => cancel(&RunId::new(run)?, context).await,
     }
 }
 
 /// Requeues a failed run, and executes it here unless `leave` is set.
-async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<Exit, CliError> {
-    let (store, who) = (house.store_there()?, Principal::local());
+async fn requeue(
+    id: &RunId,
+    leave: bool,
+    json: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let (store, who) = (context.store_there()?, Principal::local());
     let at = store.find_run(&who, id).await?.new.at;
-    let found = house.thread(store.as_ref(), &at.thread).await?;
+    let found = context.thread(store.as_ref(), &at.thread).await?;
     if leave {
         store.requeue(&who, &at, SystemClock::new().now()).await?;
         let thread = &at.thread;
-        house.screen.note(format_args!("requeued run {id} of thread {thread} for a worker"));
+        context.terminal.note(format_args!("requeued run {id} of thread {thread} for a worker"));
         return Ok(Exit::Done);
     }
-    let agent = house.agent(&found.row.graph)?;
-    let app = house
+    let agent = context.agent(&found.row.graph)?;
+    let app = context
         .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
         .await?;
     let handle = app.requeue(&at).await?;
-    house.screen.note(format_args!("thread {}", at.thread));
-    to_end(handle, &app, house, json).await
+    context.terminal.note(format_args!("thread {}", at.thread));
+    to_end(handle, &app, context, json).await
 }
 
 /// Cancels a run: directly if no live process executes it, else by a request to its process.
-async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
-    if house.is_new() {
+async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
+    if context.is_new() {
         return Err(rule::missing("run", id).into());
     }
-    let (store, who, screen) = (house.store_there()?, Principal::local(), &house.screen);
+    let (store, who, terminal) = (context.store_there()?, Principal::local(), &context.terminal);
     let row = store.find_run(&who, id).await?;
     let at = row.new.at;
     if row.status.is_final() {
-        screen.note(format_args!("run {id} has already ended: {}", word(row.status)));
+        terminal.note(format_args!("run {id} has already ended: {}", word(row.status)));
         return Ok(Exit::Done);
     }
     let before = match end(store.as_ref(), &at).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::Busy { run, .. }))) => run,
-        ended => return tell_ended(store.as_ref(), &at, ended, house).await,
+        ended => return tell_ended(store.as_ref(), &at, ended, context).await,
     };
     match store.request_cancel(&who, &at).await {
         Err(StoreError::NotFound { .. }) => {}
         asked => asked?,
     }
     if before == id.as_str() {
-        screen.note(format_args!("requested cancellation of run {id} from its process"));
-        return stopped(store.as_ref(), &at, house).await;
+        terminal.note(format_args!("requested cancellation of run {id} from its process"));
+        return stopped(store.as_ref(), &at, context).await;
     }
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
-    screen.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
+    terminal.note(match orphans.iter().any(|(_, row)| row.new.at.run.as_str() == before) {
         true => format!(
             "run {id} will be cancelled after run {before}, which no process executes; end that one with: weft runs cancel {before}"
         ),
@@ -81,7 +86,11 @@ async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
 }
 
 /// Waits for a run to end after a cancellation request; cancels it here if its process dies.
-async fn stopped(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, CliError> {
+async fn stopped(
+    store: &dyn Store,
+    at: &RunRef,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
         tokio::select! {
@@ -91,7 +100,7 @@ async fn stopped(store: &dyn Store, at: &RunRef, house: &House) -> Result<Exit, 
         }
         match end(store, at).await {
             Err(CliError::App(weftwork::Error::Store(StoreError::Busy { .. }))) => {}
-            ended => return tell_ended(store, at, ended, house).await,
+            ended => return tell_ended(store, at, ended, context).await,
         }
     }
 }
@@ -101,7 +110,7 @@ async fn tell_ended(
     store: &dyn Store,
     at: &RunRef,
     ended: Result<(), CliError>,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
     match ended {
         // The run ended before the cancellation.
@@ -110,7 +119,7 @@ async fn tell_ended(
     }
     let row = store.run(&Principal::local(), at).await?;
     let (run, thread) = (&at.run, &at.thread);
-    house.screen.note(format_args!("run {run} of thread {thread}: {}", word(row.status)));
+    context.terminal.note(format_args!("run {run} of thread {thread}: {}", word(row.status)));
     Ok(Exit::Done)
 }
 

@@ -2,9 +2,9 @@
 
 use crate::CliError;
 use crate::args::Store;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::counting;
+use crate::terminal::counting;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -18,36 +18,36 @@ use weftwork::{Error, upkeep};
 /// The file name that stands for standard output or input.
 const STANDARD: &str = "-";
 
-pub(crate) async fn store(command: &Store, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn store(command: &Store, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Store::Verify { json } => verify(*json, house).await,
-        Store::Compact => compact(house).await,
-        Store::Backup { file } => backup(file, house),
-        Store::Export { file, thread } => export(file, thread, house).await,
-        Store::Import { file } => import(file, house).await,
+        Store::Verify { json } => verify(*json, context).await,
+        Store::Compact => compact(context).await,
+        Store::Backup { file } => backup(file, context),
+        Store::Export { file, thread } => export(file, thread, context).await,
+        Store::Import { file } => import(file, context).await,
     }
 }
 
 /// Opens the store if it is a SQLite store.
-fn sqlite(house: &House) -> Result<Option<SqliteStore>, CliError> {
-    match &house.config.store.value {
+fn sqlite(context: &CommandContext) -> Result<Option<SqliteStore>, CliError> {
+    match &context.config.store.value {
         StorePlace::Sqlite(path) => {
-            house.is_there()?;
+            context.is_there()?;
             Ok(Some(SqliteStore::open(path, &Options::default())?))
         }
         _ => Ok(None),
     }
 }
 
-async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
-    let screen = &house.screen;
+async fn verify(json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
     let mut found: Vec<(String, String)> = Vec::new();
-    not_cut_to_nothing(house)?;
-    if let Some(store) = sqlite(house)? {
+    not_cut_to_nothing(context)?;
+    if let Some(store) = sqlite(context)? {
         let damage = store.verify()?;
         found.extend(damage.into_iter().map(|damage| (damage.place, damage.what)));
     }
-    let store = house.store_there()?;
+    let store = context.store_there()?;
     let who = Principal::local();
     let threads = match upkeep::all_threads(store.as_ref(), &who).await {
         Ok(threads) => threads,
@@ -69,23 +69,23 @@ async fn verify(json: bool, house: &House) -> Result<Exit, CliError> {
     found.retain(|finding| seen.insert(finding.clone()));
     for (place, what) in &found {
         match json {
-            true => screen.line(serde_json::json!({"place": place, "what": what}))?,
-            false => screen.line(format_args!("{place}: {what}"))?,
+            true => terminal.line(serde_json::json!({"place": place, "what": what}))?,
+            false => terminal.line(format_args!("{place}: {what}"))?,
         }
     }
-    let (place, count) = (&house.config.store.value, threads.len());
+    let (place, count) = (&context.config.store.value, threads.len());
     if found.is_empty() {
-        screen.note(format_args!("{place}: {count} threads, no damage found"));
+        terminal.note(format_args!("{place}: {count} threads, no damage found"));
         return Ok(Exit::Done);
     }
-    screen.note(format_args!("{place}: {} damaged places; weft explain W0210", found.len()));
+    terminal.note(format_args!("{place}: {} damaged places; weft explain W0210", found.len()));
     Ok(Exit::Store)
 }
 
 /// Fails if the file is empty. Opening an empty file would create a new store in it, but a store
 /// that is verified should have contents.
-fn not_cut_to_nothing(house: &House) -> Result<(), CliError> {
-    let StorePlace::Sqlite(file) = &house.config.store.value else { return Ok(()) };
+fn not_cut_to_nothing(context: &CommandContext) -> Result<(), CliError> {
+    let StorePlace::Sqlite(file) = &context.config.store.value else { return Ok(()) };
     match std::fs::metadata(file) {
         Ok(found) if found.len() == 0 => Err(CliError::from(StoreError::Corrupt {
             place: file.display().to_string(),
@@ -105,38 +105,38 @@ fn place_and_what(problem: StoreError) -> (String, String) {
     }
 }
 
-async fn compact(house: &House) -> Result<Exit, CliError> {
-    let screen = &house.screen;
-    if let Some(store) = sqlite(house)? {
+async fn compact(context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    if let Some(store) = sqlite(context)? {
         let gained = store.compact()?;
         let (before, after) = (gained.bytes_before, gained.bytes_after);
         let blobs = gained.blobs;
-        screen.note(format_args!("{before} bytes before, {after} after; {blobs} blobs removed"));
+        terminal.note(format_args!("{before} bytes before, {after} after; {blobs} blobs removed"));
         return Ok(Exit::Done);
     }
-    let store = house.store()?;
+    let store = context.store()?;
     let blobs = WriteCheckpoints::collect_blobs(store.as_ref(), &Principal::local()).await?;
-    screen.note(format_args!("{blobs} blobs removed; the database frees space by itself"));
+    terminal.note(format_args!("{blobs} blobs removed; the database frees space by itself"));
     Ok(Exit::Done)
 }
 
-fn backup(file: &Path, house: &House) -> Result<Exit, CliError> {
-    let Some(store) = sqlite(house)? else {
-        let place = house.config.store.value.to_string();
+fn backup(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
+    let Some(store) = sqlite(context)? else {
+        let place = context.config.store.value.to_string();
         let reason =
             "only SQLite stores can be backed up; use pg_dump for Postgres, or weft store export";
         let reason = reason.to_owned();
         return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
     };
     store.backup(file)?;
-    house.screen.note(format_args!("copied to {}", file.display()));
+    context.terminal.note(format_args!("copied to {}", file.display()));
     Ok(Exit::Done)
 }
 
-async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, CliError> {
+async fn export(file: &Path, named: &[String], context: &CommandContext) -> Result<Exit, CliError> {
     let named: Vec<ThreadId> = named.iter().map(ThreadId::new).collect::<Result<_, _>>()?;
     let named = (!named.is_empty()).then_some(named.as_slice());
-    let store = house.store_there()?;
+    let store = context.store_there()?;
     if file == Path::new(STANDARD) {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let who = Principal::local();
@@ -156,7 +156,7 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
     match synced {
         Ok(upkeep::Export { threads, items }) => {
             let what = counted(threads, items);
-            house.screen.note(format_args!("exported {what} to {}", file.display()));
+            context.terminal.note(format_args!("exported {what} to {}", file.display()));
             Ok(Exit::Done)
         }
         Err(error) => {
@@ -167,12 +167,12 @@ async fn export(file: &Path, named: &[String], house: &House) -> Result<Exit, Cl
     }
 }
 
-async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
+async fn import(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let opened: Box<dyn Read> = match file == Path::new(STANDARD) {
         true => Box::new(std::io::stdin()),
         false => Box::new(File::open(file).map_err(|error| unusable(file, &error))?),
     };
-    let store = house.store()?;
+    let store = context.store()?;
     let counter = counting("threads", None);
     let mut before = 0_u64;
     let tell = |_: &ThreadId| {
@@ -183,16 +183,16 @@ async fn import(file: &Path, house: &House) -> Result<Exit, CliError> {
     let done = upkeep::import(store.as_ref(), &Principal::local(), &mut input, tell).await;
     drop(counter);
     if done.is_err() && before > 0 {
-        house.screen.note(format_args!(
+        context.terminal.note(format_args!(
             "{before} threads of the export are in the store; a repeated import skips them"
         ));
     }
     let upkeep::Import { put, there, items, items_there } = done?;
-    let place = &house.config.store.value;
+    let place = &context.config.store.value;
     let (put, there) = (counted(put, items), with_items(there, items_there));
     let gone = if items_there > 0 { " or expired" } else { "" };
-    house
-        .screen
+    context
+        .terminal
         .note(format_args!("imported {put} into {place}; skipped {there} (already present{gone})"));
     Ok(Exit::Done)
 }

@@ -31,7 +31,7 @@ impl Act {
         story.quote(&format!("$ weft {}", args.join(" ")))?;
         let mut child = Command::new(program)
             .args(args)
-            .env("WEFT_STORE", story.house.config.store.value.to_string())
+            .env("WEFT_STORE", story.context.config.store.value.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -9,9 +9,9 @@ mod act;
 use crate::CliError;
 use crate::command::question::{self, APPROVE};
 use crate::command::threads::journal;
-use crate::desk::{Desk, FILE};
-use crate::house::House;
-use crate::screen::{Style, short};
+use crate::context::CommandContext;
+use crate::demo_agent::{FILE, OrderDatabase};
+use crate::terminal::{Style, short};
 use act::Act;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(900);
 pub(crate) struct Story<'a> {
     /// Stands before every line when the model is none.
     pub(crate) mark: String,
-    pub(crate) house: &'a House,
+    pub(crate) context: &'a CommandContext,
     pub(crate) folder: PathBuf,
     pub(crate) thread: String,
     pub(crate) model: String,
@@ -61,7 +61,7 @@ impl Story<'_> {
     }
 
     fn facts(&self) -> Result<(), CliError> {
-        let config = &self.house.config;
+        let config = &self.context.config;
         let info = match self.model.split_once(':').unwrap_or((&self.model, "")) {
             ("local", name) => {
                 let name = if name.is_empty() { weights::DEFAULT } else { name };
@@ -115,7 +115,7 @@ impl Story<'_> {
 
     fn reckon(&self, before: &Record, after: &Record) -> Result<(), CliError> {
         self.head("4. What is on record.")?;
-        journal::lines(&after.calls, &self.house.screen)
+        journal::lines(&after.calls, &self.context.terminal)
             .iter()
             .try_for_each(|line| self.line(line))?;
         let paid_before: BTreeSet<String> =
@@ -146,7 +146,7 @@ impl Story<'_> {
         self.check(before.calls.len() < after.calls.len(), "the second process called the tool")?;
         self.check(after.open == 0, "no question is left open")?;
         self.check(after.refunds == (1, REFUND_CENTS), "the refund was made exactly once")?;
-        self.line(self.house.screen.paint(Style::Good, "Everything with a ✓ was checked."))?;
+        self.line(self.context.terminal.paint(Style::Good, "Everything with a ✓ was checked."))?;
         self.line("The kill came while the agent waited; kills inside calls are in docs/faults.md.")
     }
 
@@ -164,13 +164,13 @@ impl Story<'_> {
 
     async fn record(&self) -> Result<Record, CliError> {
         let (who, thread) = (Principal::local(), ThreadId::new(&self.thread)?);
-        let store = self.house.store()?;
-        let desk = Desk::new(Some(self.folder.join(FILE)));
+        let store = self.context.store()?;
+        let orders = OrderDatabase::new(Some(self.folder.join(FILE)));
         Ok(Record {
             calls: JournalRead::calls(store.as_ref(), &who, &thread).await?,
             usage: ReadUsage::usage_of_thread(store.as_ref(), &who, &thread).await?,
             open: question::open(store.as_ref(), &thread).await?.len(),
-            refunds: desk.refunds(ORDER).map_err(|what| CliError::DemoFailed { what })?,
+            refunds: orders.refunds(ORDER).map_err(|what| CliError::DemoFailed { what })?,
         })
     }
 
@@ -178,7 +178,7 @@ impl Story<'_> {
         if !holds {
             return Err(CliError::DemoFailed { what: format!("this does not hold: {what}") });
         }
-        self.line(format_args!("{} {what}", self.house.screen.paint(Style::Good, "✓")))
+        self.line(format_args!("{} {what}", self.context.terminal.paint(Style::Good, "✓")))
     }
 
     async fn act(&self, title: &str) -> Result<(), CliError> {
@@ -190,17 +190,17 @@ impl Story<'_> {
 
     fn head(&self, title: &str) -> Result<(), CliError> {
         self.line("")?;
-        self.line(self.house.screen.paint(Style::Strong, title))
+        self.line(self.context.terminal.paint(Style::Strong, title))
     }
 
     /// A line of the demo. On a model that is none, every line says so.
     fn line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        self.house.screen.line(format_args!("{}{text}", self.mark))
+        self.context.terminal.line(format_args!("{}{text}", self.mark))
     }
 
     /// A line of a process of the story.
     fn quote(&self, line: &str) -> Result<(), CliError> {
-        let bar = self.house.screen.paint(Style::Quiet, "│");
+        let bar = self.context.terminal.paint(Style::Quiet, "│");
         // Our own mark stands before the line already.
         let line = if self.mark.is_empty() {
             line.to_owned()

@@ -27,7 +27,7 @@ const KILLS: &str = "WEFT_CHAOS_KILLS";
 /// The most kills of one story; then it may come to its end.
 const KILLS_PER_STORY: u64 = 8;
 /// The most kills until a story without a journal must have shown what that costs.
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 const PATIENCE: usize = 400;
 
 /// Kills stories until told to stop.
@@ -154,7 +154,7 @@ fn killed_anywhere_the_story_ends_once_and_no_recorded_call_is_repeated() {
     assert!(share >= 95.0, "seed {}: {places:?}", killer.seed);
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 #[test]
 fn without_the_journal_the_check_finds_repeated_calls() {
     let mut killer = Killer::new(2);

@@ -45,7 +45,7 @@ impl Act {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Journal {
     On,
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "fault-injection")]
     Off,
 }
 
@@ -145,7 +145,7 @@ impl Story {
         command.env_clear().current_dir(self.folder.path()).args(["--store", &store]);
         match self.journal {
             Journal::On => {}
-            #[cfg(feature = "planted-bugs")]
+            #[cfg(feature = "fault-injection")]
             Journal::Off => {
                 command.env("WEFT_TEST_BUG", "RecordsNoCalls");
             }

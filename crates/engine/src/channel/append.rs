@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Appends. A write is [`Items`]; JSON may also be one item that is not a list.
+/// A list channel that appends. A write is [`Items`]; JSON may also be a single item that is not a
+/// list.
 pub struct Append<T> {
     counted: Option<u64>,
     types: PhantomData<fn() -> T>,
@@ -22,7 +23,8 @@ impl<T> Append<T> {
         Self { counted: None, types: PhantomData }
     }
 
-    /// Counts its updates in the checkpoints' metadata, from zero again after `every` of them.
+    /// Counts updates in the metadata of checkpoints; the count restarts at zero after `every`
+    /// updates.
     #[must_use]
     pub fn counted(mut self, every: u64) -> Self {
         self.counted = Some(every);
@@ -109,7 +111,7 @@ fn typed_items<T: 'static>(write: &Write) -> Option<&Items<T>> {
     }
 }
 
-/// Adds the items of list writes to a list.
+/// Appends the items of list writes to a list.
 pub(super) fn push_all<T>(list: &mut List<T>, writes: &[Write]) -> Result<(), Refused>
 where
     T: DeserializeOwned + Clone + 'static,

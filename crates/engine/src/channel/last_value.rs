@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Keeps the last value. Takes at most one write per superstep.
+/// A channel with the last value. Accepts at most one write per superstep.
 pub struct LastValue<T> {
     initial: Option<fn() -> T>,
     types: PhantomData<fn() -> T>,

@@ -1,13 +1,13 @@
 use super::{Channel, Refused, from_json, to_json, typed};
 use crate::value::{Value, Write};
 
-/// A value that the run keeps and nodes only read. It is no part of the state: it is neither input
+/// A value that the run supplies and nodes only read. It is not part of the state: neither input
 /// nor output, and not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Managed {
-    /// `true` in the last superstep that the run may take: a `bool`.
+    /// `true` in the last superstep that the run may execute: a `bool`.
     LastStep,
-    /// Number of supersteps left to the run, the current one included: an `i64`.
+    /// Number of remaining supersteps of the run, including the current one: an `i64`.
     Remaining,
 }
 

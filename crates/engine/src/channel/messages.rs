@@ -11,26 +11,28 @@ use weftwork_types::MessageId;
 use weftwork_types::message::{Message, read_written};
 
 pub use found::{ids_in, ids_in_json};
+pub(crate) use found::{messages_in_json, messages_written, returned_messages};
 
-/// A conversation. A message with a new id is appended, one with a known id replaces the older in
-/// its place, a removal takes it out.
+/// A conversation. A message with a new id is appended, a message with a known id replaces the
+/// older one at its position, and a removal deletes it.
 ///
-/// The changes of one write are one: removals take effect at its end, and a message that is put
-/// after its removal stays where it was. A removal of [`REMOVE_ALL`] makes what comes before it in
-/// the write void.
+/// The changes of one write are applied together: removals take effect at its end, and a message
+/// that is added after its removal stays at its position. A removal of [`REMOVE_ALL`] cancels the
+/// changes before it in the write.
 ///
 /// Source: `langgraph/graph/message.py`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Messages;
 
-/// The id whose removal takes out every message.
+/// The id whose removal deletes all messages.
 pub const REMOVE_ALL: &str = "__remove_all__";
 
 /// A single change to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MessageWrite {
-    /// Removes the message with this id, which must be there; with the id [`REMOVE_ALL`], all.
+    /// Removes the message with this id, which must exist; with the id [`REMOVE_ALL`], all
+    /// messages.
     Remove {
         /// The id.
         remove: MessageId,
@@ -69,7 +71,7 @@ impl MessageWrite {
         matches!(self, Self::Remove { remove } if remove.as_str() == REMOVE_ALL)
     }
 
-    /// The changes that a JSON write of the channel [`Messages`] stands for: one, or a list.
+    /// Reads the changes from a JSON write of the channel [`Messages`]: a change or a list of them.
     pub(crate) fn read(json: &serde_json::Value) -> Result<Vec<Self>, String> {
         match json.as_array() {
             Some(all) => all.iter().map(Self::read_one).collect(),
@@ -93,14 +95,14 @@ impl MessageWrite {
 impl Messages {
     pub(crate) const KIND: &str = "messages";
 
-    /// Reads messages into a list, from the one at `start` on.
+    /// Reads messages into a list, beginning at index `start`.
     fn read_items(list: &mut List<Message>, start: usize, json: &[u8]) -> Result<(), String> {
         let text = std::str::from_utf8(json).map_err(|error| error.to_string())?;
         let mut items = patch::Items::at(list, start);
         if read_written(text, |message| items.take(message)) {
             return Ok(());
         }
-        // The same once more, from the first one on, and what comes after them.
+        // Read again from the first message, with those after them.
         patch::read_items(list, start, json)
     }
 

@@ -1,10 +1,10 @@
-//! Channels: what a state is made of.
+//! Channels, the parts of a state.
 //!
-//! A channel takes all writes of one superstep at once, in task order, and makes its next value of
-//! them. To add a kind: one file here, one line in this list.
+//! A channel applies all writes of a superstep together, in task order. A new kind is a file in
+//! this folder and a line in this list.
 
 mod append;
-mod fleeting;
+mod ephemeral;
 mod last_value;
 mod managed;
 mod messages;
@@ -14,10 +14,11 @@ mod topic;
 mod untracked;
 
 pub use append::Append;
-pub use fleeting::Fleeting;
+pub use ephemeral::Ephemeral;
 pub use last_value::LastValue;
 pub use managed::Managed;
 pub use messages::{MessageWrite, Messages, REMOVE_ALL, ids_in, ids_in_json};
+pub(crate) use messages::{messages_in_json, messages_written, returned_messages};
 pub use reduce::Reduce;
 pub use topic::Topic;
 pub use untracked::Untracked;
@@ -32,14 +33,14 @@ use std::marker::PhantomData;
 /// The items of one write to a list channel: mostly a single one.
 pub type Items<T> = SmallVec<[T; 1]>;
 
-/// Why a channel refused a superstep's writes. The machine adds names.
+/// The reason for which a channel refused the writes of a superstep. The machine adds names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// More than one write to a channel that takes one.
+    /// More than one write to a channel that accepts one.
     Conflict,
-    /// The write at this index cannot be taken.
+    /// The write at this index is not acceptable.
     Bad {
-        /// Which write.
+        /// The index of the write.
         index: usize,
         /// The reason it is refused.
         reason: String,
@@ -49,11 +50,11 @@ pub enum Refused {
 /// The behaviour of a channel: initial value, updates and encoding. Implementations hold no state
 /// of their own.
 ///
-/// Laws, tested for each kind: `apply` with no writes changes nothing; a value survives `encode`
-/// then `decode`, and what `write_value` writes; a value and what it was give a patch that makes
-/// the one of the other.
+/// Laws, tested for each kind: `apply` without writes changes nothing; a value is unchanged by
+/// `encode` and `decode`, and by `write_value` and reading the text; a patch of an older and a
+/// newer value turns the older one into the newer one.
 pub trait Channel: Send + Sync + std::fmt::Debug {
-    /// The kind in words, part of the graph's fingerprint: `last_value`, `append`.
+    /// The name of the kind, part of the graph's fingerprint: `last_value`, `append`.
     fn kind(&self) -> &'static str;
 
     /// The value before any write.
@@ -69,7 +70,8 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// After how many updates the count of changes starts over, for channels that count them.
+    /// The number of updates after which the count of changes restarts, for channels that count
+    /// them.
     fn counted(&self) -> Option<u64> {
         None
     }
@@ -79,23 +81,23 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The next value. `current` is given up so that a value nobody shares can be changed in
-    /// place. `writes` is not empty and holds the writes of one superstep in task order.
+    /// Computes the next value. Takes `current` by value, so that a value that is not shared can be
+    /// changed in place. `writes` is not empty and has the writes of one superstep in task order.
     ///
     /// # Errors
-    /// [`Refused`] with the write that cannot be taken.
+    /// [`Refused`] with the write that is not acceptable.
     fn apply(&self, current: Option<Value>, writes: &[Write]) -> Result<Option<Value>, Refused>;
 
     /// A value as JSON.
     ///
     /// # Errors
-    /// What is wrong, when it has another type or cannot be written as JSON.
+    /// A description of the problem, if the value has another type or cannot be written as JSON.
     fn encode(&self, value: &Value) -> Result<serde_json::Value, String>;
 
     /// A value from JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     fn decode(&self, json: &serde_json::Value) -> Result<Value, String>;
 
     /// A write as JSON that this channel reads back as a [`Write::Json`].
@@ -104,7 +106,7 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// What is wrong, when it has another type or cannot be written as JSON.
     fn encode_write(&self, write: &Value) -> Result<serde_json::Value, String>;
 
-    /// Adds a value as JSON text, the same as [`encode`](Self::encode) gives.
+    /// Appends a value as JSON text, equal to the result of [`encode`](Self::encode).
     ///
     /// # Errors
     /// As `encode`.
@@ -115,12 +117,12 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// A value from JSON text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     fn read_value(&self, json: &[u8]) -> Result<Value, String> {
         self.decode(&read_json(json)?)
     }
 
-    /// Adds a write as JSON text, the same as [`encode_write`](Self::encode_write) gives.
+    /// Appends a write as JSON text, equal to the result of [`encode_write`](Self::encode_write).
     ///
     /// # Errors
     /// As `encode_write`.
@@ -133,8 +135,8 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Adds what turns an older value into this one, for channels of lists; `false`, and nothing
-    /// added, when the whole value is to be stored.
+    /// Appends a patch that turns an older value into this one, for channels of lists; returns
+    /// `false` and appends nothing if the whole value is to be stored.
     ///
     /// # Errors
     /// As `encode`.
@@ -147,10 +149,10 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         Ok(false)
     }
 
-    /// The value that a patch makes of an older one.
+    /// Applies a patch to an older value.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     fn patched(&self, _older: Value, _patch: &[u8]) -> Result<Value, String> {
         Err("changes of this channel are not stored as patches".to_owned())
     }
@@ -160,7 +162,7 @@ fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Res
     serde_json::to_writer(out, value).map_err(|e| e.to_string())
 }
 
-/// The same for a value that may be a text: one without anything to escape is copied.
+/// Writes a value that may be a text; a text without characters to escape is copied.
 fn write_plain<T: serde::Serialize + 'static>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
     let any = value as &dyn Any;
     let text = match any.downcast_ref::<Option<String>>() {
@@ -176,7 +178,7 @@ fn write_plain<T: serde::Serialize + 'static>(value: &T, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// Returns `true` if a text is the same in JSON. Scans all of it, many bytes at a time.
+/// Returns `true` if a text needs no escapes in JSON. Scans all of it, many bytes at a time.
 fn is_plain(text: &[u8]) -> bool {
     !text
         .iter()
@@ -191,7 +193,7 @@ fn read_json_into<'de, S: DeserializeSeed<'de>>(
     seed: S,
     json: &'de [u8],
 ) -> Result<S::Value, String> {
-    // All of it at once: a reader of bytes looks at each text for itself.
+    // Validates all of it at once: a reader of bytes would validate each text separately.
     let text = std::str::from_utf8(json).map_err(|e| e.to_string())?;
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = seed.deserialize(&mut reader).map_err(|e| e.to_string())?;
@@ -213,8 +215,8 @@ fn typed<T: 'static>(value: &Value) -> Result<&T, String> {
         .ok_or_else(|| format!("expected a value of type {}", std::any::type_name::<T>()))
 }
 
-/// The writes from the last overwrite on, and that overwrite's value. Two overwrites in one step
-/// contradict each other.
+/// The writes after the last overwrite, and the value of that overwrite. Two overwrites in one
+/// superstep are a conflict.
 fn split_overwrite(writes: &[Write]) -> Result<Option<&serde_json::Value>, Refused> {
     let mut found = None;
     for (index, write) in writes.iter().enumerate() {

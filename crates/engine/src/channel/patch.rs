@@ -2,16 +2,17 @@
 //! list does not share, in ranges.
 
 use super::{read_json_into, typed, write_json};
+use crate::binary::{Reader, Writer};
 use crate::list::List;
-use crate::packed::{In, Out};
 use crate::value::Value;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// With fewer items than this it does not matter how much of them is written again.
+/// Number of items up to which it does not matter how many are written again.
 const AGAIN_MIN: usize = 64;
 
-/// Adds the patch; `false` when all of the list would be in it, or most of the older list again.
+/// Appends the patch; returns `false` if it would contain the whole list, or most of the older list
+/// again.
 pub(super) fn write<T: Serialize>(
     older: &List<T>,
     list: &List<T>,
@@ -23,7 +24,7 @@ pub(super) fn write<T: Serialize>(
     if older.is_empty() || is_all || again > AGAIN_MIN.max(list.len() / 2) {
         return Ok(false);
     }
-    let mut head = Out::default();
+    let mut head = Writer::default();
     head.count(list.len());
     head.count(ranges.len());
     let mut items = Vec::new();
@@ -38,9 +39,9 @@ pub(super) fn write<T: Serialize>(
     Ok(true)
 }
 
-/// Where the items begin, of a patch with items in one range; everything before them is short.
+/// The position of the items in a patch with a single range; the bytes before them are few.
 pub(crate) fn items_at(patch: &[u8]) -> usize {
-    let mut read = In::new(patch);
+    let mut read = Reader::new(patch);
     let mut head = || {
         let (_, ranges, _) = (read.wide().ok()?, read.count().ok()?, read.wide().ok()?);
         let len: usize = read.number().ok()?;
@@ -49,19 +50,19 @@ pub(crate) fn items_at(patch: &[u8]) -> usize {
     head().unwrap_or_default()
 }
 
-/// Items that take their places in a list from one on, as they are read.
+/// Items that are put into a list as they are read, beginning at an index.
 pub(super) struct Items<'l, T> {
     list: &'l mut List<T>,
     start: usize,
 }
 
 impl<'l, T: Clone> Items<'l, T> {
-    /// From the item at `start` on.
+    /// Creates the reader of items from index `start`.
     pub(super) fn at(list: &'l mut List<T>, start: usize) -> Self {
         Self { list, start }
     }
 
-    /// Puts an item in the next place.
+    /// Puts an item at the next index.
     pub(super) fn take(&mut self, item: T) {
         if self.start < self.list.len() {
             self.list.set(self.start, item);
@@ -103,7 +104,7 @@ where
     read_json_into(Items::at(list, start), json)
 }
 
-/// The newer list, of items that `read` puts into it from one on.
+/// Applies a patch to a list; `read_items` reads items into it from an index.
 pub(super) fn apply<T>(
     older: Value,
     patch: &[u8],
@@ -114,7 +115,7 @@ where
 {
     typed::<List<T>>(&older)?;
     let mut list = older.take::<List<T>>().unwrap_or_default();
-    let mut read = In::new(patch);
+    let mut read = Reader::new(patch);
     let bad = |error: crate::EngineError| error.to_string();
     let len: usize = read.number().map_err(bad)?;
     if len < list.len() {

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Folds the writes into the value, one after the other in task order, with a function of ours:
-/// a sum, a maximum, a merge. The whole value is stored each time it changes.
+/// A channel that folds the writes into the value in task order with a given function: a sum, a
+/// maximum, a merge. The whole value is stored with each change.
 pub struct Reduce<T> {
     initial: fn() -> T,
     reduce: fn(T, T) -> T,

@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Collects everything that was written in one superstep, for the next one to read. A write is a
-/// `Vec` of items; JSON may also be one item that is not a list.
+/// A channel with all items written in one superstep, for the next one. A write is a `Vec` of
+/// items; JSON may also be a single item that is not a list.
 pub struct Topic<T>(PhantomData<fn() -> T>);
 
 impl<T> Topic<T> {
-    /// A topic that starts anew with each superstep. One that accumulates is
-    /// [`Append`](super::Append).
+    /// Creates a topic that is empty again after each superstep. [`Append`](super::Append)
+    /// accumulates.
     #[must_use]
     pub fn new() -> Self {
         Self(PhantomData)

@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Keeps the last value within one run and is never stored: a resumed run starts without it.
+/// A channel with the last value of one run, which is never stored: a resumed run starts without
+/// it.
 pub struct Untracked<T>(LastValue<T>);
 
 impl<T> Untracked<T> {

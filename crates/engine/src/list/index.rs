@@ -1,4 +1,4 @@
-//! Where the items with an id are in a list.
+//! Index from the ids of items to their positions in a list.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ pub(super) fn hash<T: Hash + ?Sized>(id: &T) -> u64 {
     hasher.finish()
 }
 
-/// The positions of the first items of a list by the hashes of their ids. Persistent: cloning
-/// shares it, a change copies one path. Whoever asks compares the ids, as hashes may be alike.
+/// The positions of the leading items of a list by the hashes of their ids. Persistent: clones
+/// share it, and a change copies one path. Callers compare the ids, because hashes may collide.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     covered: usize,
@@ -72,7 +72,7 @@ fn slot(hash: u64, shift: u32) -> usize {
 fn insert(node: &mut Arc<Node>, shift: u32, hash: u64, at: usize) {
     let node = Arc::make_mut(node);
     if let Node::Leaf(entries) = node {
-        // Hashes that are all alike would never part.
+        // Equal hashes would never be separated.
         if entries.len() < LEAF_MAX || shift >= u64::BITS {
             entries.push((hash, at));
             return;
@@ -86,7 +86,7 @@ fn insert(node: &mut Arc<Node>, shift: u32, hash: u64, at: usize) {
     }
 }
 
-/// A branch of what a leaf held.
+/// A branch with the entries of a leaf.
 fn parted(entries: Vec<(u64, usize)>, shift: u32) -> Node {
     let mut children: Vec<Option<Arc<Node>>> = vec![None; WIDTH];
     for (hash, at) in entries {

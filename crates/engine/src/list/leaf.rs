@@ -1,26 +1,26 @@
-//! The items at the bottom of the tree, and the last ones.
+//! The leaves of the tree, and the last leaf of a list.
 
 use super::WIDTH;
 use std::sync::{Arc, OnceLock};
 
-/// Up to [`WIDTH`] items one after another. Lists that share a leaf may differ in how many of its
-/// items they see: what they see never changes while they share it, what comes after is taken by
-/// whoever pushes first. An item lives as long as its leaf.
+/// Up to [`WIDTH`] consecutive items. Lists that share a leaf may use different numbers of its
+/// items: these items do not change while the leaf is shared, and the next place is taken by the
+/// list that pushes first. Items are dropped with their leaf.
 pub(super) struct Leaf<T> {
-    /// Pushed while one list alone held the leaf; whoever shares the leaf sees all of them.
+    /// Items pushed while the leaf had a single owner; all owners use all of them.
     own: Vec<T>,
-    /// Places for all that follows, from the first push on while others held the leaf. Filled from
-    /// the front.
+    /// Places for the items after these, allocated by the first push into a shared leaf. Filled
+    /// from the front.
     rest: OnceLock<Box<[OnceLock<T>]>>,
 }
 
 impl<T> Leaf<T> {
-    /// Without items nor room for them.
+    /// A leaf without items or capacity.
     pub(super) fn new() -> Self {
         Self { own: Vec::new(), rest: OnceLock::new() }
     }
 
-    /// The leaf after a full one, made for being pushed to in the same way.
+    /// The leaf after a full one, prepared for the same kind of pushes.
     pub(super) fn after(full: &Self) -> Self {
         match full.rest.get() {
             Some(_) => Self { own: Vec::new(), rest: OnceLock::from(places(WIDTH)) },
@@ -43,7 +43,7 @@ impl<T> Leaf<T> {
         }
     }
 
-    /// Adds an item after the first `seen`, which are all that the only holder sees.
+    /// Adds an item after the first `seen` items, which are all items of the only owner.
     pub(super) fn push(&mut self, seen: usize, item: T) {
         let Some(rest) = self.rest.get_mut() else {
             self.own.push(item);
@@ -53,12 +53,12 @@ impl<T> Leaf<T> {
         if let Some(place) = free.next() {
             *place = OnceLock::from(item);
         }
-        // What lists that are gone had pushed would be in the way of the next push.
+        // Items pushed by dropped lists would block the next push.
         while free.next().is_some_and(|place| place.take().is_some()) {}
     }
 
-    /// Adds an item after the first `seen` while others may hold the leaf; gives it back when one
-    /// of them has pushed there.
+    /// Adds an item after the first `seen` items of a leaf that may be shared; returns the item if
+    /// another owner has taken the place.
     pub(super) fn push_shared(&self, seen: usize, item: T) -> Result<(), T> {
         let rest = self.rest.get_or_init(|| places(WIDTH - self.own.len()));
         match rest.get(seen - self.own.len()) {
@@ -69,8 +69,8 @@ impl<T> Leaf<T> {
 }
 
 impl<T: Clone> Leaf<T> {
-    /// The leaf for a change, with the first `seen` items at least: a copy of them if others hold
-    /// it.
+    /// The leaf for a change, with at least the first `seen` items; a copy of them if the leaf is
+    /// shared.
     pub(super) fn unshared(leaf: &mut Arc<Self>, seen: usize) -> &mut Self {
         if Arc::get_mut(leaf).is_none() {
             *leaf = Arc::new(leaf.first(seen));

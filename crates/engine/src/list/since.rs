@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl<T> List<T> {
-    /// The ranges of items that this list does not share with an older one, in order. Found by
-    /// what the two hold in common in memory: items that are only equal count as not shared.
-    /// Logarithmic in the number of leaves for each that changed.
+    /// The ranges of items that this list does not share with an older one, in order. Compares
+    /// allocations: equal items in different allocations count as not shared. Logarithmic in the
+    /// number of leaves for each changed leaf.
     pub(crate) fn ranges_since(&self, older: &Self) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         let in_tree = self.in_tree();
@@ -31,7 +31,7 @@ impl<T> List<T> {
         from: usize,
         ranges: &mut Vec<Range<usize>>,
     ) {
-        // The older tree may be higher: what is here is below its first child.
+        // The older tree may be higher: the corresponding nodes are below its first child.
         let mut old = old;
         while let Some((Node::Branch(children), height)) = old
             && height > shift
@@ -56,7 +56,7 @@ impl<T> List<T> {
                 let width = WIDTH << ((shift - 1) * BITS);
                 for (slot, child) in children.iter().enumerate() {
                     let below = match old {
-                        // The older tree is lower: it is below the first child here.
+                        // The older tree is lower: it corresponds to the first child.
                         Some((_, height)) if height < shift => old.filter(|_| slot == 0),
                         _ => old_children.get(slot).map(|child| (child, shift - 1)),
                     };
@@ -66,7 +66,7 @@ impl<T> List<T> {
         }
     }
 
-    /// Up to which item the leaf that begins at `from` is shared, when `is_it`; else zero.
+    /// The end of the shared items of the leaf that begins at `from` if `is_it`, otherwise zero.
     fn shares(&self, from: usize, is_it: impl Fn(&Arc<super::Leaf<T>>) -> bool) -> usize {
         let shared = from < self.len && self.leaf_arc(from).is_some_and(is_it);
         if shared { self.len.min(from + WIDTH) } else { 0 }

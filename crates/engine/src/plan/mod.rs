@@ -1,8 +1,13 @@
 //! The validated topology of a graph, with numbers in place of names.
 
 mod build;
+mod draft;
+pub(crate) mod layout;
+mod messages;
 
+pub use crate::index::{ChannelIdx, END, NodeIdx, START, START_NAME, TriggerIdx};
 pub use build::PlanBuilder;
+pub use layout::{Layout, LayoutId, Mapped};
 
 use crate::channel::Channel;
 use crate::error::EngineError;
@@ -11,24 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use weftwork_types::canonical::{Hash, hash};
 
-/// A node, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeIdx(pub usize);
-
-impl NodeIdx {
-    /// The hidden node that turns input into writes.
-    pub const START: Self = Self(usize::MAX);
-}
-
-/// A channel, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChannelIdx(pub usize);
-
-/// Something that can make a node due, by its place in the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TriggerIdx(pub usize);
-
-/// Finds nodes by their names. Names that follow each other are often the same.
+/// A lookup of nodes by name, which caches the last name because consecutive names are often equal.
 #[derive(Debug)]
 pub struct Finder<'a> {
     plan: &'a Plan,
@@ -54,15 +42,16 @@ impl<'a> Finder<'a> {
 pub struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) channels: Vec<ChannelPlan>,
-    /// First one per node, in their order, for edges and routes; then one per join.
+    /// A trigger per node, in their order, for edges and routes; then one per join.
     pub(crate) triggers: Vec<TriggerPlan>,
-    /// The channels that a superstep clears when it does not write them.
+    /// The channels that are cleared by a superstep that does not write them.
     pub(crate) lapsing: Vec<usize>,
-    /// The triggers that wait until nothing else is due.
+    /// The triggers of deferred nodes.
     pub(crate) deferred: Vec<TriggerIdx>,
-    /// The place of each node among the nodes by name.
+    /// The rank of each node in the order of names.
     pub(crate) rank: Vec<usize>,
-    /// The channels whose changes are counted, and after how many updates they start over.
+    /// The channels whose changes are counted, with the number of updates after which the count
+    /// restarts.
     pub(crate) counted: Vec<(ChannelIdx, u64)>,
     /// The roles of each channel.
     pub(crate) roles: Vec<Roles>,
@@ -70,20 +59,20 @@ pub struct Plan {
     pub(crate) untracked: Vec<usize>,
     /// The channels that hold a state: all but the managed ones.
     pub(crate) state_keys: Vec<usize>,
-    /// The channels that are the output; none: all.
+    /// The channels of the output; `None` stands for all.
     pub(crate) output: Option<Vec<usize>>,
     /// The handling of names that the graph does not have.
     pub(crate) unknown: Unknown,
     /// `true` if the graph is one node that takes the input unchanged.
     pub(crate) single: bool,
     pub(crate) entry: Vec<NodeIdx>,
-    /// Where routes from the start may lead, as far as they are declared. `END` included.
+    /// The declared targets of routes from the start, including `END`.
     pub(crate) start_routes: Vec<String>,
     pub(crate) by_name: BTreeMap<String, NodeIdx>,
     pub(crate) channel_by_name: BTreeMap<String, ChannelIdx>,
     fingerprint: Hash,
-    /// The names that stored rows leave out, once they are asked for.
-    pub(crate) layout: std::sync::OnceLock<crate::packed::Layout>,
+    /// The layout of stored rows, computed at its first use.
+    pub(crate) layout: std::sync::OnceLock<Layout>,
 }
 
 /// The roles of a channel: state, input, output.
@@ -104,20 +93,20 @@ pub enum Unknown {
     Ignore,
 }
 
-/// A node and what follows it.
+/// A node and its successors.
 #[derive(Debug, Clone)]
 pub struct NodePlan {
     /// Its name.
     pub name: Arc<str>,
     /// The triggers that can make it due: its own, and those of the joins that lead to it.
     pub(crate) triggers: Vec<TriggerIdx>,
-    /// The channels it may read; none: all.
+    /// The channels that it may read; `None` stands for all.
     pub(crate) reads: Option<Vec<usize>>,
     /// The nodes that always follow it.
     pub edges: Vec<NodeIdx>,
     /// The joins it is a source of.
     pub(crate) joins: Vec<TriggerIdx>,
-    /// The names a route or command of it may choose, as far as they are declared. `END` included.
+    /// The declared targets of its routes and commands, including `END`.
     pub routes: Vec<String>,
 }
 
@@ -127,7 +116,7 @@ pub(crate) struct ChannelPlan {
     pub(crate) channel: Arc<dyn Channel>,
 }
 
-/// Something that can make a node due.
+/// A trigger, which can make a node due.
 #[derive(Debug, Clone)]
 pub(crate) struct TriggerPlan {
     /// Its name, as streams show it.
@@ -144,7 +133,7 @@ pub(crate) enum TriggerKind {
         /// `true` if the node waits until nothing else is due.
         defer: bool,
     },
-    /// All of these nodes finished, in whatever steps.
+    /// All of these nodes have finished, in any supersteps.
     Join { sources: Vec<NodeIdx>, defer: bool },
 }
 
@@ -156,14 +145,7 @@ impl TriggerKind {
     }
 }
 
-/// Name of the end of a graph in routes and drawings.
-pub const END: &str = "END";
-/// Name of the hidden node that turns input into writes.
-pub const START_NAME: &str = "__start__";
-/// Name of the start of a graph in edges and drawings.
-pub const START: &str = "START";
-
-/// Two builds with one fingerprint can load each other's threads.
+/// Computes the fingerprint: two builds with the same one can load each other's threads.
 fn fingerprint(nodes: &[NodePlan], channels: &[ChannelPlan]) -> Hash {
     let nodes: Vec<&str> = nodes.iter().map(|n| &*n.name).collect();
     let channels: Vec<_> = channels.iter().map(|c| (c.name.as_str(), c.channel.kind())).collect();
@@ -209,7 +191,7 @@ impl Plan {
         self.by_name.get(name).copied()
     }
 
-    /// Finds nodes by their names, one after the other.
+    /// Returns a lookup of nodes by name.
     #[must_use]
     pub fn finder(&self) -> Finder<'_> {
         Finder { plan: self, last: None }
@@ -229,7 +211,7 @@ impl Plan {
         self.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The name of a node, to be shared.
+    /// The name of a node, as a shared text.
     #[must_use]
     pub fn shared_name(&self, index: NodeIdx) -> &Arc<str> {
         static START: LazyLock<Arc<str>> = LazyLock::new(|| START_NAME.into());
@@ -288,7 +270,7 @@ impl Plan {
         self.roles.get(channel.0).is_some_and(|roles| roles.input)
     }
 
-    /// The channels a node may read, in order, managed ones included.
+    /// The channels that a node may read, in order, including managed ones.
     pub fn reads(&self, node: NodeIdx) -> impl Iterator<Item = ChannelIdx> {
         let named = self.nodes.get(node.0).and_then(|n| n.reads.as_deref());
         let all = named.is_none().then_some(0..self.channels.len());
@@ -342,14 +324,13 @@ impl Plan {
         &self.entry
     }
 
-    /// The names that routes from the start may choose, as far as they are declared. `END`
-    /// included.
+    /// The declared targets of routes from the start, including `END`.
     #[must_use]
     pub fn start_routes(&self) -> &[String] {
         &self.start_routes
     }
 
-    /// The joins as sources and target.
+    /// The joins, as sources and target.
     pub fn joins(&self) -> impl Iterator<Item = (&[NodeIdx], NodeIdx)> {
         self.triggers.iter().filter_map(|trigger| match &trigger.kind {
             TriggerKind::Join { sources, .. } => Some((sources.as_slice(), trigger.target)),
@@ -357,7 +338,7 @@ impl Plan {
         })
     }
 
-    /// The name of a trigger, as streams show it.
+    /// The name of a trigger, as shown in streams.
     #[must_use]
     pub fn trigger_name(&self, index: TriggerIdx) -> &str {
         self.triggers.get(index.0).map_or("", |t| t.name.as_str())
@@ -365,6 +346,12 @@ impl Plan {
 
     pub(crate) fn trigger_idx(&self, name: &str) -> Option<TriggerIdx> {
         self.triggers.iter().position(|t| t.name == name).map(TriggerIdx)
+    }
+
+    /// The layout of the rows of this graph, with the names that rows do not repeat.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(self))
     }
 
     /// Hash of nodes and channels: two builds with one fingerprint can load each other's threads.

@@ -1,4 +1,4 @@
-//! The state with what one task wrote, before its superstep is closed.
+//! The state with the writes of one task, before its superstep is closed.
 
 use super::{Done, Path, Task};
 use crate::error::EngineError;
@@ -6,8 +6,8 @@ use crate::plan::{ChannelIdx, NodeIdx, Plan};
 use crate::task::TaskOutput;
 use crate::value::Slots;
 
-/// The state with what a task wrote: what routers see, and what the superstep leaves when the task
-/// was its only one, so that nothing is applied twice.
+/// The state with the writes of a task: the input of routers, and the result of the superstep if
+/// the task was its only one, so that writes are not applied twice.
 #[derive(Debug, Clone)]
 pub struct Ahead {
     before: Slots,
@@ -16,8 +16,8 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// The state as a router of the finished task sees it: the state at the start of the step with
-    /// that task's own writes, and without what lasts one superstep only.
+    /// The state for a router of the finished task: the state at the start of the superstep with
+    /// that task's writes, without values that last one superstep only.
     #[must_use]
     pub fn seen(&self, plan: &Plan) -> Slots {
         let mut seen = self.after.clone();
@@ -29,8 +29,8 @@ impl Ahead {
         seen
     }
 
-    /// Takes a state to where it is with the writes; `false` when it is not the one they were
-    /// applied to.
+    /// Replaces a state by the one with the writes; returns `false` if it is not the state that
+    /// they were applied to.
     pub(super) fn reach(self, slots: &mut Slots, written: &mut Vec<ChannelIdx>) -> bool {
         let same = self.before.is(slots);
         if same {
@@ -41,10 +41,10 @@ impl Ahead {
 }
 
 impl Plan {
-    /// Applies what a finished task wrote to the state at the start of its superstep.
+    /// Applies the writes of a finished task to the state at the start of its superstep.
     ///
     /// # Errors
-    /// [`EngineError`] when a write cannot be applied.
+    /// [`EngineError`] if a write cannot be applied.
     pub fn ahead(
         &self,
         slots: &Slots,
@@ -63,7 +63,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::{Append, Fleeting};
+    use crate::channel::{Append, Ephemeral};
     use crate::list::List;
     use crate::plan::PlanBuilder;
     use crate::pregel::{Machine, StartInput};
@@ -74,7 +74,7 @@ mod tests {
     fn plan() -> Arc<Plan> {
         let mut plan = PlanBuilder::default();
         plan.channel("log", Arc::new(Append::<u64>::new()));
-        plan.channel("brief", Arc::new(Fleeting::<u64>::one()));
+        plan.channel("brief", Arc::new(Ephemeral::<u64>::one()));
         plan.node("a");
         plan.edge("START", "a");
         Arc::new(plan.build().expect("a sound graph"))

@@ -1,29 +1,29 @@
-//! Applying what the tasks of a superstep left behind.
+//! Application of the outputs of a superstep's tasks.
 
 use super::control::{Control, Sent, StartInput, Updated};
 use super::{Ahead, Machine, Path, Task};
 use crate::error::EngineError;
+use crate::fault_injection::{self, Bug};
 use crate::fold::Batch;
 use crate::ids::did_you_mean;
 use crate::plan::{ChannelIdx, Finder, NodeIdx, Plan, Unknown};
-use crate::planted::{self, Bug};
 use crate::task::{Goto, TaskOutput};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
 
-/// A task and what it left behind.
+/// A task and its output.
 #[derive(Debug, Clone, Copy)]
 pub struct Done<'a> {
     /// The task.
     pub task: &'a Task,
-    /// The output it left behind.
+    /// The output.
     pub output: &'a TaskOutput,
     /// `true` if its node's edges and joins are followed.
     pub edges: bool,
 }
 
 impl Path {
-    /// Writes apply in this order.
+    /// The order in which writes are applied.
     fn order(self, plan: &Plan, node: NodeIdx) -> (u8, usize, bool) {
         let rank = plan.rank.get(node.0).copied().unwrap_or_default();
         match self {
@@ -37,11 +37,11 @@ impl Path {
 }
 
 impl Machine {
-    /// Closes a superstep: applies what its tasks left behind, in task order, and decides what is
-    /// due next. Leaves the channels that were written in `written`.
+    /// Closes a superstep: applies the outputs of its tasks in task order, and computes the nodes
+    /// that are due next. Stores the written channels in `written`.
     ///
     /// # Errors
-    /// [`EngineError`] when a write cannot be applied or a target is not there.
+    /// [`EngineError`] if a write cannot be applied or a target does not exist.
     pub fn apply(
         &mut self,
         done: &mut [Done<'_>],
@@ -50,7 +50,7 @@ impl Machine {
         self.apply_ahead(done, None, written)
     }
 
-    /// The same when what the only task wrote may have been applied to the state before.
+    /// Closes a superstep whose only task's writes may have been applied to the state before.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -62,7 +62,7 @@ impl Machine {
     ) -> Result<(), EngineError> {
         let Self { plan, slots, control } = self;
         let plan: &Plan = plan;
-        if done.len() > 1 && !planted::has(Bug::CompletionOrder) {
+        if done.len() > 1 && !fault_injection::has(Bug::CompletionOrder) {
             done.sort_by_key(|d| d.task.path.order(plan, d.task.node));
         }
         control.remember();
@@ -81,7 +81,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes new input: what was due before is dropped. The hidden first node is due afterwards.
+    /// Takes new input and drops the nodes that were due. Afterwards the hidden first node is due.
     pub fn take_input(&mut self, input: StartInput) {
         let dropped = self.due();
         let Self { plan, slots, control } = self;
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Takes input as a change from outside: what was due stays due.
+    /// Takes input as a change from outside; due nodes stay due.
     pub fn add_input(&mut self, input: StartInput) {
         let next = self.control.version + 1;
         self.control.begin_updated();
@@ -101,10 +101,10 @@ impl Machine {
         self.forget_updated();
     }
 
-    /// Applies a change from outside to the open superstep: what was due stays due.
+    /// Applies a change from outside to the open superstep; due nodes stay due.
     ///
     /// # Errors
-    /// [`EngineError`] when a write cannot be applied or a target is not there.
+    /// [`EngineError`] if a write cannot be applied or a target does not exist.
     pub fn apply_beside(&mut self, output: &TaskOutput) -> Result<(), EngineError> {
         if output.writes.is_empty() && output.goto.is_empty() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    /// The tasks have read their triggers.
+    /// Marks the triggers of the tasks as read.
     fn begin<'a>(&mut self, plan: &Plan, tasks: impl Iterator<Item = &'a Task> + Clone, next: u32) {
         self.begin_updated();
         let pulled = tasks.filter(|task| task.path == Path::Pull);
@@ -198,7 +198,7 @@ impl Control {
                 }
                 Goto::Send { node, arg } => {
                     let found = targets.find(node)?;
-                    let merged = planted::has(Bug::SendsMerged)
+                    let merged = fault_injection::has(Bug::SendsMerged)
                         && sends.iter().any(|sent| *sent.name == **node);
                     if merged {
                         continue;
@@ -234,12 +234,12 @@ impl Control {
         self.clear_unwritten(plan, next);
         for index in &plan.lapsing {
             let lapses = !written.contains(&ChannelIdx(*index)) && slots.get(*index).is_some();
-            if lapses && !planted::has(Bug::EphemeralStays) {
+            if lapses && !fault_injection::has(Bug::EphemeralStays) {
                 slots.set(*index, None);
                 changed = true;
             }
         }
-        if !self.leads_on() || planted::has(Bug::DeferredEarly) {
+        if !self.leads_on() || fault_injection::has(Bug::DeferredEarly) {
             self.release_deferred(plan, next);
         }
         if changed {
@@ -286,8 +286,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Applies the writes of a superstep to its channels, each channel's together and in task
-    /// order. Leaves the channels in `written`.
+    /// Applies the writes of a superstep, those of each channel together and in task order. Stores
+    /// the channels in `written`.
     pub(super) fn fold_all(
         &self,
         slots: &mut Slots,

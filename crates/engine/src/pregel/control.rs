@@ -5,29 +5,29 @@
 //! `NamedBarrierValue` and their `AfterFinish` forms), and the versions by which `apply_writes` and
 //! `prepare_next_tasks` of `pregel/_algo.py` decide (`docs/adr/0006-what-is-due.md`).
 
+use crate::fault_injection::{self, Bug};
 use crate::plan::{NodeIdx, Plan, TriggerIdx, TriggerKind};
-use crate::planted::{self, Bug};
 use crate::task::Arg;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Mostly one or two.
-pub(crate) type Few<T> = SmallVec<[T; 2]>;
+/// A list of indices, usually one or two.
+pub(crate) type Indices<T> = SmallVec<[T; 2]>;
 
-/// New input, as it came.
+/// New input, as received.
 #[derive(Debug, Clone)]
 pub enum StartInput {
     /// JSON from outside.
     Json(Arc<serde_json::Value>),
-    /// Writes that are typed already.
+    /// Typed writes.
     Writes(Arc<crate::task::TaskOutput>),
 }
 
-/// A task that was sent.
+/// A pending send.
 #[derive(Debug, Clone)]
 pub struct Sent {
-    /// The node; none when the graph has no node of that name and ignores it.
+    /// The node; `None` if the graph has no such node and ignores that.
     pub node: Option<NodeIdx>,
     /// The name it was sent to.
     pub name: Arc<str>,
@@ -35,7 +35,7 @@ pub struct Sent {
     pub arg: Arc<Arg>,
 }
 
-/// The pending sends. Clones share them: every checkpoint has them.
+/// The pending sends. Clones share them, because every checkpoint has them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sends(Option<Arc<[Sent]>>);
 
@@ -53,18 +53,18 @@ impl std::ops::Deref for Sends {
     }
 }
 
-/// A trigger: when it last changed and was last read, by the machine's count of changes.
+/// A trigger, with the counts of changes at which it last changed and was last read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Trigger {
     pub(crate) version: u32,
     pub(crate) seen: u32,
-    /// For the trigger of a node: whether something led to it.
+    /// For the trigger of a node: `true` if an edge, route or command led to it.
     pub(crate) written: bool,
-    /// For deferred targets: whether nothing else was left to run.
+    /// For deferred targets: `true` if no other node was due.
     pub(crate) finished: bool,
 }
 
-/// The triggers of a graph, cloned in one go because every checkpoint clones them.
+/// The triggers of a graph, in one allocation because every checkpoint clones them.
 #[derive(Debug, Default)]
 pub(crate) struct Triggers(SmallVec<[Trigger; 12]>);
 
@@ -91,7 +91,7 @@ impl std::ops::DerefMut for Triggers {
 /// The triggers and input that the last superstep made available.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Updated {
-    /// Not known: all nodes are asked, in the order in which they were added.
+    /// Unknown: all nodes are checked, in the order in which they were added.
     #[default]
     Unknown,
     /// Known.
@@ -101,18 +101,18 @@ pub(crate) enum Updated {
         /// `true` if the input was updated.
         start: bool,
         /// The triggers that became available.
-        triggers: Few<TriggerIdx>,
+        triggers: Indices<TriggerIdx>,
     },
 }
 
-/// The triggers of a graph at one checkpoint, its input, and what was sent.
+/// The control state of a checkpoint: triggers, input and pending sends.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Control {
     pub(crate) triggers: Triggers,
-    /// The sources that arrived at joins.
+    /// The finished sources of joins.
     pub(crate) arrived: BTreeMap<TriggerIdx, BTreeSet<NodeIdx>>,
-    /// The triggers of nodes that hold something.
-    pub(crate) written: Few<TriggerIdx>,
+    /// The triggers of nodes that are written.
+    pub(crate) written: Indices<TriggerIdx>,
     pub(crate) sends: Sends,
     pub(crate) start: Option<StartInput>,
     pub(crate) start_version: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Control {
     /// The value of `version` when the run last continued past an interrupt.
     pub(crate) passed: u32,
     /// The control state before the last superstep was closed.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "fault-injection")]
     before: Option<Box<Self>>,
 }
 
@@ -143,7 +143,7 @@ impl Control {
             Some(TriggerKind::Join { sources, .. }) => {
                 self.arrived.get(&index).is_some_and(|arrived| {
                     let all = sources.iter().all(|source| arrived.contains(source));
-                    all || planted::has(Bug::JoinPerBranch)
+                    all || fault_injection::has(Bug::JoinPerBranch)
                 })
             }
             None => false,
@@ -171,10 +171,10 @@ impl Control {
         })
     }
 
-    /// The nodes that are due. When it is known what the last step made available only that
-    /// counts, by name; else all nodes, in the order in which they were added.
-    pub(crate) fn due(&self, plan: &Plan) -> Few<NodeIdx> {
-        let mut candidates = Few::new();
+    /// The nodes that are due. If the triggers updated by the last superstep are known, only these
+    /// are checked, by name; otherwise all nodes, in the order in which they were added.
+    pub(crate) fn due(&self, plan: &Plan) -> Indices<NodeIdx> {
+        let mut candidates = Indices::new();
         match &self.updated {
             Updated::Known { any: true, start, triggers } => {
                 if *start {
@@ -183,7 +183,7 @@ impl Control {
                 candidates.extend(self.targets(plan, triggers.iter().copied()));
                 if candidates.len() > 1 {
                     candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
-                    if !planted::has(Bug::FanInPerBranch) {
+                    if !fault_injection::has(Bug::FanInPerBranch) {
                         candidates.dedup();
                     }
                 }
@@ -195,13 +195,13 @@ impl Control {
     }
 
     /// The nodes that are due, in the order in which they were added.
-    pub(crate) fn due_in_order(&self, plan: &Plan) -> Few<NodeIdx> {
-        let mut candidates = Few::new();
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Indices<NodeIdx> {
+        let mut candidates = Indices::new();
         if self.start.is_some() {
             candidates.push(NodeIdx::START);
         }
         let joins = self.arrived.keys().copied();
-        let mut nodes: Few<_> =
+        let mut nodes: Indices<_> =
             self.targets(plan, self.written.iter().copied().chain(joins)).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -218,7 +218,7 @@ impl Control {
         triggers.filter_map(|index| plan.triggers.get(index.0)).map(|trigger| trigger.target)
     }
 
-    /// The node ran or was dropped: it has seen its triggers.
+    /// Marks the triggers of a node as read, after it ran or was dropped.
     pub(crate) fn see(&mut self, plan: &Plan, node: NodeIdx) {
         if node == NodeIdx::START {
             self.start_seen = self.start_version;
@@ -247,7 +247,7 @@ impl Control {
         }
     }
 
-    /// An edge, a route or a command leads to a node.
+    /// Records that an edge, a route or a command leads to a node.
     pub(crate) fn lead_to(&mut self, plan: &Plan, node: NodeIdx, next: u32) {
         let index = TriggerIdx(node.0);
         let deferred = Self::is_deferred(plan, index);
@@ -262,7 +262,7 @@ impl Control {
         }
     }
 
-    /// A node arrives at a join.
+    /// Records the end of a source of a join.
     pub(crate) fn arrive(&mut self, plan: &Plan, node: NodeIdx, join: TriggerIdx, next: u32) {
         if !self.arrived.entry(join).or_default().insert(node) {
             return;
@@ -276,7 +276,7 @@ impl Control {
         }
     }
 
-    /// Nothing is updated yet.
+    /// Starts the record of updated triggers.
     pub(crate) fn begin_updated(&mut self) {
         match &mut self.updated {
             Updated::Known { any, start, triggers } => {
@@ -284,7 +284,8 @@ impl Control {
                 triggers.clear();
             }
             Updated::Unknown => {
-                self.updated = Updated::Known { any: false, start: false, triggers: Few::new() };
+                self.updated =
+                    Updated::Known { any: false, start: false, triggers: Indices::new() };
             }
         }
     }
@@ -292,7 +293,7 @@ impl Control {
     fn note(&mut self, index: TriggerIdx) {
         if let Updated::Known { any, triggers, .. } = &mut self.updated {
             *any = true;
-            if !triggers.contains(&index) || planted::has(Bug::FanInPerBranch) {
+            if !triggers.contains(&index) || fault_injection::has(Bug::FanInPerBranch) {
                 triggers.push(index);
             }
         }
@@ -302,7 +303,7 @@ impl Control {
         matches!(&self.updated, Updated::Known { triggers, .. } if triggers.contains(&index))
     }
 
-    /// `true` if something that can make a node due became available.
+    /// `true` if a trigger became available.
     pub(crate) fn leads_on(&self) -> bool {
         match &self.updated {
             Updated::Known { start, triggers, .. } => *start || !triggers.is_empty(),
@@ -310,8 +311,7 @@ impl Control {
         }
     }
 
-    /// Clears the triggers and the input that last one superstep only and were not written in this
-    /// one.
+    /// Clears the triggers and the input that were not written in this superstep.
     pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) {
         let before = self.written.len();
         let mut written = std::mem::take(&mut self.written);
@@ -334,7 +334,7 @@ impl Control {
         }
     }
 
-    /// Nothing else is left to run: what was deferred is due.
+    /// Releases deferred nodes, after no other node is due.
     pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) {
         for index in &plan.deferred {
             if self.trigger(*index).finished || !self.is_full(plan, *index) {
@@ -349,7 +349,7 @@ impl Control {
         }
     }
 
-    /// The node that ran last, when there is only one.
+    /// The node that ran last, if there is only one.
     pub(crate) fn last_node(&self, plan: &Plan) -> Option<NodeIdx> {
         if plan.single {
             return Some(NodeIdx(0));
@@ -371,14 +371,14 @@ impl Control {
     }
 }
 
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(feature = "fault-injection"))]
 impl Control {
     pub(crate) fn remember(&mut self) {}
 
     pub(crate) fn name_finished(&mut self) {}
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 impl Control {
     /// Restores the previous control state, so that stored checkpoints name nodes that have
     /// finished; see [`Bug::NamesFinished`].
@@ -390,6 +390,6 @@ impl Control {
 
     pub(crate) fn remember(&mut self) {
         self.before = None;
-        self.before = planted::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
+        self.before = fault_injection::has(Bug::NamesFinished).then(|| Box::new(self.clone()));
     }
 }

@@ -6,24 +6,24 @@ mod control;
 
 pub use ahead::Ahead;
 pub use apply::Done;
-pub(crate) use control::{Control, Few, Trigger, Updated};
+pub(crate) use control::{Control, Indices, Trigger, Updated};
 pub use control::{Sent, StartInput};
 
 use crate::error::{EngineError, THE_INPUT};
+use crate::fault_injection::{self, Bug};
 use crate::ids::cut;
 use crate::plan::{ChannelIdx, NodeIdx, Plan, Unknown};
-use crate::planted::{self, Bug};
 use crate::task::{Arg, TaskOutput, Writes};
 use crate::value::{Slots, Write};
 use std::sync::Arc;
 
-/// A thread's state, and what is due next.
+/// A thread's state, and the nodes and sends that are due.
 ///
-/// One superstep: [`due`](Self::due) names the tasks; the host runs them and
-/// [`apply`](Self::apply)s what they left behind. Cloning keeps a checkpoint in memory: values are
-/// shared.
+/// A superstep: [`due`](Self::due) returns the tasks, the caller executes them and
+/// [`apply`](Self::apply)s their outputs. A clone is a checkpoint in memory; it shares the values.
 ///
-/// **Invariant:** after an error of `apply` the machine is void; go back to the last checkpoint.
+/// **Invariant:** after an error of `apply` the machine is invalid; continue from the last
+/// checkpoint.
 #[derive(Debug, Clone)]
 pub struct Machine {
     plan: Arc<Plan>,
@@ -38,7 +38,7 @@ pub struct Task {
     pub node: NodeIdx,
     /// The reason it runs.
     pub path: Path,
-    /// The argument it was sent.
+    /// The argument of its send.
     pub arg: Option<Arc<Arg>>,
 }
 
@@ -47,12 +47,12 @@ pub struct Task {
 pub enum Path {
     /// An edge, a route or a join led to the node.
     Pull,
-    /// It was sent; the number is its place among the sends of the step.
+    /// A send; the number is its position among the sends of the superstep.
     Push(u32),
-    /// It handles the failure of its node; the number is the place of the failed task when that
-    /// was sent.
+    /// The error handler of its node; the number is the position of the failed task if that was a
+    /// send.
     Handler(Option<u32>),
-    /// Somebody changed the state in the node's name; the number is the place of the change.
+    /// An update of the state as the node; the number is the position of the update.
     Outside(u32),
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for Path {
 }
 
 impl Machine {
-    /// A fresh thread.
+    /// Creates the machine of a new thread.
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
         let slots = Slots::new(plan.channels.iter().map(|c| c.channel.initial()).collect());
@@ -98,7 +98,7 @@ impl Machine {
         &self.slots
     }
 
-    /// The tasks of the next superstep in the order in which they start: what was sent first.
+    /// The tasks of the next superstep in the order in which they start, sends first.
     #[must_use]
     pub fn due(&self) -> Vec<Task> {
         self.with_sends(self.control.due(&self.plan)).collect()
@@ -110,18 +110,18 @@ impl Machine {
         self.due_iter().next().is_none()
     }
 
-    /// The same, one after the other.
+    /// Iterates over the tasks of the next superstep.
     fn due_iter(&self) -> impl Iterator<Item = Task> {
         self.with_sends(self.control.due(&self.plan))
     }
 
-    /// Number of tasks that were sent.
+    /// Number of pending sends.
     #[must_use]
     pub fn sent(&self) -> usize {
         self.control.sends.len()
     }
 
-    /// Hands each of them to `take`.
+    /// Calls `take` with each task of the next superstep.
     pub fn each_due(&self, mut take: impl FnMut(Task)) {
         if self.control.sends.is_empty() && !self.plan.single {
             for node in self.control.due(&self.plan) {
@@ -132,14 +132,14 @@ impl Machine {
         }
     }
 
-    /// The same tasks with nodes in the order in which they were added, for looking at a
+    /// The same tasks, with nodes in the order in which they were added, for the inspection of a
     /// checkpoint.
     #[must_use]
     pub fn due_in_order(&self) -> Vec<Task> {
         self.with_sends(self.control.due_in_order(&self.plan)).collect()
     }
 
-    fn with_sends(&self, nodes: Few<NodeIdx>) -> impl Iterator<Item = Task> {
+    fn with_sends(&self, nodes: Indices<NodeIdx>) -> impl Iterator<Item = Task> {
         let sends = self.control.sends.iter().zip(0u32..).filter_map(|(sent, index)| {
             let arg = Some(Arc::clone(&sent.arg));
             Some(Task { node: sent.node?, path: Path::Push(index), arg })
@@ -149,7 +149,7 @@ impl Machine {
         sends.chain(nodes.map(|node| Task { node, path: Path::Pull, arg: None }))
     }
 
-    /// The input that waits for the hidden first node.
+    /// The pending input of the hidden first node.
     #[must_use]
     pub fn start_input(&self) -> Option<&StartInput> {
         self.control.start.as_ref()
@@ -167,14 +167,14 @@ impl Machine {
         self.control.version > self.control.passed
     }
 
-    /// The run goes on past an interrupt: what changed so far stops it no more.
+    /// Continues past an interrupt: the changes so far do not stop the run again.
     pub fn pass(&mut self) {
-        if !planted::has(Bug::StopsRearm) {
+        if !fault_injection::has(Bug::StopsRearm) {
             self.control.passed = self.control.version;
         }
     }
 
-    /// The machine as it is stored: without values that are not, in the state and in what was sent.
+    /// The machine as it is stored: without values that are not stored, in the state and in sends.
     #[must_use]
     pub fn stored(&self) -> Self {
         let mut stored = self.clone();
@@ -206,11 +206,11 @@ impl Machine {
         }
     }
 
-    /// The machine over another build of its graph. Builds with the same nodes, joins and channels
-    /// are the same to a thread.
+    /// Moves the machine to another build of its graph. Builds with the same nodes, joins and
+    /// channels are equal for a thread.
     ///
     /// # Errors
-    /// [`EngineError::OtherBuild`] when they are not.
+    /// [`EngineError::OtherBuild`] if they differ.
     pub fn over(mut self, plan: &Arc<Plan>) -> Result<Self, EngineError> {
         if Arc::ptr_eq(&self.plan, plan) {
             return Ok(self);
@@ -231,18 +231,19 @@ impl Machine {
         Err(EngineError::OtherBuild { what: what.unwrap_or_else(|| "the order".to_owned()) })
     }
 
-    /// Forgets what the last superstep made available: all nodes are asked again.
+    /// Discards the record of updated triggers, so that all nodes are checked again.
     pub fn forget_updated(&mut self) {
         self.control.updated = Updated::Unknown;
     }
 
-    /// The one node that ran last, when there is only one.
+    /// The node that ran last, if there is only one.
     #[must_use]
     pub fn last_node(&self) -> Option<NodeIdx> {
         self.control.last_node(&self.plan)
     }
 
-    /// Sets what the run keeps in managed channels for superstep `step` of those before `stop`.
+    /// Sets the values of managed channels for superstep `step` of a run that stops before
+    /// superstep `stop`.
     pub fn set_managed(&mut self, step: i64, stop: i64) {
         if self.plan.state_keys.len() == self.plan.channels.len() {
             return;
@@ -255,11 +256,10 @@ impl Machine {
         }
     }
 
-    /// The writes of the hidden first node: the channels of the input, as far as input may write
-    /// them.
+    /// The writes of the hidden first node: the channels of the input that input may write.
     ///
     /// # Errors
-    /// [`EngineError`] when the input is no object, or names a channel the graph does not have and
+    /// [`EngineError`] if the input is not an object, or names an unknown channel that the graph
     /// does not ignore.
     pub fn start_output(&self) -> Result<Arc<TaskOutput>, EngineError> {
         match &self.control.start {
@@ -279,11 +279,11 @@ impl Machine {
 }
 
 impl Plan {
-    /// Finds the channels of writes that a node made by name, in order. Names the graph does not have are an error,
-    /// or left out when the graph ignores them.
+    /// Resolves the channels of writes by name, in order. Unknown names are an error, or left out
+    /// if the graph ignores them.
     ///
     /// # Errors
-    /// [`EngineError::UnknownChannel`] for a name the graph does not have.
+    /// [`EngineError::UnknownChannel`] for an unknown name.
     pub fn find_named(&self, by: NodeIdx, output: &mut TaskOutput) -> Result<(), EngineError> {
         for (name, write) in std::mem::take(&mut output.named) {
             if let Some(index) = self.known(&name, self.node_name(by))? {
@@ -293,7 +293,7 @@ impl Plan {
         Ok(())
     }
 
-    /// `true` if anything always follows a node.
+    /// `true` if a node has edges or joins.
     #[must_use]
     pub fn has_edges(&self, node: NodeIdx) -> bool {
         match self.nodes.get(node.0) {
@@ -302,10 +302,10 @@ impl Plan {
         }
     }
 
-    /// A write as JSON, and whether it replaces the value.
+    /// Converts a write to JSON; the flag is `true` if it replaces the value.
     ///
     /// # Errors
-    /// [`EngineError::BadWrite`] when it cannot be written as JSON.
+    /// [`EngineError::BadWrite`] if it cannot be written as JSON.
     pub fn write_json(
         &self,
         index: ChannelIdx,
@@ -331,7 +331,7 @@ impl Plan {
     /// value.
     ///
     /// # Errors
-    /// [`EngineError::BadValue`] when a value is not one of its channel.
+    /// [`EngineError::BadValue`] for a value that its channel does not accept.
     pub fn read_state(
         &self,
         values: &serde_json::Map<String, serde_json::Value>,
@@ -346,24 +346,24 @@ impl Plan {
         Ok(Slots::new(slots.collect::<Result<_, _>>()?))
     }
 
-    /// The value of a channel as JSON; none when it has none.
+    /// The value of a channel as JSON, if it has one.
     #[must_use]
     pub fn value_json(&self, slots: &Slots, index: ChannelIdx) -> Option<serde_json::Value> {
         let (channel, value) = self.channels.get(index.0).zip(slots.get(index.0))?;
         channel.channel.encode(value).ok()
     }
 
-    /// The value of a channel as JSON, by its name; none when it has none.
+    /// The value of a channel as JSON, by its name, if it has one.
     #[must_use]
     pub fn channel_json(&self, slots: &Slots, name: &str) -> Option<serde_json::Value> {
         self.value_json(slots, self.channel_idx(name)?)
     }
 
-    /// An object of channel values as writes. Names the graph does not have are an error, or left
-    /// out when the graph ignores them.
+    /// Converts an object of channel values to writes. Unknown names are an error, or left out if
+    /// the graph ignores them.
     ///
     /// # Errors
-    /// [`EngineError`] when it is no object, or names a channel the graph does not have.
+    /// [`EngineError`] if it is not an object, or names an unknown channel.
     pub fn known_writes(&self, by: &str, json: &serde_json::Value) -> Result<Writes, EngineError> {
         let serde_json::Value::Object(members) = json else {
             if json.is_null() {
@@ -383,8 +383,8 @@ impl Plan {
         Ok(writes)
     }
 
-    /// The channel of a name that may be written; none when there is none, or the run itself keeps
-    /// it, and the graph ignores that.
+    /// Finds a channel that may be written; `None` if it does not exist or is managed, and the
+    /// graph ignores that.
     pub(crate) fn known(&self, name: &str, by: &str) -> Result<Option<ChannelIdx>, EngineError> {
         match self.unknown {
             Unknown::Refuse => self.expect_channel(name, by).map(Some),

@@ -6,10 +6,10 @@
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_engine::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic};
-use weftwork_engine::packed::{
-    Elsewhere, INLINE_MAX, In, Known, Layout, LayoutId, Loader, Mark, Out, OutputReader, Text,
-    open_row, pack, read_output, write_output,
+use weftwork_engine::channel::{Append, Ephemeral, LastValue, Messages, Reduce, Topic};
+use weftwork_engine::codec::{
+    DeltaBase, INLINE_MAX, Layout, LayoutId, Loader, OutputReader, Reader, ReferenceRow, Text,
+    ValueLocation, Writer, encode, open_row, read_output, write_output,
 };
 use weftwork_engine::plan::START;
 use weftwork_engine::pregel::{Done, Machine, StartInput};
@@ -37,7 +37,7 @@ fn plan(extra: bool) -> Arc<Plan> {
     builder.channel("log", Arc::new(Append::<String>::new()));
     builder.channel("sum", Arc::new(Reduce::<u64>::new(|| 0, u64::wrapping_add)));
     builder.channel("topic", Arc::new(Topic::<u64>::new()));
-    builder.channel("brief", Arc::new(Fleeting::<u64>::any()));
+    builder.channel("brief", Arc::new(Ephemeral::<u64>::any()));
     builder.channel("messages", Arc::new(Messages));
     for name in ["a", "b", "c"] {
         builder.node(name);
@@ -102,12 +102,12 @@ impl Corpus {
             plan: Arc::clone(&plan),
         };
         let mut machine = Machine::new(Arc::clone(&plan));
-        let mut mark: Option<Mark> = None;
+        let mut delta_base: Option<DeltaBase> = None;
         for step in 0..SUPERSTEPS {
             if machine.is_done() {
                 machine.take_input(StartInput::Json(Arc::new(json!({"log": [LONG], "sum": 2}))));
             }
-            mark = Some(corpus.put(&machine, mark.as_ref()));
+            delta_base = Some(corpus.put(&machine, delta_base.as_ref()));
             let due = machine.due();
             let outputs: Vec<_> = due
                 .iter()
@@ -124,8 +124,8 @@ impl Corpus {
                 .take(if step.is_multiple_of(5) { 1 } else { 9 })
                 .collect();
             machine.apply(&mut done, &mut Vec::new()).expect("the writes fit");
-            let mut out = Out::default();
-            out.refer_to(Text::of(&corpus.text).map(|text| Known { off: 1, text }));
+            let mut out = Writer::default();
+            out.refer_to(Text::of(&corpus.text).map(|text| ReferenceRow { off: 1, text }));
             write_output(&mut out, &plan, &output(&plan, step)).expect("it can be written");
             let (bytes, blobs) = out.finish();
             corpus.outputs.push(bytes);
@@ -134,12 +134,12 @@ impl Corpus {
         corpus
     }
 
-    fn put(&mut self, machine: &Machine, since: Option<&Mark>) -> Mark {
+    fn put(&mut self, machine: &Machine, since: Option<&DeltaBase>) -> DeltaBase {
         let id = CheckpointId(1 + self.rows.len() as u128);
-        let packed = pack(machine, id, since, b"rest").expect("it can be written");
-        self.blobs.extend(packed.blobs);
-        self.rows.push(packed.bytes);
-        packed.mark
+        let encoded = encode(machine, id, since, b"rest").expect("it can be written");
+        self.blobs.extend(encoded.blobs);
+        self.rows.push(encoded.bytes);
+        encoded.delta_base
     }
 
     /// Reads a checkpoint by a build of the graph, with one row other than it was.
@@ -173,17 +173,17 @@ impl Corpus {
             }
         }
         let loaded = loader.finish()?;
-        Ok(goes_on(loaded.machine, &loaded.mark))
+        Ok(goes_on(loaded.machine, &loaded.delta_base))
     }
 
     fn read_output(&self, bytes: &[u8]) -> Way {
         let known = |place| match place {
-            Elsewhere::Apart(hash) => self.blobs.get(&hash).cloned(),
-            Elsewhere::There(there) => there.of(&self.text).map(<[u8]>::to_vec),
+            ValueLocation::Blob(hash) => self.blobs.get(&hash).cloned(),
+            ValueLocation::RowSlice(there) => there.of(&self.text).map(<[u8]>::to_vec),
         };
         let mapped = self.plan.layout().mapped(&self.plan)?;
         let with = OutputReader { plan: &self.plan, mapped: &mapped, elsewhere: &known };
-        let read = read_output(&mut In::new(bytes), &with)?;
+        let read = read_output(&mut Reader::new(bytes), &with)?;
         Ok(format!("{} writes", read.writes.len().min(4)))
     }
 
@@ -203,11 +203,11 @@ impl Corpus {
 type Way = Result<String, EngineError>;
 
 /// A checkpoint that was read is one: it is looked at, written again, and goes on.
-fn goes_on(mut machine: Machine, mark: &Mark) -> String {
+fn goes_on(mut machine: Machine, delta_base: &DeltaBase) -> String {
     let plan = Arc::clone(machine.plan());
     let due = machine.due().len();
     machine.start_output().map(drop).unwrap_or_default();
-    pack(&machine, CheckpointId(u128::MAX), Some(mark), b"").map(drop).unwrap_or_default();
+    encode(&machine, CheckpointId(u128::MAX), Some(delta_base), b"").map(drop).unwrap_or_default();
     let mut outputs = vec![TaskOutput::default(); due];
     for output in &mut outputs {
         output.goto.push(Goto::Node("b".into()));

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftwork_engine::channel::{
-    Append, Channel, Fleeting, LastValue, Messages, Reduce, Topic, Untracked,
+    Append, Channel, Ephemeral, LastValue, Messages, Reduce, Topic, Untracked,
 };
 use weftwork_engine::{Value, Write};
 
@@ -26,8 +26,8 @@ fn kinds() -> Vec<(Box<dyn Channel>, Make)> {
         (Box::new(Reduce::<u64>::new(|| 0, |a, b| a + b)), number),
         (Box::new(Append::<u64>::new()), list),
         (Box::new(Messages), message),
-        (Box::new(Fleeting::<u64>::one()), number),
-        (Box::new(Fleeting::<u64>::any()), number),
+        (Box::new(Ephemeral::<u64>::one()), number),
+        (Box::new(Ephemeral::<u64>::any()), number),
         (Box::new(Topic::<u64>::new()), list),
         (Box::new(Untracked::<u64>::new()), number),
     ]

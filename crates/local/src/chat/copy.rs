@@ -1,9 +1,9 @@
-//! Arguments that are words of the conversation.
+//! Arguments that are copied from the conversation.
 //!
-//! A small model likes to repeat the value of its example, or to make a number up. Where a tool's
-//! own examples show that an argument is always taken from the request, the model may only choose
-//! among the values that the person said; an argument for which there is none is missing, and
-//! there is no way in which it could be written.
+//! A small model tends to repeat the value of its example, or to invent numbers. If a tool's own
+//! examples show that an argument is always copied from the request, the model can choose only
+//! among the values in the person's words; without such a value the argument is missing and cannot
+//! be generated.
 
 use super::shape::Shape;
 use regex::Regex;
@@ -15,21 +15,21 @@ use weftwork_types::tool::ToolSpec;
 /// Values offered for one argument.
 const OFFERS_MAX: usize = 600;
 
-/// The words of the person that a call may copy.
+/// The person's words that a call may copy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Said {
     pub(super) request: String,
-    /// Parts of the request that other calls have taken.
+    /// Parts of the request that other calls have used.
     pub(super) used: Vec<Range<usize>>,
     /// The person's answers to questions for arguments.
     pub(super) answers: BTreeMap<String, String>,
     /// The person's words before the request, newest first.
     pub(super) earlier: Vec<String>,
-    /// Texts that earlier calls took from the person's words, by argument.
+    /// Texts that earlier calls copied from the person's words, by argument.
     pub(super) known: Map<String, Value>,
 }
 
-/// A value that the person said, and where the request has it.
+/// A value in the person's words, and its position in the request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offer {
     pub(super) value: Value,
@@ -37,7 +37,7 @@ pub(super) struct Offer {
     anchored: bool,
 }
 
-/// The copied arguments of a call, with what is offered for each.
+/// The copied arguments of a call, with the values offered for each.
 #[derive(Debug)]
 pub(super) struct Form {
     schema: Value,
@@ -51,7 +51,7 @@ struct Field {
     offers: Vec<Offer>,
 }
 
-/// Finds what can be copied.
+/// Finds the values that can be copied.
 #[derive(Debug)]
 pub(super) struct Copier {
     number: Regex,
@@ -78,7 +78,7 @@ impl Copier {
         Form { schema: tool.parameters.clone(), fields }
     }
 
-    /// `true` if the request holds a value for a required argument of the tool, or none is needed.
+    /// `true` if the request has a value for a required argument of the tool, or none is needed.
     pub(super) fn offers_any(&self, tool: &ToolSpec, request: &str) -> bool {
         let mut required = self.copied(tool).filter(|(name, _)| is_required(tool, name)).peekable();
         required.peek().is_none()
@@ -86,7 +86,7 @@ impl Copier {
                 .any(|(name, property)| !self.standing(tool, name, property, request).is_empty())
     }
 
-    /// Where the request holds values for the required arguments of a tool.
+    /// The positions of values for the required arguments of a tool in the request.
     pub(super) fn spots(&self, tool: &ToolSpec, request: &str) -> Vec<(String, Vec<Offer>)> {
         self.copied(tool)
             .filter(|(name, _)| is_required(tool, name))
@@ -94,7 +94,7 @@ impl Copier {
             .collect()
     }
 
-    /// Where a call's arguments stand in the request, outside of what was used before.
+    /// The positions of a call's arguments in the request, without the parts used before.
     pub(super) fn taken(&self, tool: &ToolSpec, args: &Value, said: &Said) -> Vec<Range<usize>> {
         let mut taken: Vec<Range<usize>> = Vec::new();
         for (name, property) in self.copied(tool) {
@@ -110,7 +110,7 @@ impl Copier {
         taken
     }
 
-    /// The arguments that every example takes from its request.
+    /// The arguments that every example copies from its request.
     fn copied<'a>(
         &'a self,
         tool: &'a ToolSpec,
@@ -153,7 +153,8 @@ impl Copier {
         let mut offers = self.standing(tool, name, property, &said.request);
         offers.retain(|offer| !said.used.iter().any(|used| offer.meets(used)));
         if offers.is_empty() && kind(tool, name) == Kind::Text {
-            // What is known by its form, and else what a call took for the same argument.
+            // Values recognised by their form, otherwise the value that a call used for the same
+            // argument.
             let telling = Shape::of(tool, name).is_telling();
             let mut texts = said.earlier.iter().filter(|_| telling);
             let known = || said.known.get(name).filter(|value| fits(property, value)).cloned();
@@ -168,7 +169,7 @@ impl Copier {
         offers
     }
 
-    /// The values that a text holds for an argument.
+    /// The values in a text for an argument.
     fn standing(
         &self,
         tool: &ToolSpec,
@@ -234,7 +235,7 @@ impl Offer {
 }
 
 impl Form {
-    /// The required arguments that nobody said.
+    /// The required arguments without a value in the person's words.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         let empty = |field: &&Field| field.required && field.offers.is_empty();
         self.fields.iter().filter(empty).map(|field| field.name.as_str())
@@ -245,8 +246,8 @@ impl Form {
         self.fields.iter().flat_map(|field| &field.offers).any(|offer| offer.meets(part))
     }
 
-    /// The schema of the tool's arguments, in which each copied one is a choice among what was
-    /// said, and not there when that is nothing.
+    /// The schema of the tool's arguments, in which each copied argument is a choice among the
+    /// offered values, and absent if there are none.
     pub(super) fn schema(&self) -> Value {
         let mut schema = self.schema.clone();
         if self.fields.is_empty() {
@@ -267,15 +268,15 @@ impl Form {
                     values.push(&offer.value);
                 }
             }
-            // The values were held against the schema when they were offered.
+            // The values were validated against the schema when they were offered.
             properties.insert(field.name.clone(), json!({ "enum": values }));
         }
         schema
     }
 
-    /// Takes one value of the request away from the second of two arguments that both have it;
-    /// true when there was one. Then the arguments must be written again. Each time there is less
-    /// to choose from, so that it ends.
+    /// Withdraws a value of the request from the second of two arguments that both have it; returns
+    /// `true` if there was one. Then the arguments must be generated again. Each call reduces the
+    /// choices, so this terminates.
     pub(super) fn part(&mut self, args: &Value) -> bool {
         let mut taken: Vec<Range<usize>> = Vec::new();
         for Field { name, offers, .. } in &mut self.fields {
@@ -285,7 +286,7 @@ impl Form {
             let Some(chosen) = chosen.cloned() else {
                 let before = offers.len();
                 offers.retain(|offer| !equal(&offer.value, value) && is_free(offer));
-                // A value that was not offered at all: nothing is, from now on.
+                // A value that was not offered: from now on no values are offered.
                 offers.truncate(if offers.len() < before { before } else { 0 });
                 return true;
             };
@@ -296,8 +297,8 @@ impl Form {
     }
 }
 
-/// Gives each value to one argument where it is plain which: a value that stands where an
-/// example has the argument's, and the only value of an argument.
+/// Assigns each value to one argument if that is unambiguous: a value at the position that the
+/// argument has in an example, and the only value of an argument.
 fn settle(fields: &mut [Field]) {
     fields.sort_by_key(|field| {
         let number = field.offers.first().is_some_and(|offer| offer.value.is_number());
@@ -351,7 +352,7 @@ fn is_required(tool: &ToolSpec, name: &str) -> bool {
     required.is_some_and(|list| list.iter().any(|required| required == name))
 }
 
-/// The values of a list that stand in a text.
+/// The values of a list that occur in a text.
 fn listed(list: &[Value], text: &str) -> Vec<(Value, Range<usize>)> {
     let runs = super::shape::runs(text);
     let named = |value: &&Value, at: &Range<usize>| {
@@ -366,7 +367,7 @@ pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// `25.0` and `25` are one number; the shorter is written.
+/// Formats a number: `25.0` and `25` are the same, and the shorter form is used.
 pub(super) fn plain(number: &serde_json::Number) -> Value {
     match number.as_f64() {
         Some(x) if x.fract() == 0.0 && x.abs() < 9e15 => json!(x as i64),

@@ -1,4 +1,4 @@
-//! The beginnings of all prompts for one set of tools.
+//! The common prefixes of the prompts for a set of tools.
 
 use super::copy::plain;
 use super::prompt;
@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::tool::ToolSpec;
 
-/// Sets of tools kept in memory.
+/// Number of sets of tools kept in memory.
 const KITS_MAX: usize = 4;
 /// Examples shown per tool.
 const EXAMPLES_MAX: usize = 3;
-/// Tokens tried per request, over all tools together.
+/// Number of tokens evaluated per request, over all tools.
 const TRIED_MAX: usize = 384;
 const DESCRIPTION_CHARS_MAX: usize = 120;
 
@@ -25,8 +25,8 @@ const REPLY: (&str, &str, [&str; 3]) = (
     ["Hello, how are you?", "Who was the first king of Rome?", "Thanks, you are kind."],
 );
 
-/// The kind of a call's result, each with its own summary prompt. A shared prompt would now and
-/// then report a refund that was only looked up.
+/// The kind of a call's result, each with its own summary prompt. With a shared prompt the model
+/// sometimes reports an action for a result that was only looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Found,
@@ -34,12 +34,12 @@ pub(super) enum Kind {
     Failed,
 }
 
-/// A request, the facts, and the answer that is made of them.
+/// A request, the facts, and the answer for them.
 type Summary = (&'static str, &'static str, &'static str);
 
-// These come from other domains than the desk of the demo, the tests and the evaluations.
+// The examples are from other domains than the demo, the tests and the evaluations.
 
-/// Answers when a tool found something out.
+/// Answers for tools that look something up.
 const FOUND: [Summary; 4] = [
     ("How many seats are free in room 3?", "result: 42", "There are 42 seats free in room 3."),
     (
@@ -59,13 +59,13 @@ const FOUND: [Summary; 4] = [
     ),
 ];
 
-/// Words that an answer may have beside those of the request and the facts: what is found out
-/// is told, and nothing is added to it.
+/// Words that an answer may contain in addition to those of the request and the facts, so that it
+/// adds no statements.
 pub(super) const GLUE: &str = "The the A a An an It it Its its They they There there This this \
     That that is are was were has have had be been and or but with without in on at of for to \
     from by as no not yes degrees degree called";
 
-/// Answers when a tool did something.
+/// Answers for tools that perform an action.
 const DONE: [Summary; 3] = [
     ("Book 2 seats for Eva.", "name: Eva; booked: 2; show: Hamlet", "I booked 2 seats for Eva."),
     (
@@ -83,7 +83,7 @@ const DONE: [Summary; 3] = [
 /// The opening of an answer about a failed call.
 pub(super) const FAILURE: &str = "That did not work:";
 
-/// Answers when the tool failed.
+/// Answers for failed calls.
 const FAILED: [Summary; 4] = [
     (
         "When does train T31 leave?",
@@ -103,25 +103,25 @@ const FAILED: [Summary; 4] = [
     ("Book 2 seats for Eva.", "error: closed since May", "That did not work: closed since May."),
 ];
 
-/// Everything that is read before a request is known.
+/// The prompts that are processed before a request is known.
 #[derive(Debug)]
 pub(super) struct Kit {
     key: Hash,
-    /// For each tool and for plain words the prompt without its last token, then for each tool
-    /// its examples, then the kinds of summaries.
+    /// For each tool and for plain words the prompt without its last token, then the examples of
+    /// each tool, then the kinds of summaries.
     pub(super) prefixes: Prefixes,
     /// The last token of each of the first prompts.
     leads: Vec<u32>,
 }
 
-/// The kits used last.
+/// The most recently used kits.
 #[derive(Debug)]
 pub(super) struct Kits {
     snapshots: Option<PathBuf>,
     kits: Vec<Kit>,
 }
 
-/// Number of tokens of a request that are tried, given the number of candidates.
+/// Number of tokens of a request that are evaluated for a number of candidates.
 pub(super) fn text_tokens_max(candidates: usize) -> usize {
     (TRIED_MAX / candidates.max(1)).clamp(12, 48)
 }
@@ -131,12 +131,12 @@ impl Kits {
         Self { snapshots, kits: Vec::new() }
     }
 
-    /// Forgets all kits.
+    /// Removes all kits.
     pub(super) fn clear(&mut self) {
         self.kits.clear();
     }
 
-    /// The kit of a set of tools, read now if it is new.
+    /// Returns the kit of a set of tools, and processes its prompts if it is new.
     pub(super) fn get(&mut self, engine: &Engine, tools: &[ToolSpec]) -> Result<&mut Kit, Error> {
         let key = key(tools);
         let kit = match self.kits.iter().position(|kit| kit.key == key) {
@@ -182,7 +182,7 @@ impl Kit {
         Ok(Self { key, prefixes, leads })
     }
 
-    /// The prompts to try a request after: each tool's, then the one for plain words.
+    /// The prompts after which a request is evaluated: one per tool, then the one for plain words.
     pub(super) fn leads(&self) -> Vec<(usize, u32)> {
         self.leads.iter().copied().enumerate().collect()
     }
@@ -222,7 +222,7 @@ fn introduction(tool: &ToolSpec) -> (String, String, Vec<&str>) {
     (name, description, requests)
 }
 
-/// Requests and the arguments they lead to, as turns of a conversation.
+/// Requests and their arguments, as turns of a conversation.
 fn examples(engine: &Engine, tool: &ToolSpec) -> Result<Vec<u32>, Error> {
     let mut prompt = Vec::new();
     if tool.examples.is_empty() {
@@ -249,7 +249,7 @@ fn summaries(engine: &Engine, answers: &[Summary]) -> Result<Vec<u32>, Error> {
     Ok(prompt)
 }
 
-/// Example arguments as the grammar would have them written.
+/// Example arguments in the form that the grammar produces.
 fn in_schema_order(args: &Value, schema: &Value) -> Value {
     let (Value::Object(args), Some(Value::Object(properties))) = (args, schema.get("properties"))
     else {

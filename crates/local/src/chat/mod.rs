@@ -1,17 +1,17 @@
-//! Conversations on the engine: which tool, with which arguments, and what to say.
+//! Conversations on the engine: selection of tools, arguments, and answers.
 //!
-//! A model this small cannot be asked all of that at once. It is asked one short question at a
-//! time, each shown by examples:
+//! A model of this size cannot do all of this in one prompt. It answers one short question at a
+//! time, each with examples:
 //!
-//! 1. **Which tool?** The one whose name is said. Else: after "requests for the tool X" and X's own example, how likely is this
-//!    request? The tool under which it is likeliest is taken. Asked this way round the order of
-//!    the tools does not matter, and only tools that exist can be chosen.
-//! 2. **Which arguments?** After the tool's examples, under a grammar made from its schema, and
-//!    where the examples copy from the request, only from the words that are there. What is not
-//!    there is asked for.
-//! 3. **Was that all?** After a result the request is looked at again: a value that no call took,
+//! 1. **Selection of the tool.** A tool whose name is in the request, otherwise the tool under which
+//!    the request is the likeliest continuation of "requests for the tool X" and X's own example.
+//!    So the order of the tools does not matter, and only existing tools can be selected.
+//! 2. **Arguments.** After the tool's examples, constrained by a grammar of its schema, and for
+//!    arguments that the examples copy from the request, by the words of the person. The person is
+//!    asked for missing values.
+//! 3. **Further calls.** After a result the request is examined again: a value that no call used,
 //!    or words of a tool that was not called, lead to the next call.
-//! 4. **What to say?** After the results: one sentence for each, from the facts in it.
+//! 4. **Answer.** After the results: a sentence for each, from the facts in it.
 
 mod copy;
 mod facts;
@@ -38,41 +38,41 @@ use weftwork_models::{ChatRequest, FinishReason, ToolChoice};
 use weftwork_types::message::ToolResult;
 use weftwork_types::tool::{Effect, ToolSpec};
 
-/// Tokens of an answer in words, unless the request says otherwise.
+/// Default limit of tokens of an answer in words.
 const WORDS_MAX: usize = 120;
-/// Tokens of a tool call's arguments before they are closed.
+/// Limit of tokens of a tool call's arguments, after which they are closed.
 const ARGS_MAX: usize = 200;
 
-/// Answers requests with an engine, one at a time, and keeps what it has read.
+/// Answers requests with an engine, one at a time, and caches processed prompts.
 #[derive(Debug)]
 pub(crate) struct Chat {
     engine: Engine,
     kits: Kits,
     copier: Copier,
-    /// The conversation read last; the next one often goes on from it.
+    /// The conversation processed last; the next one often continues it.
     talk: Session,
 }
 
 /// A receiver of the events that occur while a request is answered.
 pub(crate) trait Audience {
-    /// A tool is called; its arguments follow.
+    /// The start of a tool call; its arguments follow.
     fn tool(&mut self, name: &str);
-    /// The arguments' JSON text.
+    /// The JSON text of the arguments.
     fn args(&mut self, piece: &str);
-    /// More words.
+    /// Text of the answer.
     fn words(&mut self, piece: &str);
-    /// `true` while the answer is still wanted.
+    /// Returns `true` until the answer is cancelled.
     fn wanted(&self) -> bool;
 }
 
 /// The outcome of a request: token counts and the reason it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Tokens of the prompts, whether read now or before.
+    /// Tokens of the prompts, including cached ones.
     pub(crate) input: usize,
-    /// Tokens written.
+    /// Generated tokens.
     pub(crate) output: usize,
-    /// Why it ended; nothing when nobody listened any more.
+    /// The reason for the end; `None` if the request was cancelled.
     pub(crate) reason: Option<FinishReason>,
 }
 
@@ -82,7 +82,7 @@ impl Chat {
         Self { engine, kits: Kits::new(snapshots), copier: Copier::new(), talk }
     }
 
-    /// Forgets what it has read, after a panic may have left it half done.
+    /// Clears the caches, which a panic may have left incomplete.
     fn forget(&mut self) {
         self.kits.clear();
         self.talk = self.engine.session();
@@ -141,7 +141,7 @@ impl Chat {
         };
         let mut form = self.copier.form(&tools[index], &said);
         if must && !turn.made.is_empty() && form.missing().next().is_some() {
-            // The call is wanted once more: what other calls took may be taken again.
+            // The call is repeated: values that other calls used may be used again.
             form = self.copier.form(&tools[index], &turn.said(&tools[index]));
         }
         let next = self.fill(request, index, form, turn, audience)?;
@@ -153,7 +153,8 @@ impl Chat {
         })
     }
 
-    /// The tool that the request asks for and that was not called yet, and for which part of it.
+    /// The tool that the request needs and that was not called yet, and the part of the request it
+    /// is for.
     fn open(
         &mut self,
         request: &ChatRequest,
@@ -180,7 +181,7 @@ impl Chat {
         Ok(None)
     }
 
-    /// Which tool a text is for; none when plain words fit better.
+    /// Selects the tool for a text; `None` if plain words fit better.
     fn choose(
         &mut self,
         request: &ChatRequest,
@@ -205,7 +206,8 @@ impl Chat {
         }
         if !or_words {
             leads.retain(is_tool);
-            // The person is asked for what is missing; a question is no way out of a call.
+            // Missing values are requested from the person; the tool for questions is not an
+            // alternative to a call.
             let asks = |lead: &(usize, u32)| turn::asks(&tools[lead.0]);
             if !leads.iter().all(asks) {
                 leads.retain(|lead| !asks(lead));
@@ -217,8 +219,8 @@ impl Chat {
         Ok(best.map(|((index, _), _)| *index).filter(|index| *index < tools.len()))
     }
 
-    /// Writes the arguments of a call. Where a value that must be copied was not said, the person
-    /// is asked for it, or told.
+    /// Generates the arguments of a call. If a copied argument has no value, the person is asked
+    /// for it or informed.
     fn fill(
         &mut self,
         request: &ChatRequest,
@@ -255,7 +257,7 @@ impl Chat {
         }
     }
 
-    /// Asks the person for an argument, where that is possible; else says what is missing.
+    /// Asks the person for an argument if that is possible, otherwise reports what is missing.
     fn ask(
         &self,
         request: &ChatRequest,
@@ -279,7 +281,7 @@ impl Chat {
         }
     }
 
-    /// Says what the calls brought, each in a sentence of its own, and then what is missing.
+    /// Reports the result of each call in a sentence, and then what is missing.
     fn tell(
         &mut self,
         request: &ChatRequest,
@@ -311,8 +313,8 @@ impl Chat {
         Ok(tokens.ending(reason))
     }
 
-    /// The request that a result answers: the call as a request of its own, where its example can
-    /// be restated with other values, else the whole request.
+    /// The request that a result answers: the call as a request, if its example can be restated
+    /// with other values, otherwise the whole request.
     fn asked(&self, tools: &[ToolSpec], turn: &Turn<'_>, result: &ToolResult) -> String {
         let call = turn.made.iter().find(|call| call.id == result.tool_call_id);
         let tool = tools.iter().find(|tool| tool.wire_name() == result.name);
@@ -321,7 +323,7 @@ impl Chat {
             .unwrap_or_else(|| turn.request.clone())
     }
 
-    /// Says in a sentence what a call brought.
+    /// Reports the result of a call in a sentence.
     fn sentence(
         &mut self,
         request: &ChatRequest,
@@ -350,8 +352,8 @@ impl Chat {
         Ok((prompt.len(), answer))
     }
 
-    /// Goes on with the conversation in plain words. With tools, numbers come from them or from
-    /// the person.
+    /// Continues the conversation in plain words. With tools, all numbers are from them or from the
+    /// person.
     fn converse(
         &mut self,
         request: &ChatRequest,
@@ -364,7 +366,7 @@ impl Chat {
         self.say(request, &plan, audience)
     }
 
-    /// Answers within a schema.
+    /// Generates an answer that satisfies a schema.
     fn structured(
         &mut self,
         request: &ChatRequest,
@@ -399,13 +401,13 @@ impl Chat {
 
 /// The next step of a request.
 enum Next {
-    /// A call, its arguments written.
+    /// A call with its arguments.
     Call { index: usize, args: Value, tokens: Spent },
-    /// A sentence that says what is missing for a call.
+    /// A sentence about the missing values of a call.
     Lack(String),
     /// Plain words.
     Words,
-    /// Nothing: nobody listens any more.
+    /// No step: the request was cancelled.
     Nobody,
 }
 
@@ -446,7 +448,7 @@ fn kind(tools: &[ToolSpec], result: &ToolResult) -> Kind {
     }
 }
 
-/// Only asks whether anybody still listens.
+/// A receiver that ignores events and only reports cancellation.
 struct Waiting<'a>(&'a dyn Audience);
 
 impl Listener for Waiting<'_> {

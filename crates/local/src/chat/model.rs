@@ -18,21 +18,20 @@ use weftwork_types::usage::Tokens;
 pub struct Settings {
     /// The model file.
     pub file: PathBuf,
-    /// The expected length and hash of the file; `None` runs any file the engine can.
+    /// The expected length and hash of the file; `None` accepts any file that the engine supports.
     pub expected: Option<Expected>,
-    /// Where prompts that have been read are kept for the next process; `None` keeps none.
+    /// The directory for snapshots of processed prompts, for later processes; `None` stores none.
     pub snapshots: Option<PathBuf>,
 }
 
-/// The most requests that wait for the embedded model; one more is refused at once.
+/// Maximum number of requests that wait for the embedded model; further requests are refused.
 pub const WAITING_MAX: usize = 64;
 
 /// The embedded model: weights on this machine's CPU, one request at a time.
 ///
-/// It runs on a thread of its own. Requests wait for each other in order, at most
-/// [`WAITING_MAX`] beside the one that is answered; further ones fail with
-/// [`Error::QueueFull`], which may be tried again. A request whose stream was dropped keeps its
-/// place until its turn comes, and is then passed over.
+/// It runs on a separate thread. Requests are processed in order; at most [`WAITING_MAX`] wait, and
+/// further ones fail with [`Error::QueueFull`], which is retriable. A request whose stream was
+/// dropped stays in the queue and is skipped when its turn comes.
 #[derive(Debug)]
 pub struct LocalModel {
     info: ModelInfo,
@@ -51,7 +50,7 @@ impl LocalModel {
     /// Loads the weights; takes a fraction of a second and blocks meanwhile.
     ///
     /// # Errors
-    /// What [`Engine::open`] fails with, and [`Error::EngineStopped`] when no thread can be made.
+    /// Errors of [`Engine::open`], and [`Error::EngineStopped`] if the thread cannot be created.
     pub fn open(settings: Settings) -> Result<Self, Error> {
         let engine = Engine::open(&settings.file, settings.expected)?;
         let (file, hash) = (engine.path().to_owned(), engine.hash());
@@ -117,8 +116,7 @@ fn engine_error(error: &Error) -> ModelError {
     ModelError::Engine { source: error.fault() }
 }
 
-/// Sends an event. Nobody may be listening any more; the next question whether the answer is
-/// wanted then says so.
+/// Sends an event. If the receiver was dropped, the next check for cancellation reports it.
 fn tell(
     events: &UnboundedSender<Result<ChatEvent, ModelError>>,
     event: Result<ChatEvent, ModelError>,
@@ -156,8 +154,8 @@ fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
     }
 }
 
-/// An id for the tool call of an answer: a function of the conversation, so that the same
-/// question in the same place gives the same id.
+/// The id of the tool call of an answer, derived from the conversation, so that a repeated request
+/// produces the same id.
 fn call_id(request: &ChatRequest) -> String {
     let mut text = String::new();
     for message in &request.messages {

@@ -1,4 +1,4 @@
-//! Which tool a request is for, and what of it is still to do.
+//! The tool that a request is for, and its parts that need further calls.
 
 use super::copy::{Copier, Form, Offer, Said, overlap};
 use super::turn::{self, Turn};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::ops::Range;
 use weftwork_types::tool::ToolSpec;
 
-/// The tools with their words, against one request.
+/// The tools with their words, for one request.
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
     tools: &'a [ToolSpec],
@@ -19,12 +19,12 @@ pub(super) struct Desk<'a> {
     names: Vec<Own>,
 }
 
-/// A part of a request that may ask for something more.
+/// A part of a request that may need another call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rest {
     /// The part.
     pub(super) part: Range<usize>,
-    /// `true` if its values were taken by other calls and may be taken again.
+    /// `true` if its values were used by other calls and may be used again.
     pub(super) again: bool,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Desk<'a> {
         Self { tools, copier, own, apart, names }
     }
 
-    /// The tool whose name a text says, when it is only one, and whether the text wants it: then
-    /// it is for that tool.
+    /// The tool whose name a text contains, if there is only one, and `true` if the text asks for
+    /// it: then the text is for that tool.
     pub(super) fn named(&self, text: &str) -> Option<(usize, bool)> {
         let mut named = (0..self.tools.len()).filter(|at| self.names[*at].speaks_in(text));
         let index = named.next().filter(|at| self.is_possible(*at, text))?;
@@ -45,15 +45,15 @@ impl<'a> Desk<'a> {
         named.next().is_none().then_some((index, wanted))
     }
 
-    /// `true` if a text can be for a tool: it mentions the tool, or holds the values the tool
-    /// needs. The tool that asks the person serves missing arguments, never a request.
+    /// `true` if a text can be for a tool: it mentions the tool or has the values that the tool
+    /// needs. The tool that asks the person is only for missing arguments.
     pub(super) fn is_possible(&self, index: usize, text: &str) -> bool {
         let Some(tool) = self.tools.get(index) else { return true };
         !turn::asks(tool) && (self.copier.offers_any(tool, text) || self.own[index].speaks_in(text))
     }
 
-    /// The words for a call of a tool, without those that other calls took, and without those in
-    /// parts of the request that mention other tools only.
+    /// The words for a call of a tool, without those that other calls used and those in parts of
+    /// the request that only mention other tools.
     pub(super) fn said(&self, index: usize, turn: &Turn<'_>) -> Said {
         let tool = &self.tools[index];
         let said = Said { used: self.used(turn), ..turn.said(tool) };
@@ -70,7 +70,7 @@ impl<'a> Desk<'a> {
         if !foreign.is_empty() && complete(&narrow) { narrow } else { said }
     }
 
-    /// Where the arguments of the calls so far stand in the request.
+    /// The positions of the arguments of the calls so far in the request.
     fn used(&self, turn: &Turn<'_>) -> Vec<Range<usize>> {
         let mut said = Said { request: turn.request.clone(), ..Said::default() };
         for call in &turn.made {
@@ -81,8 +81,8 @@ impl<'a> Desk<'a> {
         said.used
     }
 
-    /// The tool that was called last, when the request has another value of the same kind in
-    /// one list with a value it took: `in Oslo and in Cairo`.
+    /// The tool that was called last, if the request has another value of the same kind in a list
+    /// with a value it used: `in Oslo and in Cairo`.
     pub(super) fn listed(&self, turn: &Turn<'_>) -> Option<usize> {
         let used = self.used(turn);
         turn.made.iter().rev().find_map(|call| {
@@ -106,7 +106,7 @@ impl<'a> Desk<'a> {
         self.copier.form(tool, &Said { used: used.to_vec(), ..turn.said(tool) })
     }
 
-    /// `true` if a list of values continues after those that were used.
+    /// `true` if a list of values continues after the used ones.
     fn goes_on(
         &self,
         index: usize,
@@ -116,7 +116,7 @@ impl<'a> Desk<'a> {
     ) -> bool {
         let mut places: Vec<Range<usize>> = Vec::new();
         for at in spots.iter().filter_map(|spot| spot.at.clone()) {
-            // Of runs that lie in each other the longest counts.
+            // Of nested runs the longest is used.
             places.retain(|other| !(at.start <= other.start && other.end <= at.end));
             if !places.iter().any(|other| other.start <= at.start && at.end <= other.end) {
                 places.push(at);
@@ -151,7 +151,7 @@ impl<'a> Desk<'a> {
         false
     }
 
-    /// The parts of a request that may ask for something that was not called.
+    /// The parts of a request that may need a call that was not made.
     pub(super) fn rests(&self, turn: &Turn<'_>) -> Vec<Rest> {
         let used = self.used(turn);
         let parts = words::segments(&turn.request);
@@ -181,7 +181,7 @@ impl<'a> Desk<'a> {
         parts.into_iter().filter_map(rest).collect()
     }
 
-    /// `true` if a tool that was chosen for a rest is to be called for it.
+    /// `true` if a tool that was selected for a remaining part is to be called for it.
     pub(super) fn answers(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> bool {
         let text = &turn.request[rest.part.clone()];
         let tool = &self.tools[index];
@@ -195,7 +195,7 @@ impl<'a> Desk<'a> {
         self.apart[index].speaks_in(text) || fresh && form.missing().next().is_none()
     }
 
-    /// The words for a call made for a rest.
+    /// The words for a call for a remaining part.
     pub(super) fn said_in(&self, index: usize, rest: &Rest, turn: &Turn<'_>) -> Said {
         let said = turn.said(&self.tools[index]);
         let outside = [0..rest.part.start, rest.part.end..turn.request.len()];
@@ -211,14 +211,14 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// For each tool, the words that none of the others has.
+/// For each tool, the words that no other tool has.
 fn apart(all: &[Own]) -> Vec<Own> {
     let others = |at| all.iter().enumerate().filter(move |(other, _)| *other != at);
     let apart = |at: usize| all[at].apart_from(others(at).map(|(_, own)| own));
     (0..all.len()).map(apart).collect()
 }
 
-/// The request of a tool's example with the values of a call in it.
+/// The request of a tool's example with the values of a call.
 pub(super) fn restated(copier: &Copier, tool: &ToolSpec, args: &Value) -> Option<String> {
     let example = tool.examples.first()?;
     let text = &example.request;

@@ -4,12 +4,12 @@ use crate::Error;
 use crate::engine::Engine;
 use weftwork_types::message::{Message, Role};
 
-/// Tokens of a conversation that are shown to the model; older turns are left out.
+/// Maximum number of tokens of a conversation in a prompt; older turns are left out.
 const CONVERSATION_MAX: usize = 400;
-/// Tokens of instructions that are shown to the model.
+/// Maximum number of tokens of instructions in a prompt.
 const INSTRUCTIONS_MAX: usize = 200;
 
-/// Adds a whole turn. The text cannot open another one: marks in it are plain text.
+/// Adds a turn. Control tokens in the text are plain text, so it cannot start another turn.
 pub(super) fn turn(
     engine: &Engine,
     out: &mut Vec<u32>,
@@ -30,7 +30,7 @@ pub(super) fn open(engine: &Engine, out: &mut Vec<u32>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The end of a text, in at most so many tokens, to follow a dash.
+/// The end of a text after a dash, in a limited number of tokens.
 pub(super) fn tail(engine: &Engine, text: &str, tokens_max: usize) -> Vec<u32> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut tokens = engine.encode(&format!(" {text}"));
@@ -52,7 +52,7 @@ pub(super) fn said(message: &Message) -> String {
     }
 }
 
-/// A conversation, as much of its end as fits, up to the model's next turn.
+/// A conversation up to the model's next turn; its beginning is cut if it does not fit.
 pub(super) fn conversation(engine: &Engine, messages: &[Message]) -> Result<Vec<u32>, Error> {
     let mut instructions: Vec<String> = Vec::new();
     let mut turns: Vec<Vec<u32>> = Vec::new();

@@ -7,20 +7,20 @@ use weftwork_types::tool::ToolSpec;
 /// Longest name, in words.
 const NAME_WORDS_MAX: usize = 5;
 
-/// A way to recognise a value by where it stands.
+/// A way to recognise a value by its position.
 type Way<'a> = &'a dyn Fn(&Range<usize>) -> bool;
 
-/// The form of values: an order number has digits, an address an `@`, a name a capital letter, a
-/// sentence several words.
+/// The form of values: order numbers have digits, addresses an `@`, names a capital letter,
+/// sentences several words.
 #[derive(Debug)]
 pub(super) struct Shape {
     digit: bool,
-    /// `true` if the values begin with a letter.
+    /// `true` if the values start with a letter.
     letter: bool,
     at: bool,
     name: bool,
     sentence: bool,
-    /// Digits and letters of each value, where the schema names a format.
+    /// The pattern of digits and letters of each value, if the schema has a format.
     patterns: Vec<String>,
     /// The words before the values in the examples' requests.
     anchors: Vec<String>,
@@ -60,12 +60,12 @@ impl Shape {
         self.digit || self.at
     }
 
-    /// `true` if the text at this place follows the same word as in an example.
+    /// `true` if the text at this position follows the same word as in an example.
     pub(super) fn is_anchored(&self, text: &str, at: &Range<usize>) -> bool {
         words::before(text, at.start).is_some_and(|word| self.anchors.contains(&word))
     }
 
-    /// The places of a text where such values stand.
+    /// The positions of such values in a text.
     pub(super) fn places(&self, text: &str) -> Vec<Range<usize>> {
         let mut runs = runs(text);
         if self.is_telling() || self.name {
@@ -87,7 +87,7 @@ impl Shape {
         found.unwrap_or_default()
     }
 
-    /// The places in an answer to a question that may hold the value.
+    /// The positions in an answer to a question that may have the value.
     pub(super) fn answered(&self, answer: &str) -> Vec<Range<usize>> {
         let found = self.places(answer);
         if !found.is_empty() {
@@ -117,8 +117,8 @@ impl Shape {
             && (self.patterns.is_empty() || self.patterns.contains(&pattern(text)))
     }
 
-    /// `true` if a word may be the value although it does not have the form of the examples: where
-    /// an example has its value, or when it is neither a word nor a number.
+    /// `true` if a word may be the value although it does not have the form of the examples: at the
+    /// position of an example's value, or if it is neither a word nor a number.
     fn is_near(&self, text: &str, at: &Range<usize>) -> bool {
         let word = &text[at.clone()];
         let odd = !word.contains(char::is_alphabetic) && word.parse::<f64>().is_err();
@@ -134,8 +134,8 @@ impl Shape {
         !words::is_frame(word) && !self.own.has(word) && word.contains(char::is_alphanumeric)
     }
 
-    /// `true` if all of it is written like a name. A single word that begins a sentence does not
-    /// count, as its capital letter proves nothing.
+    /// `true` if all words are capitalised like a name. A single word at the start of a sentence
+    /// does not count.
     fn is_name(&self, text: &str, at: &Range<usize>) -> bool {
         let words: Vec<&str> = text[at.clone()].split_whitespace().collect();
         let capital = |word: &&str| {
@@ -169,7 +169,7 @@ impl Shape {
     }
 }
 
-/// The part of a text from its first to its last word that is no frame.
+/// The part of a text between framing words.
 fn framed(text: &str) -> Range<usize> {
     let says = |at: &Range<usize>| !words::is_frame(&text[at.clone()]);
     let places = words::places(text);
@@ -177,7 +177,8 @@ fn framed(text: &str) -> Range<usize> {
     first..places.iter().rfind(|at| says(at)).map_or(first, |at| at.end)
 }
 
-/// Digits and letters made equal: `2026-01-31` and `1999-12-24` have one pattern.
+/// The pattern of a text, with equal digits and letters: `2026-01-31` and `1999-12-24` have the
+/// same pattern.
 fn pattern(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -188,12 +189,12 @@ fn pattern(text: &str) -> String {
         .collect()
 }
 
-/// Words looked at, from the end of the text.
+/// Maximum number of examined words, from the end of the text.
 const WORDS_MAX: usize = 64;
-/// Longest run of words.
+/// Maximum length of a run of words.
 const RUN_WORDS_MAX: usize = 24;
 
-/// The places of all runs of words, without the marks around them.
+/// The positions of all runs of words, without surrounding punctuation.
 pub(super) fn runs(text: &str) -> Vec<Range<usize>> {
     let words = words::places(text);
     let words = &words[words.len().saturating_sub(WORDS_MAX)..];
@@ -209,7 +210,7 @@ pub(super) fn runs(text: &str) -> Vec<Range<usize>> {
     out
 }
 
-/// The length of an ending that says whose something is.
+/// The length of a possessive ending.
 fn owner(text: &str) -> usize {
     ["'s", "’s"].iter().find(|ending| text.ends_with(**ending)).map_or(0, |ending| ending.len())
 }

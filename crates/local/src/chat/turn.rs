@@ -8,10 +8,10 @@ use weftwork_types::tool::ToolSpec;
 
 /// The tool that asks the person.
 const ASK: &str = "ask_human";
-/// Number of times one question may be asked before the answer names what is missing.
+/// Number of times that a question may be asked before the answer names the missing value.
 const ASKED_MAX: usize = 2;
 
-/// A request, and what came of it so far.
+/// A request, with its calls and results so far.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     /// The person's words.
@@ -20,7 +20,7 @@ pub(super) struct Turn<'a> {
     pub(super) made: Vec<&'a ToolCall>,
     /// Their results.
     pub(super) results: Vec<&'a ToolResult>,
-    /// Questions put to the person since the last other call, with the answers.
+    /// Questions to the person since the last other call, with the answers.
     asked: Vec<(&'a str, Option<String>)>,
     said: Said,
 }
@@ -61,7 +61,7 @@ impl<'a> Turn<'a> {
         Said { answers: answers.collect(), ..self.said.clone() }
     }
 
-    /// The tool for whose argument the person was asked.
+    /// The tool whose argument the person was asked for.
     pub(super) fn waiting(&self, tools: &[ToolSpec]) -> Option<usize> {
         let (last, _) = self.asked.last()?;
         tools.iter().position(|tool| {
@@ -70,7 +70,7 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// `true` if the person may be asked this question once more.
+    /// `true` if the person may be asked this question again.
     pub(super) fn may_ask(&self, question: &str) -> bool {
         self.asked.iter().filter(|(asked, _)| *asked == question).count() < ASKED_MAX
     }
@@ -91,7 +91,7 @@ pub(super) fn question(tool: &ToolSpec, argument: &str) -> String {
     format!("Which {} should I use for {}?", plain(argument), plain(&tool.wire_name()))
 }
 
-/// The sentence that names the missing arguments when the person cannot be asked.
+/// The sentence with the missing arguments, if the person cannot be asked.
 pub(super) fn lack<'a>(tool: &ToolSpec, missing: impl Iterator<Item = &'a str>) -> String {
     let missing: Vec<String> = missing.map(plain).collect();
     format!("To use {} I need: {}.", plain(&tool.wire_name()), missing.join(", "))
@@ -101,7 +101,7 @@ fn plain(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// The person's words in a message, if it holds any.
+/// The person's words in a message, if there are any.
 fn words(message: &Message) -> Option<String> {
     match message.role {
         Role::User => Some(message.joined_text()),
@@ -113,7 +113,7 @@ fn words(message: &Message) -> Option<String> {
     }
 }
 
-/// A person's answer as words: tools give it as a text or as an object that holds one.
+/// A person's answer as words; tools return it as a text or as an object with a text.
 fn answer_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -122,7 +122,7 @@ fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The texts of earlier calls that the person said, the latest of each argument.
+/// The texts of earlier calls that are in the person's words, the latest of each argument.
 fn known<'t>(
     messages: &[Message],
     said: impl Iterator<Item = &'t String> + Clone,

@@ -1,10 +1,10 @@
-//! Words, and which of them say what is meant.
+//! Words of texts, and the classes of words that matter for the selection of tools.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weftwork_types::tool::ToolSpec;
 
-/// Words that carry a request and are never what it is about.
+/// Function words, which never identify a tool.
 const FRAME: &str = "\
     a about again all also am an and any are as at back be been by can check could did do \
     does don't dont for from get give go hello her here hey hi him his how i i'd i'm if in \
@@ -15,39 +15,38 @@ const FRAME: &str = "\
     what's whats when where where's which who why will with would write yes yesterday yet \
     you your";
 
-/// Names that are written with a capital letter and are never what a tool asks for: days,
-/// months, feasts, scales, titles.
+/// Capitalised names that are never a value for a tool: days, months, holidays, scales, titles.
 const CALENDAR: &str = "\
     monday tuesday wednesday thursday friday saturday sunday january february april june \
     july august september october november december christmas easter celsius fahrenheit mr \
     mrs ms";
 
-/// Words by which a person wants something.
+/// Words that express a wish.
 const WISHES: &str = "want need like please must let";
 
-/// Words with which a request begins.
+/// Words that start a request.
 const OPENERS: &str = "\
     where where's what what's how is are can could tell show check look give when which do \
     does will";
 
-/// Words that join things of one kind.
+/// Words that join the values of a list.
 const JOINTS: &str = "and or also then plus";
 
 const MARKS: &str = ".,;:!?\"'`()[]{}<>…#*";
 
-/// A word without the marks around it.
+/// A word without surrounding punctuation.
 pub(super) fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| MARKS.contains(c))
 }
 
-/// A text without the marks around it, and the place where it then stands.
+/// A text without surrounding punctuation, and its position.
 pub(super) fn trimmed(text: &str, at: Range<usize>) -> Range<usize> {
     let inner = bare(&text[at.clone()]);
     let start = inner.as_ptr() as usize - text.as_ptr() as usize;
     start..start + inner.len()
 }
 
-/// Where the words of a text stand, with the marks around them.
+/// The positions of the words of a text, with surrounding punctuation.
 pub(super) fn places(text: &str) -> Vec<Range<usize>> {
     text.split_whitespace()
         .map(|word| {
@@ -70,7 +69,7 @@ pub(super) fn is_frame(word: &str) -> bool {
     word.is_empty() || is_in(FRAME, &word)
 }
 
-/// Returns `true` if a capitalized word belongs to the calendar or a title, and is no name.
+/// Returns `true` if a capitalised word belongs to the calendar or a title.
 pub(super) fn is_calendar(word: &str) -> bool {
     is_in(CALENDAR, &lower(word))
 }
@@ -90,12 +89,12 @@ pub(super) fn asks(segment: &str) -> bool {
     segment.trim_end().ends_with('?') || first.is_some_and(|word| is_in(OPENERS, &lower(word)))
 }
 
-/// The word before a place, in lower case.
+/// The word before a position, in lower case.
 pub(super) fn before(text: &str, at: usize) -> Option<String> {
     text[..at].split_whitespace().next_back().map(lower).filter(|word| !word.is_empty())
 }
 
-/// Where the parts of a text stand that may each be a request.
+/// The positions of the parts of a text that may be separate requests.
 pub(super) fn segments(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -114,8 +113,8 @@ pub(super) fn segments(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// The words that speak of a tool: of its name, its description and its examples, without the
-/// values its examples hold.
+/// The words of a tool: of its name, its description and its examples, without the values in the
+/// examples.
 #[derive(Debug)]
 pub(super) struct Own(BTreeSet<String>);
 
@@ -137,7 +136,7 @@ impl Own {
         Self::without_frame(words)
     }
 
-    /// The words of its name alone.
+    /// The words of the tool's name.
     pub(super) fn name(tool: &ToolSpec) -> Self {
         Self::without_frame(tool.name.split(['_', '/', '-', '.']).map(lower).collect())
     }
@@ -156,7 +155,7 @@ impl Own {
         text.split_whitespace().any(|word| self.has(word))
     }
 
-    /// The words that none of the others have.
+    /// The words that no other tool has.
     pub(super) fn apart_from<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Self {
         let mut words = self.0.clone();
         others.for_each(|other| words.retain(|word| !other.0.contains(word)));

@@ -1,9 +1,9 @@
-//! The printable characters that stand for bytes in the vocabulary.
+//! The printable characters that represent bytes in the vocabulary.
 
 use std::collections::HashMap;
 
-/// GPT-2's byte alphabet: printable Latin-1 characters stand for themselves, the other bytes for
-/// the characters from U+0100 on, in order.
+/// GPT-2's byte alphabet: printable Latin-1 characters represent themselves, the other bytes are
+/// represented by the characters from U+0100 on, in order.
 #[derive(Debug)]
 pub(super) struct Table {
     chars: [char; 256],

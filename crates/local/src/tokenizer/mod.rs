@@ -1,6 +1,6 @@
 //! Byte-level BPE, built from the tables inside the model file.
 //!
-//! Source: the GPT-2 tokenizer as SmolLM2 configures it: digits one by one, no space put in front.
+//! Source: the GPT-2 tokenizer as configured by SmolLM2: separate digits, no leading space.
 
 mod bytes;
 mod split;
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 
 const CONTROL: i64 = 3;
 
-/// Turns text into tokens and back.
+/// A tokenizer, which converts text to tokens and back.
 #[derive(Debug)]
 pub(crate) struct Tokenizer {
-    /// The bytes that each token stands for.
+    /// The bytes of each token.
     tokens: Vec<Box<[u8]>>,
-    /// Which tokens are marks and not text.
+    /// `true` for control tokens.
     control: Vec<bool>,
-    /// The token of each single byte; bytes that no text holds have none.
+    /// The token of each single byte; bytes that do not occur in texts have none.
     singles: [Option<u32>; 256],
-    /// Which pair becomes what, and how early.
+    /// The merges of pairs, with their ranks.
     merges: HashMap<(u32, u32), Merge>,
     names: HashMap<String, u32>,
     end: u32,
@@ -35,7 +35,7 @@ struct Merge {
 }
 
 impl Tokenizer {
-    /// Takes the tables out of a model file.
+    /// Reads the tables from a model file.
     pub(crate) fn read(file: &mut Gguf) -> Result<Self, Error> {
         match (file.meta("tokenizer.ggml.model"), file.meta("tokenizer.ggml.pre")) {
             (Some(Meta::Text(model)), Some(Meta::Text(pre)))
@@ -81,7 +81,7 @@ impl Tokenizer {
         self.end
     }
 
-    /// A mark such as `<|im_start|>`, which [`Tokenizer::encode`] never makes from text.
+    /// A control token such as `<|im_start|>`, which [`Tokenizer::encode`] never produces.
     pub(crate) fn mark(&self, name: &str) -> Option<u32> {
         self.names.get(name).copied().filter(|id| self.is_mark(*id))
     }
@@ -91,12 +91,13 @@ impl Tokenizer {
         self.control.get(token as usize).copied().unwrap_or(true)
     }
 
-    /// The bytes of a token; they need not be whole characters.
+    /// The bytes of a token, which may be incomplete characters.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         self.tokens.get(token as usize).map_or(&[], |bytes| bytes)
     }
 
-    /// Tokens of a text. Marks inside it are plain text: what a person writes cannot open a turn.
+    /// The tokens of a text. Control tokens in it are plain text, so that users cannot start a
+    /// turn.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         let mut out = Vec::with_capacity(text.len() / 3);
         for piece in self.splitter.split(text) {
@@ -105,7 +106,7 @@ impl Tokenizer {
         out
     }
 
-    /// Tokens of bytes, which need not be whole characters.
+    /// The tokens of bytes, which may be incomplete characters.
     pub(crate) fn encode_bytes(&self, bytes: &[u8]) -> Vec<u32> {
         let mut out = Vec::new();
         for chunk in bytes.utf8_chunks() {
@@ -115,7 +116,7 @@ impl Tokenizer {
         out
     }
 
-    /// Merges the bytes of one piece, always the earliest pair first.
+    /// Merges the bytes of a piece, the pair with the lowest rank first.
     fn merge(&self, piece: &[u8], out: &mut Vec<u32>) {
         let mut parts: Vec<u32> =
             piece.iter().filter_map(|b| self.singles[usize::from(*b)]).collect();

@@ -1,14 +1,14 @@
-//! Cutting text into the pieces that are merged on their own.
+//! Splitting of text into pieces that are merged separately.
 
 use regex::Regex;
 
-/// Words with the space before them, numbers digit by digit, runs of signs, runs of space.
+/// Words with the preceding space, single digits, runs of punctuation, runs of space.
 #[derive(Debug)]
 pub(super) struct Splitter {
     pattern: Regex,
 }
 
-// GPT-2's pattern without its look-ahead `\s+(?!\S)`, which `split` does by hand.
+// GPT-2's pattern without its look-ahead `\s+(?!\S)`, which `split` implements.
 const PATTERN: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+";
 
 impl Splitter {
@@ -17,7 +17,7 @@ impl Splitter {
         Self { pattern: Regex::new(PATTERN).expect("the pattern is valid") }
     }
 
-    /// Cuts a text; the pieces joined are the text.
+    /// Splits a text; the concatenated pieces are the text.
     pub(super) fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut out = Vec::new();
         let mut rest = text;
@@ -36,7 +36,7 @@ impl Splitter {
         out
     }
 
-    /// Cuts a run without digits.
+    /// Splits a run without digits.
     fn split_run<'t>(&self, run: &'t str, out: &mut Vec<&'t str>) {
         let mut at = 0;
         while let Some(found) = self.pattern.find_at(run, at) {

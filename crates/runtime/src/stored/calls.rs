@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weftwork_engine::EngineError;
-use weftwork_engine::packed::{In, Out, OutputReader};
+use weftwork_engine::codec::{OutputReader, Reader, Writer};
 use weftwork_graph::run_loop::{CallList, Calls};
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::Hash;
@@ -37,12 +37,12 @@ fn what(kind: CallKind, effect: Effect) -> u8 {
 }
 
 /// Writes the calls of a task of this node.
-pub(super) fn write(out: &mut Out, node: &str, calls: &CallList) -> Result<(), String> {
+pub(super) fn write(out: &mut Writer, node: &str, calls: &CallList) -> Result<(), String> {
     out.count(calls.0.len());
     calls.0.iter().try_for_each(|call| write_one(out, node, call))
 }
 
-fn write_one(out: &mut Out, of: &str, call: &CallRecord) -> Result<(), String> {
+fn write_one(out: &mut Writer, of: &str, call: &CallRecord) -> Result<(), String> {
     let CallRecord { key, kind, name, node, step, effect, state, result, .. } = call;
     let CallRecord { made, possibly_paid, reused, opened_at, settled_at, .. } = call;
     let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
@@ -71,7 +71,7 @@ fn write_one(out: &mut Out, of: &str, call: &CallRecord) -> Result<(), String> {
 
 /// Reads what [`write`] wrote.
 pub(super) fn read(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     node: &str,
     with: &OutputReader<'_>,
 ) -> Result<Calls, EngineError> {
@@ -83,7 +83,7 @@ pub(super) fn read(
 }
 
 fn read_one(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     of: &str,
     with: &OutputReader<'_>,
 ) -> Result<CallRecord, EngineError> {

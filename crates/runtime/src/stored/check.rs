@@ -3,7 +3,7 @@
 use super::row::{self, Kind};
 use std::collections::BTreeSet;
 use weftwork_engine::EngineError;
-use weftwork_engine::packed::{Layout, LayoutId};
+use weftwork_engine::codec::{Layout, LayoutId};
 use weftwork_store::{Keep, Pending, StoreError};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, ThreadId};

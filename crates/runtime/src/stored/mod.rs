@@ -14,7 +14,7 @@ use row::Kind;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
+use weftwork_engine::codec::{DeltaBase, Layout, LayoutId, ReferenceRow, Text, encode};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_graph::run_loop::{
@@ -99,8 +99,8 @@ impl StoreSaver {
             }
             told.ran = ran;
         }
-        let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
-        let mut body = packed.bytes;
+        let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
+        let mut body = encoded.bytes;
         // The tasks of the newest checkpoint are in the row after it; others had one before.
         let in_row = bundle.memo.newest && !tasks.is_empty();
         let text = if in_row { Text::of(&body) } else { None };
@@ -111,12 +111,12 @@ impl StoreSaver {
             of: None,
             tasks: Vec::new(),
             body,
-            blobs: packed.blobs.iter().map(|(hash, _)| *hash).collect(),
+            blobs: encoded.blobs.iter().map(|(hash, _)| *hash).collect(),
         };
-        bundle.keep.blobs.extend(packed.blobs);
+        bundle.keep.blobs.extend(encoded.blobs);
         if let Some(of) = of.filter(|_| !tasks.is_empty()) {
             if in_row {
-                let known = text.map(|text| Known { off: id.0.wrapping_sub(of.0), text });
+                let known = text.map(|text| ReferenceRow { off: id.0.wrapping_sub(of.0), text });
                 let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
                 (new.of, new.tasks) = (Some(of), tasks);
                 new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
@@ -127,7 +127,7 @@ impl StoreSaver {
         }
         bundle.keep.checkpoints.push(new);
         self.add_layout(plan, &mut bundle.keep);
-        bundle.memo = Memo { mark: Some(Arc::new(packed.mark)), newest: true };
+        bundle.memo = Memo { mark: Some(Arc::new(encoded.delta_base)), newest: true };
         if let Some(recent) = self.recent.as_ref().filter(|_| at.ns.is_empty()) {
             let key = (self.who.org.clone(), Arc::clone(&at.thread));
             recent.keep(key, id, checkpoint.machine, bundle.memo.clone());
@@ -198,7 +198,7 @@ fn tasks_row(
     plan: &Plan,
     at: &Place,
     of: CheckpointId,
-    (tasks, known): (&Records, Option<Known>),
+    (tasks, known): (&Records, Option<ReferenceRow>),
 ) -> Result<row::Written, EngineError> {
     let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
@@ -209,7 +209,7 @@ fn tasks_row(
 /// whoever gave it.
 fn new_messages(
     machine: &Machine,
-    since: Option<&Mark>,
+    since: Option<&DeltaBase>,
     ran: &Option<Vec<String>>,
 ) -> Vec<Message> {
     if ran.is_none() { Vec::new() } else { machine.messages_since(since) }

@@ -1,11 +1,13 @@
 //! Reading checkpoints back.
 
 use super::StoreSaver;
-use super::row::{self, Kind, Reader};
+use super::row::{self, Kind, RowReader};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
+use weftwork_engine::codec::{
+    ExternalRefs, Layout, LayoutId, Loader, Reader, ValueLocation, open_row,
+};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_graph::run_loop::{Checkpoint, Memo, Outside, Records, Saved, SaverError, TaskWrites};
@@ -95,7 +97,7 @@ impl Reading<'_> {
         let mut loader = loader.map_err(|error| self.at(id, error))?;
         self.feed(id, &mut loader).await?;
         let loaded = loader.finish().map_err(|error| self.at(id, error))?;
-        Ok((loaded.machine, Memo { mark: Some(Arc::new(loaded.mark)), newest }))
+        Ok((loaded.machine, Memo { mark: Some(Arc::new(loaded.delta_base)), newest }))
     }
 
     /// Gives the loader what it takes.
@@ -162,7 +164,7 @@ impl Reading<'_> {
         row: Vec<u8>,
         records: &mut Records,
     ) -> Result<(), SaverError> {
-        let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.tasks(read);
+        let read = |reader: &RowReader<'_>, read: &mut Reader<'_>| reader.tasks(read);
         for (key, record) in self.row(Kind::Tasks, id, row, read).await? {
             match records.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => known.merge(record),
@@ -173,7 +175,7 @@ impl Reading<'_> {
     }
 
     async fn outside(&self, id: CheckpointId, row: Vec<u8>) -> Result<Outside, SaverError> {
-        let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.outside(read);
+        let read = |reader: &RowReader<'_>, read: &mut Reader<'_>| reader.outside(read);
         self.row(Kind::Outside, id, row, read).await
     }
 
@@ -182,7 +184,7 @@ impl Reading<'_> {
         kind: Kind,
         id: CheckpointId,
         row: Vec<u8>,
-        read: impl Fn(&Reader<'_>, &mut In<'_>) -> Result<T, EngineError>,
+        read: impl Fn(&RowReader<'_>, &mut Reader<'_>) -> Result<T, EngineError>,
     ) -> Result<T, SaverError> {
         let row = self.open(kind, id, row)?;
         let (key, start) = row::open_as(kind, &row).map_err(|error| self.at(id, error))?;
@@ -190,15 +192,15 @@ impl Reading<'_> {
         let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
         // Values that are elsewhere are found by reading without them.
         let named = {
-            let named = RefCell::new(Named::default());
+            let named = RefCell::new(ExternalRefs::default());
             let note = |place| {
                 match place {
-                    Elsewhere::Apart(hash) => named.borrow_mut().note(hash),
-                    Elsewhere::There(there) => named.borrow_mut().note_part(there),
+                    ValueLocation::Blob(hash) => named.borrow_mut().note(hash),
+                    ValueLocation::RowSlice(there) => named.borrow_mut().note_part(there),
                 }
                 Some(b"null".to_vec())
             };
-            let reader = Reader { plan: self.plan, mapped: &mapped, elsewhere: &note };
+            let reader = RowReader { plan: self.plan, mapped: &mapped, elsewhere: &note };
             let found = read(&reader, &mut start.clone());
             let named = named.into_inner();
             if named.is_empty() {
@@ -214,10 +216,10 @@ impl Reading<'_> {
         named.check(len).map_err(|error| self.at(id, error))?;
         let rows = self.others(id, named.rows()).await?;
         let known = |place| match place {
-            Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
-            Elsewhere::There(there) => there.of(rows.get(&there.off)?).map(<[u8]>::to_vec),
+            ValueLocation::Blob(hash) => blobs.get(&hash).cloned(),
+            ValueLocation::RowSlice(there) => there.of(rows.get(&there.off)?).map(<[u8]>::to_vec),
         };
-        let reader = Reader { plan: self.plan, mapped: &mapped, elsewhere: &known };
+        let reader = RowReader { plan: self.plan, mapped: &mapped, elsewhere: &known };
         read(&reader, &mut start.clone()).map_err(|error| self.at(id, error))
     }
 

@@ -5,9 +5,9 @@
 
 use super::calls;
 use std::sync::Arc;
-use weftwork_engine::packed::{
-    Elsewhere, In, Known, LayoutId, Mapped, Out, OutputReader, VERSION, open_row, open_row_upto,
-    read_output, write_output,
+use weftwork_engine::codec::{
+    LayoutId, Mapped, OutputReader, Reader, ReferenceRow, VERSION, ValueLocation, Writer, open_row,
+    open_row_upto, read_output, write_output,
 };
 use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
@@ -52,7 +52,7 @@ pub(super) fn seal(kind: Kind, ns: &str, id: CheckpointId, bytes: &mut Vec<u8>) 
 }
 
 /// The layout that a row names, and the bytes after it.
-pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
+pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
     match kind {
         Kind::Tasks => open_row_upto(WITH_CALLS, row),
         Kind::Checkpoint | Kind::Outside => open_row(row),
@@ -67,7 +67,7 @@ pub(super) fn open<'r>(kind: Kind, ns: &str, id: CheckpointId, row: &'r [u8]) ->
 
 /// Encodes the origin of a checkpoint, and its parent.
 pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) -> Vec<u8> {
-    let mut out = Out::with_capacity(32);
+    let mut out = Writer::with_capacity(32);
     out.byte(match metadata.source {
         Source::Nothing => 0,
         Source::Input => 1,
@@ -94,7 +94,7 @@ pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) 
 
 /// Reads what [`write_metadata`] wrote.
 pub(super) fn read_metadata(bytes: &[u8]) -> Result<(Metadata, Option<CheckpointId>), EngineError> {
-    let mut read = In::new(bytes);
+    let mut read = Reader::new(bytes);
     let source = match read.byte()? {
         0 => Source::Nothing,
         1 => Source::Input,
@@ -133,8 +133,8 @@ mod tag {
 /// Bytes, and the values that are kept apart.
 pub(super) type Written = (Vec<u8>, Vec<(Hash, Vec<u8>)>);
 
-fn begin(plan: &Plan, version: u8, room: usize) -> Out {
-    let mut out = Out::with_capacity(room);
+fn begin(plan: &Plan, version: u8, room: usize) -> Writer {
+    let mut out = Writer::with_capacity(room);
     out.byte(version);
     out.raw(&plan.layout().id().0);
     out
@@ -145,7 +145,7 @@ fn begin(plan: &Plan, version: u8, room: usize) -> Out {
 pub(super) fn write_tasks(
     plan: &Plan,
     tasks: &Records,
-    known: Option<Known>,
+    known: Option<ReferenceRow>,
 ) -> Result<Written, EngineError> {
     let calls = tasks.iter().any(|(_, record)| record.calls.is_some());
     let (version, room) = if calls { (WITH_CALLS, 256) } else { (VERSION, 32) };
@@ -184,7 +184,7 @@ fn bad(name: &str, reason: String) -> EngineError {
     EngineError::BadValue { channel: name.to_owned(), reason }
 }
 
-fn write_key<'k>(out: &mut Out, nodes: &mut Finder<'k>, key: &'k TaskKey) {
+fn write_key<'k>(out: &mut Writer, nodes: &mut Finder<'k>, key: &'k TaskKey) {
     match key {
         TaskKey::Node { node, path } => {
             match nodes.find(node) {
@@ -217,21 +217,21 @@ fn write_key<'k>(out: &mut Out, nodes: &mut Finder<'k>, key: &'k TaskKey) {
 }
 
 /// Reads rows of tasks and of what came from outside.
-pub(super) struct Reader<'a> {
+pub(super) struct RowReader<'a> {
     pub(super) plan: &'a Plan,
     pub(super) mapped: &'a Mapped,
-    pub(super) elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
+    pub(super) elsewhere: &'a dyn Fn(ValueLocation) -> Option<Vec<u8>>,
 }
 
 /// Limit of nested calls; deeper nesting is damage.
 const CALLS_MAX: usize = 1_000;
 
-impl Reader<'_> {
+impl RowReader<'_> {
     fn output(&self) -> OutputReader<'_> {
         OutputReader { plan: self.plan, mapped: self.mapped, elsewhere: self.elsewhere }
     }
 
-    pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<Records, EngineError> {
+    pub(super) fn tasks(&self, read: &mut Reader<'_>) -> Result<Records, EngineError> {
         let mut records = Records::new();
         for _ in 0..read.count()? {
             let key = self.key(read)?;
@@ -261,7 +261,7 @@ impl Reader<'_> {
 
     fn details(
         &self,
-        read: &mut In<'_>,
+        read: &mut Reader<'_>,
         key: Option<&TaskKey>,
     ) -> Result<TaskDetails, EngineError> {
         let name = name(key);
@@ -273,7 +273,7 @@ impl Reader<'_> {
     }
 
     /// A task's key; none when its node is gone.
-    fn key(&self, read: &mut In<'_>) -> Result<Option<TaskKey>, EngineError> {
+    fn key(&self, read: &mut Reader<'_>) -> Result<Option<TaskKey>, EngineError> {
         // A call is named before the task that called it.
         let mut calls: Vec<(Arc<str>, _)> = Vec::new();
         let mut kind = read.byte()?;
@@ -303,7 +303,7 @@ impl Reader<'_> {
         Ok(node.map(|node| calls.into_iter().rev().fold(node, within)))
     }
 
-    pub(super) fn outside(&self, read: &mut In<'_>) -> Result<Outside, EngineError> {
+    pub(super) fn outside(&self, read: &mut Reader<'_>) -> Result<Outside, EngineError> {
         let output = read_output(read, &self.output())?;
         let resume = match read.byte()? {
             0 => None,
@@ -319,7 +319,7 @@ fn name(key: Option<&TaskKey>) -> &str {
     key.map_or("a task", |key| key.name())
 }
 
-fn end(read: &In<'_>) -> Result<(), EngineError> {
+fn end(read: &Reader<'_>) -> Result<(), EngineError> {
     if read.is_empty() { Ok(()) } else { Err(read.damaged("the end")) }
 }
 

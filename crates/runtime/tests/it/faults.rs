@@ -64,7 +64,7 @@ async fn a_thread_that_waits_at_a_node_that_is_gone_is_w0107_and_stays_as_it_is(
 
 #[test]
 fn a_record_of_a_newer_version_is_w0106() {
-    let error = weftwork_engine::packed::open_row(&[99]).expect_err("newer");
+    let error = weftwork_engine::codec::open_row(&[99]).expect_err("newer");
     assert_eq!(error.code().0, "W0106");
     assert_eq!(
         error.to_string(),

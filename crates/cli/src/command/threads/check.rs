@@ -1,8 +1,8 @@
 use super::list::word;
 use crate::CliError;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::{Table, counting};
+use crate::terminal::{Table, counting};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
 use weftwork::graph::run_loop::{At, Host};
@@ -17,11 +17,11 @@ pub(crate) async fn check(
     against: Option<&str>,
     all: bool,
     json: bool,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
     // An unknown agent is an error of the command, not of every thread.
-    let against = against.map(|agent| house.agent(agent)).transpose()?;
-    let store = house.store_there()?;
+    let against = against.map(|agent| context.agent(agent)).transpose()?;
+    let store = context.store_there()?;
     let rows = store.threads(&Principal::local(), 0, usize::MAX).await?;
     let open = |row: &ThreadRow| all || row.status != RunStatus::Completed;
     let rows: Vec<ThreadRow> = rows.into_iter().filter(open).collect();
@@ -29,7 +29,7 @@ pub(crate) async fn check(
     let mut refused = Vec::new();
     for row in &rows {
         let agent = against.map_or(row.graph.as_str(), |agent| agent.id());
-        let fault = match house.graph_of(agent) {
+        let fault = match context.graph_of(agent) {
             Ok(graph) => load(&graph, &store, row).await.err(),
             Err(error) => Some(error.fault()),
         };
@@ -38,7 +38,7 @@ pub(crate) async fn check(
             let line = serde_json::json!({
                 "thread": row.id, "agent": agent, "status": row.status, "refused": fault,
             });
-            house.screen.line(line)?;
+            context.terminal.line(line)?;
         }
         refused.extend(fault.map(|fault| (row, agent, fault)));
     }
@@ -49,10 +49,10 @@ pub(crate) async fn check(
             let why = format!("{} {}", fault.code, fault.message);
             table.row([row.id.to_string(), (*agent).to_owned(), word(row.status).to_owned(), why]);
         }
-        table.write(&house.screen)?;
+        table.write(&context.terminal)?;
     }
     let (checked, refused) = (rows.len(), refused.len());
-    house.screen.note(format_args!("{checked} threads checked, {refused} refused"));
+    context.terminal.note(format_args!("{checked} threads checked, {refused} refused"));
     Ok(if refused == 0 { Exit::Done } else { Exit::Failed })
 }
 

@@ -1,31 +1,35 @@
 use super::super::runs::end;
 use crate::CliError;
+use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
-use crate::house::{Found, House};
 use crate::input::one_line;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::{Principal, ThreadId};
 
-pub(crate) async fn delete(id: &ThreadId, yes: bool, house: &House) -> Result<Exit, CliError> {
-    let (store, screen) = (house.store_of(id)?, &house.screen);
-    house.thread(store.as_ref(), id).await?;
+pub(crate) async fn delete(
+    id: &ThreadId,
+    yes: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let (store, terminal) = (context.store_of(id)?, &context.terminal);
+    context.thread(store.as_ref(), id).await?;
     if !yes {
         let what = format!("deleting thread `{id}` with its runs, journal and questions");
-        if !screen.typed {
+        if !terminal.typed {
             return Err(CliError::NotConfirmed { what });
         }
-        screen.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
+        terminal.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
         if !matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes") {
-            screen.note("nothing was deleted");
+            terminal.note("nothing was deleted");
             return Ok(Exit::Cancelled);
         }
     }
     // Read again: the thread may have changed while the user was asked.
-    let found = house.thread(store.as_ref(), id).await?;
+    let found = context.thread(store.as_ref(), id).await?;
     end_and_delete(store.as_ref(), &found).await?;
     // Long texts are stored as blobs that several threads can share.
     store.collect_blobs(&Principal::local()).await?;
-    screen.note(format_args!("deleted thread {id}"));
+    terminal.note(format_args!("deleted thread {id}"));
     Ok(Exit::Done)
 }
 

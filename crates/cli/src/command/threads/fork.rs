@@ -1,6 +1,6 @@
 use crate::CliError;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
 use weftwork::graph::SystemClock;
 use weftwork::runtime::fork_thread;
 use weftwork::types::port::Clock;
@@ -10,13 +10,13 @@ pub(crate) async fn fork(
     id: &ThreadId,
     new: &ThreadId,
     at: Option<CheckpointId>,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let store = house.store_of(id)?;
-    house.thread(store.as_ref(), id).await?;
+    let store = context.store_of(id)?;
+    context.thread(store.as_ref(), id).await?;
     let now = SystemClock::new().now();
     let forked = fork_thread(store.as_ref(), &Principal::local(), (id, at), new, now).await;
     forked.map_err(weftwork::Error::from)?;
-    house.screen.note(format_args!("created thread {new} from {id}"));
+    context.terminal.note(format_args!("created thread {new} from {id}"));
     Ok(Exit::Done)
 }

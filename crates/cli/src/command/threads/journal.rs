@@ -1,27 +1,31 @@
 use crate::CliError;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::{Screen, Table};
+use crate::terminal::{Table, Terminal};
 use weftwork::store::JournalRead;
 use weftwork::types::port::{CallKind, CallRecord, CallState};
 use weftwork::types::{Principal, ThreadId};
 
 /// Lists the recorded calls of a thread.
-pub(crate) async fn journal(id: &ThreadId, json: bool, house: &House) -> Result<Exit, CliError> {
-    let store = house.store_of(id)?;
+pub(crate) async fn journal(
+    id: &ThreadId,
+    json: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let store = context.store_of(id)?;
     let calls = JournalRead::calls(store.as_ref(), &Principal::local(), id).await?;
     if json {
         for call in &calls {
-            house.screen.line(serde_json::json!(call))?;
+            context.terminal.line(serde_json::json!(call))?;
         }
         return Ok(Exit::Done);
     }
-    lines(&calls, &house.screen).iter().try_for_each(|line| house.screen.line(line))?;
+    lines(&calls, &context.terminal).iter().try_for_each(|line| context.terminal.line(line))?;
     Ok(Exit::Done)
 }
 
 /// Formats calls as a table with totals.
-pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
+pub(crate) fn lines(calls: &[CallRecord], terminal: &Terminal) -> Vec<String> {
     let mut table =
         Table::new(&["STEP", "KIND", "NAME", "STATE", "MADE", "REUSED", "POSSIBLY PAID"]);
     for call in calls {
@@ -40,7 +44,7 @@ pub(crate) fn lines(calls: &[CallRecord], screen: &Screen) -> Vec<String> {
         ];
         table.row(cells);
     }
-    let mut lines = table.lines(screen);
+    let mut lines = table.lines(terminal);
     let sum = |count: fn(&CallRecord) -> u32| calls.iter().map(count).sum::<u32>();
     lines.push(format!(
         "calls made: {}, reused: {}, possibly paid: {}",

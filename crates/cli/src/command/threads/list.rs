@@ -1,7 +1,7 @@
 use crate::CliError;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::{Table, moment};
+use crate::terminal::{Table, moment};
 use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
 use weftwork::store::Store;
@@ -12,20 +12,24 @@ use weftwork::types::{Principal, ThreadId};
 /// The status of a run that was running when its process died.
 pub(super) const NOT_FINISHED: &str = "not finished";
 
-pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit, CliError> {
-    if house.is_new() {
-        return Ok(none(json, house));
+pub(crate) async fn list(
+    limit: usize,
+    json: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    if context.is_new() {
+        return Ok(none(json, context));
     }
-    let store = house.store_there()?;
+    let store = context.store_there()?;
     let rows = store.threads(&Principal::local(), 0, limit).await?;
     if json {
         for row in &rows {
-            house.screen.line(serde_json::json!(row))?;
+            context.terminal.line(serde_json::json!(row))?;
         }
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
-        return Ok(none(json, house));
+        return Ok(none(json, context));
     }
     let running = rows.iter().any(|row| row.status == RunStatus::Running);
     let left = if running { with_orphans(store.as_ref()).await? } else { BTreeSet::new() };
@@ -35,14 +39,14 @@ pub(crate) async fn list(limit: usize, json: bool, house: &House) -> Result<Exit
         let status = if is_left { NOT_FINISHED } else { word(row.status) }.to_owned();
         table.row([row.id.to_string(), row.graph, status, moment(row.updated_at)]);
     }
-    table.write(&house.screen)?;
+    table.write(&context.terminal)?;
     Ok(Exit::Done)
 }
 
-fn none(json: bool, house: &House) -> Exit {
+fn none(json: bool, context: &CommandContext) -> Exit {
     if !json {
-        let place = &house.config.store.value;
-        house.screen.note(format_args!("no threads yet in {place}; start one with: weft chat"));
+        let place = &context.config.store.value;
+        context.terminal.note(format_args!("no threads yet in {place}; start one with: weft chat"));
     }
     Exit::Done
 }

@@ -11,25 +11,25 @@ mod show;
 
 use crate::CliError;
 use crate::args::Threads;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
 pub(super) use list::word;
 use weftwork::types::ThreadId;
 
-pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Threads::List { limit, json } => list::list(limit.get(), json, house).await,
-        Threads::Show { id } => show::show(&ThreadId::new(id)?, house).await,
-        Threads::State { id } => show::state(&ThreadId::new(id)?, house).await,
-        Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, house).await,
+        Threads::List { limit, json } => list::list(limit.get(), json, context).await,
+        Threads::Show { id } => show::show(&ThreadId::new(id)?, context).await,
+        Threads::State { id } => show::state(&ThreadId::new(id)?, context).await,
+        Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, context).await,
         Threads::Check { against, all, json } => {
-            check::check(against.as_deref(), all, json, house).await
+            check::check(against.as_deref(), all, json, context).await
         }
-        Threads::Resume(args) => Box::pin(resume::resume(&args, house)).await,
+        Threads::Resume(args) => Box::pin(resume::resume(&args, context)).await,
         Threads::Fork { id, new, at } => {
-            fork::fork(&ThreadId::new(id)?, &ThreadId::new(new)?, at, house).await
+            fork::fork(&ThreadId::new(id)?, &ThreadId::new(new)?, at, context).await
         }
-        Threads::Prune(args) => Box::pin(prune::prune(&args, house)).await,
-        Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, house).await,
+        Threads::Prune(args) => Box::pin(prune::prune(&args, context)).await,
+        Threads::Delete { id, yes } => delete::delete(&ThreadId::new(id)?, yes, context).await,
     }
 }

@@ -5,10 +5,10 @@ use super::delete::end_and_delete;
 use super::list::{NOT_FINISHED, with_orphans, word};
 use crate::CliError;
 use crate::args::Prune;
+use crate::context::{CommandContext, Found};
 use crate::exit::Exit;
-use crate::house::{Found, House};
 use crate::input::one_line;
-use crate::screen::{Table, moment};
+use crate::terminal::{Table, moment};
 use std::sync::Arc;
 use weftwork::graph::run_loop::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
@@ -19,12 +19,12 @@ use weftwork::store::{
 use weftwork::types::port::Clock;
 use weftwork::types::{Principal, ThreadId, Timestamp};
 
-pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit, CliError> {
     let age_ms = i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX);
     let before = Timestamp(SystemClock::new().now().0.saturating_sub(age_ms));
-    let store = house.store_there()?;
+    let store = context.store_there()?;
     if args.events {
-        return drop_events(store.as_ref(), before, args, house).await;
+        return drop_events(store.as_ref(), before, args, context).await;
     }
     let included = args.waiting || args.keep.is_some();
     let waiting = if included { Waiting::Included } else { Waiting::Spared };
@@ -32,18 +32,18 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     let old = store.untouched(&Principal::local(), which).await?;
     let left = match args.keep {
         Some(_) => Vec::new(),
-        None => unfinished(store.as_ref(), which, house).await?,
+        None => unfinished(store.as_ref(), which, context).await?,
     };
     let (taken, spared) = if args.unfinished { (left, Vec::new()) } else { (Vec::new(), left) };
     if args.dry_run || old.is_empty() && taken.is_empty() {
         let old_lines = old.iter().map(|row| (row, word(row.status)));
-        list(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), house)?;
+        list(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), context)?;
         let count = old.len() + taken.len();
-        house.screen.note(format_args!("{count} threads; nothing was changed"));
+        context.terminal.note(format_args!("{count} threads; nothing was changed"));
     } else {
         let exit = match args.keep {
-            Some(keep) => thin(&store, &old, keep.get(), house).await?,
-            None => forget(store.as_ref(), which, (old.len(), &taken), args, house).await?,
+            Some(keep) => thin(&store, &old, keep.get(), context).await?,
+            None => forget(store.as_ref(), which, (old.len(), &taken), args, context).await?,
         };
         if exit != Exit::Done {
             return Ok(exit);
@@ -51,7 +51,7 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
     }
     if !spared.is_empty() {
         let count = spared.len();
-        house.screen.note(format_args!(
+        context.terminal.note(format_args!(
             "{count} more threads have an unfinished run; delete them too with --unfinished"
         ));
     }
@@ -62,11 +62,11 @@ pub(crate) async fn prune(args: &Prune, house: &House) -> Result<Exit, CliError>
 async fn unfinished(
     store: &dyn Store,
     which: Untouched,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Vec<ThreadRow>, CliError> {
     let mut rows = Vec::new();
     for id in with_orphans(store).await? {
-        rows.extend(still_old(store, &id, which, house).await?.map(|found| found.row));
+        rows.extend(still_old(store, &id, which, context).await?.map(|found| found.row));
     }
     Ok(rows)
 }
@@ -77,9 +77,9 @@ async fn still_old(
     store: &dyn Store,
     id: &ThreadId,
     which: Untouched,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Option<Found>, CliError> {
-    match house.thread(store, id).await {
+    match context.thread(store, id).await {
         Ok(found) if found.row.updated_at < which.before => {
             let spared =
                 which.waiting == Waiting::Spared && !question::open(store, id).await?.is_empty();
@@ -93,7 +93,7 @@ async fn still_old(
 
 fn list<'a>(
     threads: impl Iterator<Item = (&'a ThreadRow, &'static str)>,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<(), CliError> {
     let mut threads = threads.peekable();
     if threads.peek().is_none() {
@@ -104,22 +104,22 @@ fn list<'a>(
         let status = status.to_owned();
         table.row([row.id.to_string(), row.graph.clone(), status, moment(row.updated_at)]);
     }
-    table.write(&house.screen)
+    table.write(&context.terminal)
 }
 
 /// Asks for confirmation unless `--yes` is set. Returns `true` if confirmed.
-fn confirmed(what: String, args: &Prune, house: &House) -> Result<bool, CliError> {
-    let screen = &house.screen;
+fn confirmed(what: String, args: &Prune, context: &CommandContext) -> Result<bool, CliError> {
+    let terminal = &context.terminal;
     if args.yes {
         return Ok(true);
     }
-    if !screen.typed {
+    if !terminal.typed {
         return Err(CliError::NotConfirmed { what });
     }
-    screen.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
+    terminal.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
     let yes = matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes");
     if !yes {
-        screen.note("nothing was changed");
+        terminal.note("nothing was changed");
     }
     Ok(yes)
 }
@@ -129,17 +129,17 @@ async fn forget(
     which: Untouched,
     (old, unfinished): (usize, &[ThreadRow]),
     args: &Prune,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let count = old + unfinished.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
-    if !confirmed(what, args, house)? {
+    if !confirmed(what, args, context)? {
         return Ok(Exit::Cancelled);
     }
     let who = Principal::local();
     let mut forgotten = if old == 0 { 0 } else { forget_all(store, &who, which).await?.len() };
     for row in unfinished {
-        let Some(found) = still_old(store, &row.id, which, house).await? else { continue };
+        let Some(found) = still_old(store, &row.id, which, context).await? else { continue };
         match end_and_delete(store, &found).await {
             Ok(()) => forgotten += 1,
             // Another process resumed or deleted the thread meanwhile.
@@ -150,7 +150,7 @@ async fn forget(
         }
     }
     store.collect_blobs(&who).await?;
-    house.screen.note(format_args!("deleted {forgotten} threads"));
+    context.terminal.note(format_args!("deleted {forgotten} threads"));
     Ok(Exit::Done)
 }
 
@@ -159,14 +159,14 @@ async fn thin(
     store: &Arc<dyn Store>,
     old: &[ThreadRow],
     keep: usize,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let who = Principal::local();
     let saver = StoreSaver::new(Arc::clone(store) as _, who.clone());
     let host = Host::new().with_saver(saver);
     let (mut thinned, mut left) = (0, Vec::<&ThreadId>::new());
     for row in old {
-        let Ok(graph) = house.graph_of(&row.graph) else {
+        let Ok(graph) = context.graph_of(&row.graph) else {
             left.push(&row.id);
             continue;
         };
@@ -178,9 +178,11 @@ async fn thin(
         }
     }
     store.collect_blobs(&who).await?;
-    house.screen.note(format_args!("pruned {thinned} threads to their newest {keep} checkpoints"));
+    context
+        .terminal
+        .note(format_args!("pruned {thinned} threads to their newest {keep} checkpoints"));
     for id in left {
-        house.screen.note(format_args!("skipped thread {id}: this build has no such agent"));
+        context.terminal.note(format_args!("skipped thread {id}: this build has no such agent"));
     }
     Ok(Exit::Done)
 }
@@ -189,13 +191,13 @@ async fn drop_events(
     store: &dyn Store,
     before: Timestamp,
     args: &Prune,
-    house: &House,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let what = "deleting all but the last event of ended runs".to_owned();
-    if !confirmed(what, args, house)? {
+    if !confirmed(what, args, context)? {
         return Ok(Exit::Cancelled);
     }
     let runs = drop_all_events(store, &Principal::local(), before).await?;
-    house.screen.note(format_args!("deleted events of {runs} runs"));
+    context.terminal.note(format_args!("deleted events of {runs} runs"));
     Ok(Exit::Done)
 }

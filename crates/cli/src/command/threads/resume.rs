@@ -2,8 +2,8 @@ use super::super::question;
 use super::super::run::to_end;
 use crate::CliError;
 use crate::args::Resume;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use weftwork::graph::SystemClock;
@@ -13,11 +13,11 @@ use weftwork::types::run::{Multitask, RunInput};
 use weftwork::types::{InterruptId, ThreadId};
 
 /// Resumes a thread with its own agent, and its own model unless a flag sets another.
-pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliError> {
+pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Exit, CliError> {
     let id = ThreadId::new(&args.id)?;
-    let store = house.store_of(&id)?;
-    let found = house.thread(store.as_ref(), &id).await?;
-    let agent = house.agent(&found.row.graph)?;
+    let store = context.store_of(&id)?;
+    let found = context.thread(store.as_ref(), &id).await?;
+    let agent = context.agent(&found.row.graph)?;
     let open = question::open(store.as_ref(), &id).await?;
     let unfinished = found.unfinished();
     let finished = unfinished.is_none();
@@ -36,24 +36,24 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let now = SystemClock::new().now();
     let wakes = finished && open.iter().any(|one| one.lapses_at().is_some_and(|at| at <= now));
     if finished && answers.is_empty() && !open.is_empty() && !wakes {
-        question::tell_open(&open, &id, &house.screen);
+        question::tell_open(&open, &id, &context.terminal);
         return Ok(Exit::Waiting);
     }
     let how = (args.keeping.durability(), Multitask::Reject);
-    let app = house.open(agent, Some(store), found.model(), how).await?;
+    let app = context.open(agent, Some(store), found.model(), how).await?;
     let handle = if answers.is_empty() {
         let handle = app.resume(&id).await?;
         if !finished {
-            house.screen.note("resuming the unfinished run of the thread");
+            context.terminal.note("resuming the unfinished run of the thread");
         }
         handle
     } else {
         app.start(agent.id(), id.clone(), RunInput::answers(answers)).await?
     };
-    let exit = to_end(handle, &app, house, args.json).await?;
+    let exit = to_end(handle, &app, context, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
         // The run already has this answer. The open question was asked after it.
-        house.screen.note("your answer was not used: the open question is a new one");
+        context.terminal.note("your answer was not used: the open question is a new one");
     }
     Ok(exit)
 }

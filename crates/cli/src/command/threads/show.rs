@@ -1,9 +1,9 @@
 use super::super::question;
 use super::list::{with_orphans, word};
 use crate::CliError;
+use crate::context::CommandContext;
 use crate::exit::Exit;
-use crate::house::House;
-use crate::screen::{Screen, Style, moment, plain, short};
+use crate::terminal::{Style, Terminal, moment, plain, short};
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork::runtime::thread_state;
@@ -13,66 +13,66 @@ use weftwork::types::run::{RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
 /// Shows a thread in readable form.
-pub(crate) async fn show(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
-    let (store, screen) = (house.store_of(id)?, &house.screen);
-    let found = house.thread(store.as_ref(), id).await?;
+pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
+    let (store, terminal) = (context.store_of(id)?, &context.terminal);
+    let found = context.thread(store.as_ref(), id).await?;
     let row = &found.row;
-    screen.line(screen.paint(Style::Strong, format_args!("thread {id}")))?;
-    screen.line(format_args!("agent    {}", row.graph))?;
-    screen.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
-    screen.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
+    terminal.line(terminal.paint(Style::Strong, format_args!("thread {id}")))?;
+    terminal.line(format_args!("agent    {}", row.graph))?;
+    terminal.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
+    terminal.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
     if let Some(at) = row.wakes_at {
         let wakes = moment(at);
-        screen.line(format_args!(
+        terminal.line(format_args!(
             "wakes    {wakes} UTC, in a running worker, or from then on with: weft threads resume {id}"
         ))?;
     }
     for (nth, run) in found.runs.iter().enumerate() {
-        run_line(run, nth + 1 == found.runs.len(), screen)?;
+        run_line(run, nth + 1 == found.runs.len(), terminal)?;
     }
-    let state = read(id, house, Arc::clone(&store) as _, &row.graph).await?;
+    let state = read(id, context, Arc::clone(&store) as _, &row.graph).await?;
     let messages = state.get("messages").and_then(Value::as_array);
     let speaker = speaker(found.model());
     for value in messages.into_iter().flatten() {
         match serde_json::from_value::<Message>(value.clone()) {
-            Ok(message) => message_lines(&message, &speaker, screen)?,
-            Err(_) => screen.line(short(&value.to_string(), 400))?,
+            Ok(message) => message_lines(&message, &speaker, terminal)?,
+            Err(_) => terminal.line(short(&value.to_string(), 400))?,
         }
     }
     for interrupt in &question::open(store.as_ref(), id).await? {
-        question::lines(interrupt, screen).iter().try_for_each(|line| screen.line(line))?;
-        screen.line(format_args!("  answer with: {}", question::how(interrupt, id)))?;
+        question::lines(interrupt, terminal).iter().try_for_each(|line| terminal.line(line))?;
+        terminal.line(format_args!("  answer with: {}", question::how(interrupt, id)))?;
     }
     if let Some(run) = found.unfinished() {
         let is_left = with_orphans(store.as_ref()).await?.contains(id);
         let why = if is_left { "no process executes it" } else { "if its process is dead" };
-        screen.line(format_args!("  {why}: weft threads resume {id}"))?;
-        screen.line(format_args!("  cancel it: weft runs cancel {}", run.new.at.run))?;
+        terminal.line(format_args!("  {why}: weft threads resume {id}"))?;
+        terminal.line(format_args!("  cancel it: weft runs cancel {}", run.new.at.run))?;
     }
     Ok(Exit::Done)
 }
 
 /// Prints a thread's state as JSON.
-pub(crate) async fn state(id: &ThreadId, house: &House) -> Result<Exit, CliError> {
-    let store = house.store_of(id)?;
-    let found = house.thread(store.as_ref(), id).await?;
-    let state = read(id, house, Arc::clone(&store) as _, &found.row.graph).await?;
-    house.screen.line(format_args!("{state:#}"))?;
+pub(crate) async fn state(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
+    let store = context.store_of(id)?;
+    let found = context.thread(store.as_ref(), id).await?;
+    let state = read(id, context, Arc::clone(&store) as _, &found.row.graph).await?;
+    context.terminal.line(format_args!("{state:#}"))?;
     Ok(Exit::Done)
 }
 
 async fn read(
     id: &ThreadId,
-    house: &House,
+    context: &CommandContext,
     store: Arc<dyn CheckpointStore>,
     graph: &str,
 ) -> Result<Value, CliError> {
-    let graph = house.graph_of(graph)?;
+    let graph = context.graph_of(graph)?;
     let state = thread_state(&graph, store, &Principal::local(), id).await?;
     Ok(state.unwrap_or_default())
 }
 
-fn run_line(run: &RunRow, is_last: bool, screen: &Screen) -> Result<(), CliError> {
+fn run_line(run: &RunRow, is_last: bool, terminal: &Terminal) -> Result<(), CliError> {
     let fault = match &run.outcome {
         Some(RunOutcome::Failed { fault }) => {
             let id = &run.new.at.run;
@@ -86,7 +86,7 @@ fn run_line(run: &RunRow, is_last: bool, screen: &Screen) -> Result<(), CliError
         RunStatus::Interrupted if !is_last => "ended at a question",
         status => word(status),
     };
-    screen.line(format_args!("run      {begun}  {word}{fault}"))
+    terminal.line(format_args!("run      {begun}  {word}{fault}"))
 }
 
 /// Returns the label of the agent's messages, which marks answers of scripted and replayed models.
@@ -98,14 +98,14 @@ fn speaker(model: Option<&str>) -> String {
     }
 }
 
-fn message_lines(message: &Message, speaker: &str, screen: &Screen) -> Result<(), CliError> {
+fn message_lines(message: &Message, speaker: &str, terminal: &Terminal) -> Result<(), CliError> {
     let who = match message.role {
         Role::System => "system",
         Role::User => "you",
         Role::Assistant => speaker,
         Role::Tool => "tool",
     };
-    let who = screen.paint(Style::Strong, format_args!("{who}>"));
+    let who = terminal.paint(Style::Strong, format_args!("{who}>"));
     for part in &message.parts {
         let said = match part {
             Part::Text { text } if text.is_empty() => continue,
@@ -117,7 +117,7 @@ fn message_lines(message: &Message, speaker: &str, screen: &Screen) -> Result<()
                 format!("← {} {}", result.name, short(&result.value.to_string(), 400))
             }
         };
-        screen.line(format_args!("{who} {said}"))?;
+        terminal.line(format_args!("{who} {said}"))?;
     }
     Ok(())
 }

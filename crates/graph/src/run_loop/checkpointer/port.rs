@@ -5,7 +5,7 @@ use crate::error::RuntimeError;
 use crate::run_loop::event::Metadata;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weftwork_engine::packed::Mark;
+use weftwork_engine::codec::DeltaBase;
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
@@ -48,7 +48,7 @@ pub enum SaverError {
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     /// The checkpoint relative to which the next one is written.
-    pub mark: Option<Arc<Mark>>,
+    pub mark: Option<Arc<DeltaBase>>,
     /// `true` if that is the newest of its graph.
     pub newest: bool,
 }

@@ -11,7 +11,7 @@ use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::Slot;
 use std::sync::Arc;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{NodeIdx, Unknown};
 use weftwork_types::run::Durability;
@@ -32,7 +32,8 @@ impl Cycle {
 
     /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
     pub(crate) async fn checkpoint(&mut self, source: Source) -> Going<()> {
-        let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
+        let unkept =
+            fault_injection::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
         if !self.writer.is_on() || self.on_exit() || unkept {
             self.advance(source, false);
             return Ok(());
@@ -200,7 +201,7 @@ impl Cycle {
 
     /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
     pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), SaverError>>> {
-        let unkept = planted::has(Bug::KeepsNothing);
+        let unkept = fault_injection::has(Bug::KeepsNothing);
         if unkept || self.on_exit() {
             return None;
         }

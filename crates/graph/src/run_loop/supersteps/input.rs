@@ -8,7 +8,7 @@ use crate::run_loop::options::{Begin, Going, StartCommand};
 use crate::run_loop::sync::lock;
 use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 
@@ -143,7 +143,7 @@ impl Cycle {
         scope.keep.own
             && scope.resuming() == Some(true)
             && self.position.metadata().parents != scope.around
-            && !planted::has(Bug::DropsOwnInput)
+            && !fault_injection::has(Bug::DropsOwnInput)
             && scope.graph.semantics().resuming == Resuming::Exact
     }
 }

@@ -28,7 +28,7 @@ use position::{Position, StartPoint};
 use start::Started;
 use std::sync::Arc;
 use stop_points::StopPoints;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{Slots, TaskOutput};
 
@@ -70,7 +70,7 @@ impl Cycle {
             scope.shared.host.seen_id(newest);
         }
         let (mut start, mut saved) = scope.start_point(options).await?;
-        if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
+        if scope.is_nested() && fault_injection::has(Bug::StartsOverWithin) {
             saved = None;
         }
         if saved.is_none() && !start.is_addressed() {

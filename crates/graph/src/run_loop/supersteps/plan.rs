@@ -15,7 +15,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weftwork_engine::TaskOutput;
-use weftwork_engine::planted;
+use weftwork_engine::fault_injection;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
 
@@ -272,7 +272,7 @@ impl Cycle {
                 // What nobody else holds is changed in place.
                 tasks.iter_mut().for_each(|slot| slot.ahead = None);
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
-                planted::by_completion(&mut done);
+                fault_injection::by_completion(&mut done);
                 self.machine.apply(&mut done, &mut written)
             }
         };

@@ -6,7 +6,7 @@ use crate::run_loop::context::{Called, Scope};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::{Ending, Slot, Storage, handler_of};
 use crate::semantics::{Resuming, Unanswered};
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Task;
 use weftwork_types::CheckpointId;
 
@@ -56,7 +56,7 @@ impl Cycle {
             self.add_handler(&task, at);
         }
         let exact = self.scope.graph.semantics().resuming == Resuming::Exact;
-        if exact && !planted::has(Bug::HandlersRerun) {
+        if exact && !fault_injection::has(Bug::HandlersRerun) {
             let graph = &self.scope.graph;
             let (tasks, recorded) = self.open.restoring();
             for slot in tasks.iter_mut().skip(first) {
@@ -87,14 +87,14 @@ impl Slot {
         if let Some(answers) = record.answers() {
             self.record.details_mut().answers = Some(answers.clone());
         }
-        if !planted::has(Bug::ForgetsCalls) {
+        if !fault_injection::has(Bug::ForgetsCalls) {
             self.known_calls.clone_from(&record.calls);
         }
     }
 
     fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
         self.take_along(record);
-        if record.output().is_some() && !planted::has(Bug::ForgetsFinished) {
+        if record.output().is_some() && !fault_injection::has(Bug::ForgetsFinished) {
             self.record.writes.clone_from(&record.writes);
             self.end(Ending::Reused, Storage::Done);
         }

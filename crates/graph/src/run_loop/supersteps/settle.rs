@@ -7,7 +7,7 @@ use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::task::{End, Ending, Failed, Slot, Storage, TaskOutcome};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
-use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
 
@@ -18,7 +18,7 @@ impl Cycle {
         let (tasks, recorded) = self.open.restoring();
         let Some(slot) = tasks.get_mut(index) else { return };
         slot.end(Ending::Ran, Storage::Due);
-        planted::ended(index);
+        fault_injection::ended(index);
         let answered = end.answers.is_some();
         if answered {
             slot.record.details_mut().answers = end.answers;
@@ -47,7 +47,7 @@ impl Cycle {
                     slot.is(key, graph) && !record.open_questions().is_empty()
                 };
                 let stored = !recorded.iter().any(asked);
-                if stored || planted::has(Bug::StaleQuestions) {
+                if stored || fault_injection::has(Bug::StaleQuestions) {
                     slot.set_stored();
                 }
                 return;

@@ -4,7 +4,7 @@
 use super::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_engine::packed::{Elsewhere, INLINE_MAX};
+use weftwork_engine::codec::{INLINE_MAX, ValueLocation};
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
@@ -108,10 +108,10 @@ fn calls_come_back() {
     let (_, mut read) = open_as(Kind::Tasks, &row).expect("a row");
     let mapped = plan.layout().mapped(&plan).expect("the same build");
     let known = |place| match place {
-        Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
-        Elsewhere::There(_) => None,
+        ValueLocation::Blob(hash) => blobs.get(&hash).cloned(),
+        ValueLocation::RowSlice(_) => None,
     };
-    let reader = Reader { plan: &plan, mapped: &mapped, elsewhere: &known };
+    let reader = RowReader { plan: &plan, mapped: &mapped, elsewhere: &known };
     let found = reader.tasks(&mut read).expect("it can be read");
     assert_eq!(found[0].1.calls, tasks[0].1.calls, "one has its result apart");
     let without: Records = records().into_iter().skip(1).collect();
@@ -141,10 +141,10 @@ fn read(plan: &Plan, blobs: &BTreeMap<Hash, Vec<u8>>, kind: Kind, bytes: &[u8]) 
         let (_, mut row) = open_as(kind, bytes)?;
         let mapped = plan.layout().mapped(plan)?;
         let known = |place| match place {
-            Elsewhere::Apart(hash) => blobs.get(&hash).cloned(),
-            Elsewhere::There(_) => None,
+            ValueLocation::Blob(hash) => blobs.get(&hash).cloned(),
+            ValueLocation::RowSlice(_) => None,
         };
-        let reader = Reader { plan, mapped: &mapped, elsewhere: &known };
+        let reader = RowReader { plan, mapped: &mapped, elsewhere: &known };
         if kind == Kind::Outside {
             let outside = reader.outside(&mut row)?;
             write_outside(plan, &outside)?;

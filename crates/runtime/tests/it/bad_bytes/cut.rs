@@ -3,7 +3,7 @@
 use super::{Kind, Rows, Site, asking, opened, sealed};
 use crate::support::Bench;
 use std::path::Path;
-use weftwork_engine::packed::Out;
+use weftwork_engine::codec::Writer;
 use weftwork_types::{Principal, ThreadId};
 
 /// The code of what reading a thread says.
@@ -51,7 +51,7 @@ async fn a_row_that_is_cut_off_anywhere_is_named() {
     })
     .await;
     // Nothing written, nothing named, nowhere to go, and an answer.
-    let mut outside = Out::default();
+    let mut outside = Writer::default();
     outside.raw(&body[..17]);
     outside.raw(&[0, 0, 0, 1]);
     outside.json("an answer").expect("a text");

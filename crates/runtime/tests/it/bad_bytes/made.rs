@@ -2,7 +2,7 @@
 
 use super::{Kind, Rows, Site, line, sealed};
 use rusqlite::params;
-use weftwork_engine::packed::{Out, VERSION, open_row};
+use weftwork_engine::codec::{VERSION, Writer, open_row};
 use weftwork_types::canonical::hash_bytes;
 
 const GIB: u64 = 1 << 30;
@@ -28,23 +28,23 @@ fn large(mut make: impl FnMut(&mut Vec<u8>), number: usize) -> Vec<u8> {
 }
 
 /// Returns the bytes of a row before its channels.
-fn head(rows: &Rows) -> Out {
+fn head(rows: &Rows) -> Writer {
     let body = rows.body("t");
     let (layout, mut read) = open_row(&body).expect("sound");
-    let mut out = Out::default();
+    let mut out = Writer::default();
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(read.bytes().expect("sound"));
     out
 }
 
-fn value(out: &mut Out, bytes: &[u8]) {
+fn value(out: &mut Writer, bytes: &[u8]) {
     out.count(bytes.len() + 1);
     out.raw(bytes);
 }
 
 /// A row with one channel.
-fn with(rows: &Rows, channel: usize, write: impl FnOnce(&mut Out)) -> Vec<u8> {
+fn with(rows: &Rows, channel: usize, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut out = head(rows);
     out.count(channel + 1);
     write(&mut out);
@@ -68,13 +68,13 @@ fn blob(rows: &Rows, bytes: &[u8]) -> [u8; 32] {
     hash.0
 }
 
-fn apart(out: &mut Out, hash: &[u8; 32]) {
+fn apart(out: &mut Writer, hash: &[u8; 32]) {
     out.count(0);
     out.raw(hash);
 }
 
 /// A row without channels, up to what was sent.
-fn with_sends(rows: &Rows, sends: u64, mut send: impl FnMut(&mut Out)) -> Vec<u8> {
+fn with_sends(rows: &Rows, sends: u64, mut send: impl FnMut(&mut Writer)) -> Vec<u8> {
     let mut out = head(rows);
     out.count(0);
     out.raw(&[0; 7]);
@@ -110,7 +110,7 @@ const CHECKPOINTS: &[(&str, Make)] = &[
     ("1 GiB of how it came about", |rows| {
         let mut body = rows.body("t");
         body.truncate(17);
-        let mut out = Out::default();
+        let mut out = Writer::default();
         out.raw(&body);
         out.number(GIB);
         out.raw(&[1; 40]);
@@ -301,7 +301,7 @@ const TASKS: &[(&str, Make)] = &[
 const ANSWERED: &[u8] = &[0, 2, 0, 0, 0, 0, 0, 0];
 
 /// A task with calls.
-fn with_calls(rows: &Rows, count: usize, call: impl Fn(&mut Out)) -> Vec<u8> {
+fn with_calls(rows: &Rows, count: usize, call: impl Fn(&mut Writer)) -> Vec<u8> {
     let mut out = tasks_head(rows);
     out.raw(&[1, 0, 0, 0, 16]);
     out.count(count);
@@ -313,13 +313,13 @@ fn with_calls(rows: &Rows, count: usize, call: impl Fn(&mut Out)) -> Vec<u8> {
 }
 
 /// Format and names.
-fn tasks_head(rows: &Rows) -> Out {
-    let mut out = Out::default();
+fn tasks_head(rows: &Rows) -> Writer {
+    let mut out = Writer::default();
     out.raw(&rows.pending("paused")[..17]);
     out
 }
 
-type Write = fn(&mut Out);
+type Write = fn(&mut Writer);
 
 /// Names of a build; a row leaves them out.
 const NAMES: &[(&str, Write)] = &[
@@ -352,7 +352,7 @@ async fn rows_that_were_made_to_do_harm_are_named() {
     }
     for (what, make) in NAMES {
         let rows = site.copy();
-        let mut names = Out::default();
+        let mut names = Writer::default();
         make(&mut names);
         let names = names.into_bytes();
         let mut key = [0u8; 32];

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic, Untracked};
+use weftwork_graph::channel::{Append, Ephemeral, LastValue, Messages, Reduce, Topic, Untracked};
 use weftwork_graph::run_loop::{Host, Start};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
@@ -38,7 +38,7 @@ fn channels() -> Vec<ChannelDef> {
         ChannelDef::new("any", LastValue::<serde_json::Value>::new()),
         ChannelDef::new("sum", Reduce::<u64>::new(|| 0, u64::wrapping_add)),
         ChannelDef::new("topic", Topic::<u64>::new()),
-        ChannelDef::new("brief", Fleeting::<u64>::any()),
+        ChannelDef::new("brief", Ephemeral::<u64>::any()),
         ChannelDef::new("loose", Untracked::<u64>::new()),
         ChannelDef::new("messages", Messages),
     ]

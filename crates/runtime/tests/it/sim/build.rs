@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weftwork_graph::channel::{Append, Fleeting, LastValue, Reduce, Topic};
+use weftwork_graph::channel::{Append, Ephemeral, LastValue, Reduce, Topic};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Input, Keep, Next,
     NodeError, NodeResult, Retry, START, Semantics, SendTo, State, Stops,
@@ -152,8 +152,8 @@ fn channel(name: &'static str, kind: Kind) -> ChannelDef {
         Kind::Append => ChannelDef::new(name, Append::<Value>::new()),
         Kind::Add => ChannelDef::new(name, Reduce::<i64>::new(|| 0, |sum, n| sum + n)),
         Kind::Topic => ChannelDef::new(name, Topic::<Value>::new()),
-        Kind::One => ChannelDef::new(name, Fleeting::<Value>::one()),
-        Kind::Any => ChannelDef::new(name, Fleeting::<Value>::any()),
+        Kind::One => ChannelDef::new(name, Ephemeral::<Value>::one()),
+        Kind::Any => ChannelDef::new(name, Ephemeral::<Value>::any()),
     }
 }
 

@@ -7,11 +7,11 @@
 #![expect(clippy::print_stdout, reason = "what a seed did is told to those who look")]
 
 mod build;
+#[cfg(feature = "fault-injection")]
+mod fault_injection;
 mod laws;
 mod logic;
 mod model;
-#[cfg(feature = "planted-bugs")]
-mod planted;
 mod saver;
 mod script;
 mod spec;

@@ -4,7 +4,7 @@ mod database;
 mod tools;
 mod weather;
 
-pub(crate) use database::Desk;
+pub(crate) use database::OrderDatabase;
 
 use tools::{get_weather, lookup_order, multiply, refund_order};
 use weftwork::agents::ReactAgent;
@@ -26,21 +26,21 @@ pub(crate) fn agent(config: &Config) -> AgentDef {
         ReactAgent::new("desk", model)
             .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
-            .tools(tools(Desk::new(file.clone())))
+            .tools(tools(OrderDatabase::new(file.clone())))
             .policy(policy())
             .build()
     })
     .about("orders, refunds (with approval), weather and sums of a small shop")
 }
 
-fn tools(desk: Desk) -> ToolBox {
+fn tools(orders: OrderDatabase) -> ToolBox {
     ToolBox::new()
         .with(lookup_order)
         .with(refund_order)
         .with(get_weather)
         .with(multiply)
         .with_ask_human()
-        .provide(desk)
+        .provide(orders)
 }
 
 /// Refunds need approval; the other tools only read.
@@ -64,7 +64,7 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../evals/left_out/tools.json");
         let text = std::fs::read_to_string(file).expect("the file is there");
         let found: Vec<ToolSpec> = serde_json::from_str(&text).expect("tools");
-        let runner = ToolRunner::new(tools(Desk::new(None)), policy()).expect("tools");
+        let runner = ToolRunner::new(tools(OrderDatabase::new(None)), policy()).expect("tools");
         let expected = serde_json::to_string_pretty(&runner.specs()).expect("json");
         assert_eq!(found, runner.specs(), "{file} should hold:\n{expected}");
     }

@@ -41,7 +41,7 @@ const PLAIN_AGAIN: &str = "\x1b[0m";
 
 /// The output streams of a command, with their use of colours.
 #[derive(Debug, Clone)]
-pub(crate) struct Screen {
+pub(crate) struct Terminal {
     out_colour: bool,
     error_colour: bool,
     /// `true` if standard input is a terminal.
@@ -50,7 +50,7 @@ pub(crate) struct Screen {
     pub(crate) read: bool,
 }
 
-impl Screen {
+impl Terminal {
     /// The streams of the process. Colours are used on terminals, unless `NO_COLOR` is set or
     /// `TERM` is `dumb`.
     pub(crate) fn of_process() -> Self {

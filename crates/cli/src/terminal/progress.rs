@@ -1,16 +1,16 @@
 //! Progress displays.
 
-use super::Screen;
+use super::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use weftwork::local::weights::{Known, Progress};
 
 /// Returns a callback that shows the progress of a download: a bar on a terminal, otherwise a line
 /// for every tenth.
 pub(crate) fn weights_progress(
-    screen: &Screen,
+    terminal: &Terminal,
     known: &Known,
 ) -> impl FnMut(Progress) + Send + use<> {
-    let screen = screen.clone();
+    let terminal = terminal.clone();
     let name = known.name;
     let licence = known.licence;
     // The bar is drawn on standard error, and only if that is a terminal.
@@ -20,27 +20,27 @@ pub(crate) fn weights_progress(
     }
     let mut tenths = 0;
     move |progress| match progress {
-        Progress::Cached => screen.note(format_args!("{name} is installed and verified")),
+        Progress::Cached => terminal.note(format_args!("{name} is installed and verified")),
         Progress::Asking { source } => {
-            screen.note(format_args!("downloading {name} (licence {licence}) from {source}"));
+            terminal.note(format_args!("downloading {name} (licence {licence}) from {source}"));
         }
         Progress::Bytes { done, total } => {
             bar.set_length(total);
             bar.set_position(done);
             let now = done.saturating_mul(10).checked_div(total).unwrap_or(0);
             if bar.is_hidden() && now > tenths {
-                screen.note(format_args!("{} of {} MB", done / 1_000_000, total / 1_000_000));
+                terminal.note(format_args!("{} of {} MB", done / 1_000_000, total / 1_000_000));
             }
             tenths = now.max(tenths);
         }
         Progress::Failed(failure) => {
             bar.reset();
             tenths = 0;
-            screen.note(format_args!("  failed: {}", super::short(&failure.to_string(), 300)));
+            terminal.note(format_args!("  failed: {}", super::short(&failure.to_string(), 300)));
         }
         Progress::Verifying => {
             bar.finish_and_clear();
-            screen.note("verifying the SHA-256");
+            terminal.note("verifying the SHA-256");
         }
     }
 }

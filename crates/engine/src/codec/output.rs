@@ -1,9 +1,8 @@
-//! Encoding of the outputs that tasks leave behind.
+//! Encoding of the outputs of tasks.
 
-use super::bytes::{In, Out, Stored};
-use super::elsewhere::Elsewhere;
-use super::layout::{Mapped, write_node};
+use crate::binary::{Reader, Stored, ValueLocation, Writer};
 use crate::error::EngineError;
+use crate::plan::layout::{Mapped, write_node};
 use crate::plan::{ChannelIdx, Plan};
 use crate::task::{Arg, Goto, TaskOutput};
 use crate::value::Write;
@@ -19,11 +18,11 @@ mod tag {
     pub(super) const END: u8 = 2;
 }
 
-/// Writes what a task left behind.
+/// Writes the output of a task.
 ///
 /// # Errors
-/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written.
-pub fn write_output(out: &mut Out, plan: &Plan, output: &TaskOutput) -> Result<(), EngineError> {
+/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for values that cannot be written.
+pub fn write_output(out: &mut Writer, plan: &Plan, output: &TaskOutput) -> Result<(), EngineError> {
     out.count(output.writes.len());
     for (index, write) in &output.writes {
         out.count(index.0);
@@ -53,7 +52,7 @@ pub fn write_output(out: &mut Out, plan: &Plan, output: &TaskOutput) -> Result<(
     Ok(())
 }
 
-pub(super) fn write_arg(out: &mut Out, node: &str, arg: &Arg) -> Result<(), EngineError> {
+pub(super) fn write_arg(out: &mut Writer, node: &str, arg: &Arg) -> Result<(), EngineError> {
     out.json(&arg.json).map_err(|reason| EngineError::BadSend {
         node: node.to_owned(),
         by: "a task".to_owned(),
@@ -62,7 +61,7 @@ pub(super) fn write_arg(out: &mut Out, node: &str, arg: &Arg) -> Result<(), Engi
 }
 
 fn write_one(
-    out: &mut Out,
+    out: &mut Writer,
     plan: &Plan,
     index: ChannelIdx,
     write: &Write,
@@ -90,22 +89,25 @@ fn write_one(
     }
 }
 
-/// Reads what tasks left behind.
+/// The context for reading outputs of tasks.
 #[expect(missing_debug_implementations, reason = "it holds a closure")]
 pub struct OutputReader<'a> {
     /// The graph.
     pub plan: &'a Plan,
     /// The mapping from the numbers of the row to those of the graph.
     pub mapped: &'a Mapped,
-    /// The values that are not in the row, as far as they were read.
-    pub elsewhere: &'a dyn Fn(Elsewhere) -> Option<Vec<u8>>,
+    /// Resolves values that are not inline; `None` if a value was not read.
+    pub elsewhere: &'a dyn Fn(ValueLocation) -> Option<Vec<u8>>,
 }
 
-/// Reads what a task left behind.
+/// Reads the output of a task.
 ///
 /// # Errors
-/// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is no JSON.
-pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOutput, EngineError> {
+/// [`EngineError::Damaged`]; [`EngineError::BadStored`] for a value that is not JSON.
+pub fn read_output(
+    read: &mut Reader<'_>,
+    with: &OutputReader<'_>,
+) -> Result<TaskOutput, EngineError> {
     let mut output = TaskOutput::default();
     for _ in 0..read.count()? {
         let index = read.number()?;
@@ -134,8 +136,8 @@ pub fn read_output(read: &mut In<'_>, with: &OutputReader<'_>) -> Result<TaskOut
     Ok(output)
 }
 
-/// The values that a task wrote, by the number of their channels. What replaces a value is left out.
-pub(super) fn writes<'r>(read: &mut In<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
+/// Reads the values that a task wrote, by the numbers of their channels, without overwrites.
+pub(super) fn writes<'r>(read: &mut Reader<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
     let mut found = Vec::new();
     for _ in 0..read.count()? {
         let (index, kind, value) = (read.number()?, read.byte()?, read.value()?);
@@ -150,12 +152,12 @@ pub(super) fn writes<'r>(read: &mut In<'r>) -> Result<Vec<(usize, Stored<'r>)>, 
 
 impl OutputReader<'_> {
     /// The name of a node that an output leads to.
-    fn target(&self, read: &mut In<'_>) -> Result<SmolStr, EngineError> {
+    fn target(&self, read: &mut Reader<'_>) -> Result<SmolStr, EngineError> {
         let found = self.mapped.target(self.plan, read)?;
         Ok(found.map_or_else(SmolStr::new, |index| self.plan.node_name(index).into()))
     }
 
-    fn write(&self, read: &mut In<'_>, name: &str) -> Result<Write, EngineError> {
+    fn write(&self, read: &mut Reader<'_>, name: &str) -> Result<Write, EngineError> {
         match read.byte()? {
             tag::WRITE => self.json(read, name).map(Write::json),
             tag::OVERWRITE => self.json(read, name).map(Write::overwrite),
@@ -163,23 +165,23 @@ impl OutputReader<'_> {
         }
     }
 
-    /// JSON of a channel or a node.
+    /// Reads the JSON of a channel or a node.
     ///
     /// # Errors
     /// As [`read_output`].
-    pub fn json(&self, read: &mut In<'_>, name: &str) -> Result<Json, EngineError> {
+    pub fn json(&self, read: &mut Reader<'_>, name: &str) -> Result<Json, EngineError> {
         let bad = |reason: String| EngineError::BadStored { channel: name.to_owned(), reason };
         let apart;
         let bytes = match read.value()? {
-            Stored::Here(bytes) => bytes,
-            Stored::Apart(hash) => {
+            Stored::Inline(bytes) => bytes,
+            Stored::Blob(hash) => {
                 let missing = || bad(format!("its bytes of hash `{hash}` are missing"));
-                apart = (self.elsewhere)(Elsewhere::Apart(hash)).ok_or_else(missing)?;
+                apart = (self.elsewhere)(ValueLocation::Blob(hash)).ok_or_else(missing)?;
                 apart.as_slice()
             }
-            Stored::There(head, there) => {
+            Stored::RowSlice(head, there) => {
                 let missing = || bad("the row that has it is missing, or too short".to_owned());
-                let part = (self.elsewhere)(Elsewhere::There(there)).ok_or_else(missing)?;
+                let part = (self.elsewhere)(ValueLocation::RowSlice(there)).ok_or_else(missing)?;
                 apart = [head, &part].concat();
                 apart.as_slice()
             }

@@ -1,7 +1,7 @@
 //! Display of a run: streamed text, tool calls and their results.
 
 use super::markdown::Markdown;
-use super::{Screen, Style, plain, short};
+use super::{Style, Terminal, plain, short};
 use crate::CliError;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
@@ -15,7 +15,7 @@ const RESULT_CHARS_MAX: usize = 160;
 /// the model has one.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
-    screen: &'a Screen,
+    terminal: &'a Terminal,
     mark: String,
     markdown: Markdown,
     line_open: bool,
@@ -24,12 +24,12 @@ pub(crate) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(crate) fn new(screen: &'a Screen, model: &ModelInfo) -> Self {
+    pub(crate) fn new(terminal: &'a Terminal, model: &ModelInfo) -> Self {
         let mark = weftwork::tag(model).map(|tag| format!("[{tag}] "));
         Self {
-            screen,
-            mark: mark.map_or_else(String::new, |mark| screen.paint(Style::Quiet, mark)),
-            markdown: Markdown::new(screen.colours()),
+            terminal,
+            mark: mark.map_or_else(String::new, |mark| terminal.paint(Style::Quiet, mark)),
+            markdown: Markdown::new(terminal.colours()),
             line_open: false,
             shown: false,
             calls: BTreeMap::new(),
@@ -62,8 +62,8 @@ impl<'a> Answer<'a> {
                 self.calls.insert(tool_call_id.to_string(), tool_name.clone());
                 self.mark_line(format_args!(
                     "{} {} {}",
-                    self.screen.paint(Style::Good, "→"),
-                    self.screen.paint(Style::Strong, plain(tool_name)),
+                    self.terminal.paint(Style::Good, "→"),
+                    self.terminal.paint(Style::Strong, plain(tool_name)),
                     plain(&args.to_string())
                 ))
             }
@@ -71,13 +71,13 @@ impl<'a> Answer<'a> {
                 self.end_line()?;
                 let name = self.calls.remove(tool_call_id.as_str()).unwrap_or_default();
                 let style = if *is_error { Style::Bad } else { Style::Good };
-                let arrow = self.screen.paint(style, "←");
+                let arrow = self.terminal.paint(style, "←");
                 let result = short(&result.to_string(), RESULT_CHARS_MAX);
                 self.mark_line(format_args!("{arrow} {} {result}", plain(&name)))
             }
             AiEvent::StoreUnavailable { fault } => {
                 self.end_line()?;
-                self.screen.note(format_args!(
+                self.terminal.note(format_args!(
                     "the run pauses: {} ({}); it continues when the store accepts writes",
                     plain(&fault.message),
                     fault.code
@@ -85,7 +85,7 @@ impl<'a> Answer<'a> {
                 Ok(())
             }
             AiEvent::StoreAvailable => {
-                self.screen.note("the store accepts writes again: the run continues");
+                self.terminal.note("the store accepts writes again: the run continues");
                 Ok(())
             }
             AiEvent::CallReused { kind, name } => {
@@ -101,19 +101,19 @@ impl<'a> Answer<'a> {
         let rest = self.markdown.end();
         self.write(&rest)?;
         if std::mem::take(&mut self.line_open) {
-            self.screen.line("")?;
+            self.terminal.line("")?;
         }
         Ok(())
     }
 
     /// Writes a note about the answer.
     pub(crate) fn aside(&mut self, text: &str) -> Result<(), CliError> {
-        let text = self.screen.paint(Style::Quiet, format_args!("({})", plain(text)));
+        let text = self.terminal.paint(Style::Quiet, format_args!("({})", plain(text)));
         self.mark_line(text)
     }
 
     fn mark_line(&self, text: impl std::fmt::Display) -> Result<(), CliError> {
-        self.screen.line(format_args!("{}{text}", self.mark))
+        self.terminal.line(format_args!("{}{text}", self.mark))
     }
 
     fn text(&mut self, text: &str) -> Result<(), CliError> {
@@ -124,9 +124,9 @@ impl<'a> Answer<'a> {
     fn write(&mut self, text: &str) -> Result<(), CliError> {
         for line in text.split_inclusive('\n') {
             if !std::mem::replace(&mut self.line_open, !line.ends_with('\n')) {
-                self.screen.piece(&self.mark)?;
+                self.terminal.piece(&self.mark)?;
             }
-            self.screen.piece(line)?;
+            self.terminal.piece(line)?;
         }
         Ok(())
     }

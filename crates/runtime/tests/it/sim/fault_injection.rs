@@ -1,8 +1,8 @@
-//! Bugs that the simulation finds: each bug that can be planted, within a stated number of seeds.
+//! Bugs that the simulation finds: each bug that can be injected, within a stated number of seeds.
 
 use super::check;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use weftwork_engine::planted::{Bug, plant};
+use weftwork_engine::fault_injection::{Bug, inject};
 
 /// Each bug, and within how many seeds it is found.
 const BUGS: [(Bug, u64); 17] = [
@@ -28,9 +28,9 @@ const BUGS: [(Bug, u64); 17] = [
 /// The first seed that breaks a law with a bug, and how.
 fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
     let broken = |seed| {
-        plant(Some(bug));
+        inject(Some(bug));
         let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
-        plant(None);
+        inject(None);
         match checked {
             Ok(Ok(_)) => None,
             Ok(Err(broken)) => Some((seed, broken.to_string())),
@@ -41,7 +41,7 @@ fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
 }
 
 #[test]
-fn planted_bugs_are_found_within_so_many_seeds() {
+fn injected_bugs_are_found_within_so_many_seeds() {
     let mut missed = Vec::new();
     for (bug, seeds) in BUGS {
         match first_seed(bug, seeds) {

@@ -1,14 +1,13 @@
-//! Reading a checkpoint back: what other rows and blobs it takes, and what comes of them.
+//! Decoding of checkpoints, which requests the other rows and blobs that it needs.
 
-use super::bytes::{In, Stored};
-use super::elsewhere::{Elsewhere, Named, There};
-use super::layout::{Layout, Mapped};
 use super::output::OutputReader;
 use super::{
-    Chunk, Home, ListHome, Mark, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output, tag,
+    Chunk, DeltaBase, Home, ListHome, OLDER_MAX, REPEATED_MAX, TAIL_MAX, control, open_row, output,
+    tag,
 };
+use crate::binary::{ExternalRefs, Reader, RowSlice, Stored, ValueLocation};
 use crate::error::EngineError;
-use crate::plan::{ChannelPlan, Plan};
+use crate::plan::{ChannelPlan, Layout, Mapped, Plan};
 use crate::pregel::Machine;
 use crate::value::{CHUNK, Slots, Value};
 use std::borrow::Cow;
@@ -18,7 +17,8 @@ use std::sync::Arc;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 
-/// A checkpoint that is being read. Give it what it [`wants`](Self::wants) until that is nothing.
+/// A checkpoint that is being decoded. The caller supplies what it [`wants`](Self::wants) until
+/// that is empty.
 #[derive(Debug)]
 pub struct Loader {
     plan: Arc<Plan>,
@@ -28,11 +28,11 @@ pub struct Loader {
     parts: BTreeMap<usize, Part>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     wanted: BTreeSet<Hash>,
-    /// Rows of which parts are values.
+    /// Rows with slices that are values.
     texts: BTreeMap<CheckpointId, Vec<u8>>,
     wanted_texts: BTreeSet<CheckpointId>,
-    /// The blobs that are named by what decides the next superstep.
-    named: Named,
+    /// The blobs that the control state references.
+    named: ExternalRefs,
 }
 
 /// The rows and values that a load needs to continue.
@@ -40,7 +40,7 @@ pub struct Loader {
 pub struct Wants {
     /// Rows of the same graph.
     pub rows: Vec<CheckpointId>,
-    /// Values that are kept apart.
+    /// Blobs.
     pub blobs: Vec<Hash>,
 }
 
@@ -52,21 +52,21 @@ impl Wants {
     }
 }
 
-/// A checkpoint that was read.
+/// A decoded checkpoint.
 #[derive(Debug)]
 pub struct Loaded {
-    /// State, and what is due.
+    /// The state, and the nodes that are due.
     pub machine: Machine,
-    /// For writing the next checkpoint.
-    pub mark: Mark,
+    /// The base for the next checkpoint.
+    pub delta_base: DeltaBase,
 }
 
 #[derive(Debug, Clone)]
 enum Bytes {
-    Here(Vec<u8>),
-    Apart(Hash),
-    /// These, and after them a part of the row of this id.
-    There(Vec<u8>, CheckpointId, There),
+    Inline(Vec<u8>),
+    Blob(Hash),
+    /// These bytes, followed by a slice of the row with this id.
+    RowSlice(Vec<u8>, CheckpointId, RowSlice),
 }
 
 /// The form in which a row gives a channel's value.
@@ -79,7 +79,7 @@ enum Given {
         tail: Vec<CheckpointId>,
         patch: Bytes,
     },
-    /// The same for a row that repeats changes, and the rows like it that it leads to.
+    /// The repeated changes of a row, and the earlier rows of this kind that it names.
     Repeat {
         base: CheckpointId,
         older: Vec<CheckpointId>,
@@ -87,30 +87,30 @@ enum Given {
     },
 }
 
-/// Handling of the rows that a row names only for reading ahead.
+/// The handling of rows that are named only for reading ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Older {
     Read,
-    /// Enough of them are known.
+    /// Enough such rows are known.
     Skip,
 }
 
 /// The rows and changes read so far for one channel.
 #[derive(Debug, Default)]
 struct Part {
-    /// The row that leads on.
+    /// The row to be read next.
     next: Option<CheckpointId>,
-    /// Rows of which only the change is missing.
+    /// Rows of which only the change is needed.
     tail: BTreeSet<CheckpointId>,
     /// Changes by their rows.
     changes: BTreeMap<CheckpointId, Bytes>,
-    /// The value from which the changes start, and its row.
+    /// The value that the changes apply to, and its row.
     whole: Option<(CheckpointId, Bytes)>,
-    /// For the list that it makes: the base, and the rows after it.
+    /// The base of the resulting list, and the rows after it.
     home: Option<(CheckpointId, Vec<CheckpointId>)>,
     /// The rows that the base names.
     older: Vec<CheckpointId>,
-    /// The rows that will be wanted, the newest first.
+    /// The rows that will be needed, the newest first.
     soon: Vec<CheckpointId>,
 }
 
@@ -119,7 +119,7 @@ impl Part {
         self.next.iter().chain(&self.tail).copied()
     }
 
-    /// Takes what a row gives of the channel. Rows lead to older ones only, so this ends.
+    /// Adds the channel's part of a row. Rows refer to older rows only, so this terminates.
     fn take(&mut self, id: CheckpointId, given: Given) -> Result<(), EngineError> {
         let astray = EngineError::Damaged { at: 0, expected: "an older row that has the value" };
         let in_tail = self.tail.remove(&id);
@@ -159,20 +159,20 @@ impl Part {
         Ok(())
     }
 
-    /// The bytes that the row of an id gave.
+    /// The bytes from the row with an id.
     fn bytes(&self, of: CheckpointId) -> impl Iterator<Item = &Bytes> {
         let whole = self.whole.as_ref().filter(|(id, _)| *id == of).map(|(_, bytes)| bytes);
         self.changes.get(&of).into_iter().chain(whole)
     }
 
-    /// `true` if older rows are known that will be wanted after this one.
+    /// `true` if older rows are known that will be needed after this one.
     fn looks_beyond(&self, id: CheckpointId) -> bool {
         self.soon.last().is_some_and(|oldest| *oldest < id)
     }
 }
 
 impl Loader {
-    /// Begins with the checkpoint's own row, and the layout that the row names.
+    /// Creates a loader from the checkpoint's own row and the layout that the row names.
     ///
     /// # Errors
     /// [`EngineError::Damaged`], [`EngineError::NewerRecord`]; [`EngineError::OtherBuild`] for a
@@ -190,14 +190,14 @@ impl Loader {
         for (index, given) in channels(&mut read, plan, (&mapped, id), Older::Read)? {
             parts.entry(index).or_default().take(id, given)?;
         }
-        // Values that are kept apart are found by reading without them.
-        let named = RefCell::new(Named::default());
+        // A trial read without the blobs collects their hashes.
+        let named = RefCell::new(ExternalRefs::default());
         let note = |place| match place {
-            Elsewhere::Apart(hash) => {
+            ValueLocation::Blob(hash) => {
                 named.borrow_mut().note(hash);
                 Some(b"null".to_vec())
             }
-            Elsewhere::There(_) => None,
+            ValueLocation::RowSlice(_) => None,
         };
         control::read(&mut read, plan, &OutputReader { plan, mapped: &mapped, elsewhere: &note })?;
         if !read.is_empty() {
@@ -222,8 +222,8 @@ impl Loader {
         Wants { rows, blobs }
     }
 
-    /// The rows it will want after those it [`wants`](Self::wants), as far as is known: best read
-    /// at once. Some may be among those.
+    /// The known rows that it will request after those it [`wants`](Self::wants), and which are
+    /// best read together with them. Some may be among those.
     pub fn soon(&self) -> impl Iterator<Item = CheckpointId> {
         self.parts.values().flat_map(|part| {
             let is_left = |row: &CheckpointId| part.next.is_some_and(|next| *row < next);
@@ -231,7 +231,7 @@ impl Loader {
         })
     }
 
-    /// Takes a row it wanted, and the layout that the row names.
+    /// Adds a requested row, and the layout that the row names.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -273,20 +273,20 @@ impl Loader {
         Ok(())
     }
 
-    /// Takes a value it wanted. Its hash is the caller's to check.
+    /// Adds a requested blob. The caller checks its hash.
     pub fn blob(&mut self, hash: Hash, bytes: Vec<u8>) {
         self.wanted.remove(&hash);
         self.blobs.insert(hash, bytes);
     }
 
-    /// Requests the values that a row gave by reference: blobs, and parts of other rows.
+    /// Requests the values that a row references: blobs, and slices of other rows.
     fn want_others(&mut self, of: CheckpointId) {
         for bytes in self.parts.values().flat_map(|part| part.bytes(of)) {
             match bytes {
-                Bytes::Apart(hash) if !self.blobs.contains_key(hash) => {
+                Bytes::Blob(hash) if !self.blobs.contains_key(hash) => {
                     self.wanted.insert(*hash);
                 }
-                Bytes::There(_, row, _) if !self.texts.contains_key(row) => {
+                Bytes::RowSlice(_, row, _) if !self.texts.contains_key(row) => {
                     self.wanted_texts.insert(*row);
                 }
                 _ => {}
@@ -294,17 +294,17 @@ impl Loader {
         }
     }
 
-    /// The checkpoint, once nothing is wanted any more.
+    /// Returns the checkpoint, after everything requested was added.
     ///
     /// # Errors
-    /// [`EngineError::BadStored`] for a value that the channel does not take,
-    /// [`EngineError::LostNode`] when the thread waits at a node that is gone.
+    /// [`EngineError::BadStored`] for a value that the channel does not accept,
+    /// [`EngineError::LostNode`] if a due node does not exist any more.
     pub fn finish(self) -> Result<Loaded, EngineError> {
         let plan = Arc::clone(&self.plan);
         self.named.check(|hash| self.blobs.get(&hash).map_or(0, Vec::len))?;
         let known = |place| match place {
-            Elsewhere::Apart(hash) => self.blobs.get(&hash).cloned(),
-            Elsewhere::There(_) => None,
+            ValueLocation::Blob(hash) => self.blobs.get(&hash).cloned(),
+            ValueLocation::RowSlice(_) => None,
         };
         let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
@@ -327,19 +327,19 @@ impl Loader {
         let layout = plan.layout().id();
         let homes = homes.chunks(CHUNK).map(|homes| Chunk::new(homes.iter().cloned().collect()));
         let (slots_there, homes) = (slots.clone(), homes.collect());
-        // What waits there was read from JSON, so that no value will be the same.
-        let mark = Mark { id: self.id, layout, slots: slots_there, homes, input: None };
-        Ok(Loaded { machine: Machine::from_parts(plan, slots, control), mark })
+        // A pending input was read from JSON, so no value shares its allocation.
+        let delta_base = DeltaBase { id: self.id, layout, slots: slots_there, homes, input: None };
+        Ok(Loaded { machine: Machine::from_parts(plan, slots, control), delta_base })
     }
 
     fn bytes<'a>(&'a self, bytes: &'a Bytes) -> Result<Cow<'a, [u8]>, String> {
         match bytes {
-            Bytes::Here(bytes) => Ok(Cow::Borrowed(bytes)),
-            Bytes::Apart(hash) => {
+            Bytes::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+            Bytes::Blob(hash) => {
                 let missing = || format!("its bytes of hash `{hash}` are missing");
                 Ok(Cow::Borrowed(self.blobs.get(hash).ok_or_else(missing)?))
             }
-            Bytes::There(head, row, there) => {
+            Bytes::RowSlice(head, row, there) => {
                 let found = self.texts.get(row).and_then(|row| there.of(row));
                 let missing = || format!("row `{row}`, which has it, is too short");
                 Ok(Cow::Owned([head, found.ok_or_else(missing)?].concat()))
@@ -380,9 +380,9 @@ impl Loader {
     }
 }
 
-/// The channels of a row, as far as this build has them.
+/// Reads the channels of a row that this build has.
 fn channels(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     (mapped, id): (&Mapped, CheckpointId),
     rows: Older,
@@ -394,7 +394,7 @@ fn channels(
             return Ok(all);
         }
         let index = number - 1;
-        // What is read is no more than there are channels.
+        // At most as many parts are read as there are channels.
         if index < next {
             return Err(read.damaged("channels in order"));
         }
@@ -435,9 +435,9 @@ fn channels(
     }
 }
 
-/// The rows that a row which repeats changes names beyond its base.
+/// Reads the rows that a row with repeated changes names in addition to its base.
 fn older(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     base: CheckpointId,
     rows: Older,
 ) -> Result<Vec<CheckpointId>, EngineError> {
@@ -452,9 +452,9 @@ fn older(
     Ok(older)
 }
 
-/// The values that the input of a row writes to each channel that this build has.
+/// Reads the values that the input of a row writes to the channels of this build.
 fn inputs_of(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     (mapped, id): (&Mapped, CheckpointId),
 ) -> Result<BTreeMap<usize, Given>, EngineError> {
@@ -468,21 +468,21 @@ fn inputs_of(
     Ok(found)
 }
 
-fn row(read: &mut In<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
+fn row(read: &mut Reader<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
     Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
 }
 
-fn value(read: &mut In<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
+fn value(read: &mut Reader<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
     read.value().map(|stored| bytes(stored, id))
 }
 
-/// A value of the row of an id.
+/// Reads a value of the row with an id.
 fn bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
     match stored {
-        Stored::Here(bytes) => Bytes::Here(bytes.to_vec()),
-        Stored::Apart(hash) => Bytes::Apart(hash),
-        Stored::There(head, there) => {
-            Bytes::There(head.to_vec(), CheckpointId(id.0.wrapping_sub(there.off)), there)
+        Stored::Inline(bytes) => Bytes::Inline(bytes.to_vec()),
+        Stored::Blob(hash) => Bytes::Blob(hash),
+        Stored::RowSlice(head, there) => {
+            Bytes::RowSlice(head.to_vec(), CheckpointId(id.0.wrapping_sub(there.off)), there)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The desk's tools.
 
-use super::database::{Desk, Order, Refund};
+use super::database::{Order, OrderDatabase, Refund};
 use super::weather::{self, Weather};
 use weftwork::tool;
 use weftwork::tools::{Deps, ToolContext, ToolError};
@@ -11,9 +11,9 @@ pub(super) fn lookup_order(
     /// The order's number, such as A1003.
     #[schemars(length(min = 1, max = 20))]
     order_id: String,
-    desk: Deps<Desk>,
+    orders: Deps<OrderDatabase>,
 ) -> Result<Order, ToolError> {
-    desk.order(&order_id)
+    orders.order(&order_id)
 }
 
 /// Gives money back for an order.
@@ -29,10 +29,10 @@ pub(super) fn refund_order(
     /// How much, in euros.
     #[schemars(range(min = 0.01, max = 10000.0))]
     amount: f64,
-    desk: Deps<Desk>,
+    orders: Deps<OrderDatabase>,
     context: ToolContext,
 ) -> Result<Refund, ToolError> {
-    desk.refund(&order_id, amount, &context.idempotency_key)
+    orders.refund(&order_id, amount, &context.idempotency_key)
 }
 
 /// Tells the weather of a city.

@@ -51,13 +51,13 @@ pub(super) struct Refund {
 
 /// The desk's database, which is created and opened on first use.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct OrderDatabase {
     /// The database file; `None` for a database in memory.
     file: Option<PathBuf>,
     open: Mutex<Option<Connection>>,
 }
 
-impl Desk {
+impl OrderDatabase {
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
         Self { file, open: Mutex::new(None) }
     }
@@ -173,24 +173,24 @@ fn cents(euros: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Desk;
+    use super::OrderDatabase;
 
     #[test]
     fn a_refund_is_given_once_for_each_key_and_never_more_than_was_paid() {
-        let desk = Desk::new(None);
-        let first = desk.refund("a1001", 25.0, "k1").expect("refunded");
-        assert_eq!(desk.refund("A1001", 25.0, "k1").expect("the same"), first);
-        assert_eq!(desk.refunds("A1001"), Ok((1, 2_500)));
-        desk.refund("A1001", 54.9, "k2").expect("the rest");
-        let error = desk.refund("A1001", 0.01, "k3").expect_err("nothing is left");
+        let orders = OrderDatabase::new(None);
+        let first = orders.refund("a1001", 25.0, "k1").expect("refunded");
+        assert_eq!(orders.refund("A1001", 25.0, "k1").expect("the same"), first);
+        assert_eq!(orders.refunds("A1001"), Ok((1, 2_500)));
+        orders.refund("A1001", 54.9, "k2").expect("the rest");
+        let error = orders.refund("A1001", 0.01, "k3").expect_err("nothing is left");
         assert_eq!(error.message(), "`0.01` cannot be refunded for order `A1001`: up to 0.00 can");
-        assert_eq!(desk.order("A1001").expect("an order").refunded, 79.9);
+        assert_eq!(orders.order("A1001").expect("an order").refunded, 79.9);
     }
 
     #[test]
     fn an_order_that_does_not_exist_is_an_error() {
-        let desk = Desk::new(None);
-        assert_eq!(desk.order("B1").expect_err("no order").message(), "there is no order `B1`");
-        assert!(desk.refund("B1", 1.0, "k").is_err());
+        let orders = OrderDatabase::new(None);
+        assert_eq!(orders.order("B1").expect_err("no order").message(), "there is no order `B1`");
+        assert!(orders.refund("B1", 1.0, "k").is_err());
     }
 }

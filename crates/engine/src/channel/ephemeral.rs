@@ -5,34 +5,34 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Keeps a value for one superstep: the next one reads it, and unless it is written again it is
-/// gone after that.
-pub struct Fleeting<T> {
+/// A channel with a value for one superstep: the next superstep reads it, and it is then cleared
+/// unless it is written again.
+pub struct Ephemeral<T> {
     many: bool,
     types: PhantomData<fn() -> T>,
 }
 
-impl<T> Fleeting<T> {
-    /// Takes at most one write per superstep.
+impl<T> Ephemeral<T> {
+    /// Creates a channel that accepts at most one write per superstep.
     #[must_use]
     pub fn one() -> Self {
         Self { many: false, types: PhantomData }
     }
 
-    /// Takes any number of writes; the last in task order counts.
+    /// Creates a channel that accepts any number of writes; the last in task order is used.
     #[must_use]
     pub fn any() -> Self {
         Self { many: true, types: PhantomData }
     }
 }
 
-impl<T> fmt::Debug for Fleeting<T> {
+impl<T> fmt::Debug for Ephemeral<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fleeting<{}>", std::any::type_name::<T>())
+        write!(f, "Ephemeral<{}>", std::any::type_name::<T>())
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Fleeting<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Channel for Ephemeral<T> {
     fn kind(&self) -> &'static str {
         if self.many { "any" } else { "ephemeral" }
     }

@@ -1,9 +1,9 @@
 //! Encoding of the control state, which decides the next superstep.
 
-use super::bytes::{In, Out};
-use super::layout::{Mapped, node_number, write_node};
 use super::output::{OutputReader, read_output, write_arg, write_output};
+use crate::binary::{Reader, Writer};
 use crate::error::EngineError;
+use crate::plan::layout::{Mapped, node_number, write_node};
 use crate::plan::{Plan, TriggerIdx};
 use crate::pregel::{Control, Machine, Sent, StartInput, Trigger, Updated};
 use crate::task::Arg;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const WRITTEN: u8 = 1;
 const FINISHED: u8 = 2;
 
-/// More changes than a thread can have had; each adds one.
+/// Limit for counters of changes, which no thread reaches.
 const CHANGES_MAX: u32 = u32::MAX / 2;
 
 mod tag {
@@ -26,7 +26,7 @@ mod tag {
     pub(super) const START: u8 = 2;
 }
 
-pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError> {
+pub(super) fn write(out: &mut Writer, machine: &Machine) -> Result<(), EngineError> {
     let (plan, control) = (machine.plan(), machine.control());
     for number in [control.version, control.passed, control.start_version, control.start_seen] {
         out.number(number);
@@ -69,9 +69,8 @@ pub(super) fn write(out: &mut Out, machine: &Machine) -> Result<(), EngineError>
     Ok(())
 }
 
-/// Goes to the writes of the input that waits; says whether there are any. What is before them is
-/// only passed over.
-pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
+/// Skips to the writes of the pending input; returns `false` if there are none.
+pub(super) fn find_writes(read: &mut Reader<'_>) -> Result<bool, EngineError> {
     for _ in 0..4 {
         read.wide()?;
     }
@@ -99,7 +98,7 @@ pub(super) fn find_writes(read: &mut In<'_>) -> Result<bool, EngineError> {
     Ok(read.byte()? == tag::WRITES)
 }
 
-fn write_updated(out: &mut Out, updated: &Updated) {
+fn write_updated(out: &mut Writer, updated: &Updated) {
     match updated {
         Updated::Unknown => out.byte(tag::UNKNOWN),
         Updated::Known { any, start, triggers } => {
@@ -111,7 +110,7 @@ fn write_updated(out: &mut Out, updated: &Updated) {
 }
 
 pub(super) fn read(
-    read: &mut In<'_>,
+    read: &mut Reader<'_>,
     plan: &Plan,
     with: &OutputReader<'_>,
 ) -> Result<Control, EngineError> {
@@ -171,22 +170,26 @@ pub(super) fn read(
     Ok(control)
 }
 
-fn read_updated(read: &mut In<'_>, plan: &Plan, mapped: &Mapped) -> Result<Updated, EngineError> {
+fn read_updated(
+    read: &mut Reader<'_>,
+    plan: &Plan,
+    mapped: &Mapped,
+) -> Result<Updated, EngineError> {
     let flags = read.byte()?;
     if flags == tag::UNKNOWN {
         return Ok(Updated::Unknown);
     }
     let (any, start) = (flags & tag::ANY != 0, flags & tag::START != 0);
-    let mut triggers = crate::pregel::Few::new();
+    let mut triggers = crate::pregel::Indices::new();
     for _ in 0..read.count()? {
         let index = read.number()?;
         triggers.extend(mapped.trigger(plan, index, read)?.ok());
     }
-    // Another build may order its nodes in another way: all of them are asked.
+    // Another build may have a different order of nodes, so all of them are checked.
     Ok(if mapped.is_same() { Updated::Known { any, start, triggers } } else { Updated::Unknown })
 }
 
-/// A trigger of this build; one that it does not have matters only if its node waits for it.
+/// Reads a trigger of this build; a missing one matters only if its node is due.
 fn kept(found: Result<TriggerIdx, &str>, matters: bool) -> Result<Option<TriggerIdx>, EngineError> {
     match found {
         Ok(index) => Ok(Some(index)),

@@ -1,6 +1,6 @@
 //! Tables with aligned columns.
 
-use super::{Screen, Style};
+use super::{Style, Terminal};
 use crate::CliError;
 
 /// A table. Columns are separated by two spaces, and rows have no colours or rules, so that
@@ -20,11 +20,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| super::short(&cell, 200)).collect());
     }
 
-    pub(crate) fn write(&self, screen: &Screen) -> Result<(), CliError> {
-        self.lines(screen).iter().try_for_each(|line| screen.line(line))
+    pub(crate) fn write(&self, terminal: &Terminal) -> Result<(), CliError> {
+        self.lines(terminal).iter().try_for_each(|line| terminal.line(line))
     }
 
-    pub(crate) fn lines(&self, screen: &Screen) -> Vec<String> {
+    pub(crate) fn lines(&self, terminal: &Terminal) -> Vec<String> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
@@ -35,7 +35,7 @@ impl Table {
             let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        let head = std::iter::once(screen.paint(Style::Quiet, line(&self.head)));
+        let head = std::iter::once(terminal.paint(Style::Quiet, line(&self.head)));
         let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect::<Vec<_>>());
         head.chain(rows.map(|row| line(&row))).collect()
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::channel::{Append, LastValue};
 use crate::list::List;
-use crate::plan::PlanBuilder;
+use crate::plan::{Plan, PlanBuilder};
 use crate::pregel::StartInput;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -30,13 +30,13 @@ struct Rows {
 }
 
 impl Rows {
-    fn put(&mut self, id: u128, machine: &Machine, since: Option<&Mark>) -> Mark {
-        let packed = pack(machine, CheckpointId(id), since, b"rest").expect("it can be written");
-        self.rows.insert(CheckpointId(id), packed.bytes);
-        self.blobs.extend(packed.blobs);
+    fn put(&mut self, id: u128, machine: &Machine, since: Option<&DeltaBase>) -> DeltaBase {
+        let encoded = encode(machine, CheckpointId(id), since, b"rest").expect("it can be written");
+        self.rows.insert(CheckpointId(id), encoded.bytes);
+        self.blobs.extend(encoded.blobs);
         let layout = machine.plan().layout();
         self.layouts.insert(layout.id(), layout.clone());
-        packed.mark
+        encoded.delta_base
     }
 
     fn layout(&self, row: &[u8]) -> &Layout {
@@ -139,24 +139,24 @@ proptest! {
     ) {
         let plan = plan(None);
         let mut rows = Rows::default();
-        let mut known: Vec<(Machine, Mark)> = Vec::new();
+        let mut known: Vec<(Machine, DeltaBase)> = Vec::new();
         let mut now = Machine::new(Arc::clone(&plan));
-        let mut mark = rows.put(1, &now, None);
-        known.push((now.clone(), mark.clone()));
+        let mut delta_base = rows.put(1, &now, None);
+        known.push((now.clone(), delta_base.clone()));
         for (id, (change, reload)) in (2..).zip(changes.iter().zip(reload)) {
             if let Change::Fork(at) = change {
-                (now, mark) = known[at % known.len()].clone();
+                (now, delta_base) = known[at % known.len()].clone();
             }
             if reload {
-                let loaded = rows.get(&plan, mark.id().0).expect("it is there").0;
-                (now, mark) = (loaded.machine, loaded.mark);
+                let loaded = rows.get(&plan, delta_base.id().0).expect("it is there").0;
+                (now, delta_base) = (loaded.machine, loaded.delta_base);
             }
             now = changed(&now, change);
-            mark = rows.put(id, &now, Some(&mark));
-            known.push((now.clone(), mark.clone()));
+            delta_base = rows.put(id, &now, Some(&delta_base));
+            known.push((now.clone(), delta_base.clone()));
         }
-        for (machine, mark) in &known {
-            let loaded = rows.get(&plan, mark.id().0).expect("it is there").0;
+        for (machine, delta_base) in &known {
+            let loaded = rows.get(&plan, delta_base.id().0).expect("it is there").0;
             prop_assert_eq!(json(&loaded.machine), json(machine));
         }
     }
@@ -170,8 +170,8 @@ proptest! {
         let plan = plan(None);
         let mut rows = Rows::default();
         let machine = pushed(&Machine::new(Arc::clone(&plan)), &["one".to_owned()]);
-        let mark = rows.put(1, &machine, None);
-        rows.put(2, &pushed(&machine, &["two".to_owned()]), Some(&mark));
+        let delta_base = rows.put(1, &machine, None);
+        rows.put(2, &pushed(&machine, &["two".to_owned()]), Some(&delta_base));
         let row = rows.rows[&CheckpointId(2)].clone();
         let mut flipped = row.clone();
         let at = at % row.len();
@@ -195,11 +195,11 @@ fn a_row_does_not_grow_with_the_thread_and_reading_takes_few_rows() {
     let plan = plan(None);
     let mut rows = Rows::default();
     let mut now = Machine::new(Arc::clone(&plan));
-    let mut mark = rows.put(1, &now, None);
+    let mut delta_base = rows.put(1, &now, None);
     let mut sizes = Vec::new();
     for id in 2..=4_000u128 {
         now = pushed(&now, &[format!("item {id}")]);
-        mark = rows.put(id, &now, Some(&mark));
+        delta_base = rows.put(id, &now, Some(&delta_base));
         sizes.push(rows.rows[&CheckpointId(id)].len());
     }
     let sum = |sizes: &[usize]| sizes.iter().sum::<usize>();
@@ -234,15 +234,15 @@ fn reading_a_list_that_does_not_grow_takes_few_rows_however_often_it_changes() {
         let mut rows = Rows::default();
         let items: Vec<_> = (0..10).map(|i| format!("item {i}")).collect();
         let mut now = pushed(&Machine::new(Arc::clone(&plan)), &items);
-        let mut mark = rows.put(1, &now, None);
+        let mut delta_base = rows.put(1, &now, None);
         for id in 2..=2_000u128 {
             now = with(&now, 2, Value::new(change(&log(&now), id)));
-            mark = rows.put(id, &now, Some(&mark));
+            delta_base = rows.put(id, &now, Some(&delta_base));
             if id % 97 == 0 {
                 let (loaded, read) = rows.get(&plan, id).expect("it is there");
                 assert!(read <= 2 * TAIL_MAX, "change {which}: checkpoint {id} took {read} rows");
                 // Goes on as after a restart.
-                (now, mark) = (loaded.machine, loaded.mark);
+                (now, delta_base) = (loaded.machine, loaded.delta_base);
             }
         }
     }
@@ -256,10 +256,10 @@ fn large_values_are_apart_and_due_input_comes_back() {
     let mut machine = with(&Machine::new(Arc::clone(&plan)), 1, Value::new(large.clone()));
     let input = serde_json::json!({"small": 1, "text": large});
     machine.take_input(StartInput::Json(Arc::new(input.clone())));
-    let mark = rows.put(1, &machine, None);
+    let delta_base = rows.put(1, &machine, None);
     assert!(rows.rows[&CheckpointId(1)].len() < 500);
     assert_eq!(rows.blobs.len(), 2, "the value and the input");
-    rows.put(2, &machine, Some(&mark));
+    rows.put(2, &machine, Some(&delta_base));
     for id in [1, 2] {
         let loaded = rows.get(&plan, id).expect("it is there").0;
         assert_eq!(json(&loaded.machine), json(&machine));
@@ -280,11 +280,11 @@ fn what_the_input_writes_stays_with_the_input() {
         let empty = pushed(&Machine::new(Arc::clone(&plan)), &["before".to_owned()]);
         let mut machine = empty.clone();
         machine.take_input(StartInput::Writes(Arc::new(output)));
-        let mark = rows.put(1, &machine, None);
+        let delta_base = rows.put(1, &machine, None);
         let applied = with(&with(&empty, 0, small), 1, text);
-        let mark = rows.put(2, &applied, Some(&mark));
+        let delta_base = rows.put(2, &applied, Some(&delta_base));
         let later = with(&applied, 0, Value::new(8u32));
-        rows.put(3, &later, Some(&mark));
+        rows.put(3, &later, Some(&delta_base));
         assert!(rows.rows[&CheckpointId(2)].len() < 80, "the values are not written again");
         assert_eq!(rows.blobs.len(), usize::from(apart));
         for (id, machine) in [(1, &machine), (2, &applied), (3, &later)] {
@@ -295,7 +295,7 @@ fn what_the_input_writes_stays_with_the_input() {
         // Another build finds them by name; a row after that leads to the input as well.
         let new = self::plan(Some("a_new_one"));
         let (loaded, _) = rows.get(&new, 2).expect("it is compatible");
-        rows.put(4, &loaded.machine, Some(&loaded.mark));
+        rows.put(4, &loaded.machine, Some(&loaded.delta_base));
         assert_eq!(json(&rows.get(&new, 4).expect("it is there").0.machine)["small"], 7);
     }
 }
@@ -309,12 +309,12 @@ fn what_the_input_says_is_named_in_the_change_of_a_list() {
     let said = "a text that is longer than what is worth the while to be named".repeat(2);
     let before = machine.clone();
     machine.take_input(StartInput::Json(Arc::new(serde_json::json!({"log": [said]}))));
-    let mark = rows.put(2, &machine, Some(&empty));
+    let delta_base = rows.put(2, &machine, Some(&empty));
     let taken = pushed(&before, std::slice::from_ref(&said));
-    let mark = rows.put(3, &taken, Some(&mark));
+    let delta_base = rows.put(3, &taken, Some(&delta_base));
     assert!(rows.rows[&CheckpointId(3)].len() < 80, "the text is not written again");
     let later = pushed(&taken, &["after".to_owned()]);
-    rows.put(4, &later, Some(&mark));
+    rows.put(4, &later, Some(&delta_base));
     for (id, machine) in [(3, &taken), (4, &later)] {
         let (loaded, read) = rows.get(&plan, id).expect("it is there");
         assert_eq!(json(&loaded.machine), json(machine));

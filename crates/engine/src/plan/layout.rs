@@ -1,8 +1,8 @@
-//! The names that rows leave out.
+//! The layout of rows: names, which rows replace by numbers.
 
-use super::bytes::{In, Out};
+use super::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
+use crate::binary::{Reader, VERSION, Writer};
 use crate::error::EngineError;
-use crate::plan::{ChannelIdx, NodeIdx, Plan, TriggerIdx};
 use weftwork_types::canonical::{Hash, hash_bytes};
 
 /// The first 128 bits of the hash of a layout's bytes.
@@ -10,13 +10,13 @@ use weftwork_types::canonical::{Hash, hash_bytes};
 pub struct LayoutId(pub [u8; 16]);
 
 impl LayoutId {
-    pub(super) fn read(read: &mut In<'_>) -> Result<Self, EngineError> {
+    pub(crate) fn read(read: &mut Reader<'_>) -> Result<Self, EngineError> {
         let mut id = [0u8; 16];
         id.copy_from_slice(read.raw(16)?);
         Ok(Self(id))
     }
 
-    /// The id as a key of a store, which has room for more.
+    /// The id as a key of a store, padded to the length of a hash.
     #[must_use]
     pub fn key(self) -> Hash {
         let mut key = [0u8; 32];
@@ -25,31 +25,6 @@ impl LayoutId {
         }
         Hash(key)
     }
-}
-
-/// The layout that a row names, and the bytes after it.
-///
-/// # Errors
-/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
-pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    open_row_upto(super::VERSION, bytes)
-}
-
-/// The same of rows that have formats up to this one.
-///
-/// # Errors
-/// As [`open_row`].
-pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, In<'_>), EngineError> {
-    let mut read = In::new(bytes);
-    let found = read.byte()?;
-    if found > known {
-        return Err(EngineError::NewerRecord { found, known });
-    }
-    if found == 0 {
-        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
-    }
-    let layout = LayoutId::read(&mut read)?;
-    Ok((layout, read))
 }
 
 /// The names of a build of a graph, in the order of their numbers.
@@ -68,8 +43,8 @@ impl Layout {
             plan.channels.iter().map(|c| (c.name.clone(), c.channel.kind().to_owned())).collect();
         let triggers: Vec<_> = plan.triggers.iter().map(|t| t.name.clone()).collect();
         let nodes: Vec<_> = plan.nodes.iter().map(|n| n.name.to_string()).collect();
-        let mut out = Out::default();
-        out.byte(super::VERSION);
+        let mut out = Writer::default();
+        out.byte(VERSION);
         out.count(channels.len());
         for (name, kind) in &channels {
             out.text(name);
@@ -86,16 +61,16 @@ impl Layout {
     /// Reads a layout.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`], also when the bytes are not those of the id;
+    /// [`EngineError::Damaged`], also if the bytes do not match the id;
     /// [`EngineError::NewerRecord`].
     pub fn read(id: LayoutId, bytes: &[u8]) -> Result<Self, EngineError> {
         if id_of(bytes) != id {
             return Err(EngineError::Damaged { at: 0, expected: "the names of that hash" });
         }
-        let mut read = In::new(bytes);
+        let mut read = Reader::new(bytes);
         let found = read.byte()?;
-        if found > super::VERSION {
-            return Err(EngineError::NewerRecord { found, known: super::VERSION });
+        if found > VERSION {
+            return Err(EngineError::NewerRecord { found, known: VERSION });
         }
         let mut channels = Vec::new();
         for _ in 0..read.count()? {
@@ -108,13 +83,13 @@ impl Layout {
         Ok(Self { id, bytes: bytes.to_vec(), channels, triggers, nodes })
     }
 
-    /// Its id.
+    /// The id of the layout.
     #[must_use]
     pub fn id(&self) -> LayoutId {
         self.id
     }
 
-    /// As it is stored.
+    /// The stored form.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -162,9 +137,9 @@ fn id_of(bytes: &[u8]) -> LayoutId {
 /// The mapping from the numbers of a layout to those of a build of the graph.
 #[derive(Debug, Clone)]
 pub enum Mapped {
-    /// The same.
+    /// Both have the same numbers.
     Same,
-    /// Others.
+    /// The numbers differ.
     Other(Box<Others>),
 }
 
@@ -181,23 +156,23 @@ pub struct Others {
 }
 
 impl Mapped {
-    pub(super) fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         matches!(self, Self::Same)
     }
 
     /// `true` if the build that wrote the layout had a channel of this name.
-    pub(super) fn knows(&self, channel: &str) -> bool {
+    pub(crate) fn knows(&self, channel: &str) -> bool {
         match self {
             Self::Same => true,
             Self::Other(others) => others.known.iter().any(|name| name == channel),
         }
     }
 
-    pub(super) fn channel(
+    pub(crate) fn channel(
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Option<ChannelIdx>, EngineError> {
         match self {
             Self::Same if index < plan.channels.len() => Ok(Some(ChannelIdx(index))),
@@ -208,12 +183,12 @@ impl Mapped {
         }
     }
 
-    /// A trigger, or the name of one that this build does not have.
-    pub(super) fn trigger(
+    /// Finds a trigger; the error is the name of a trigger that this build does not have.
+    pub(crate) fn trigger(
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Result<TriggerIdx, &str>, EngineError> {
         let unknown = || read.damaged("a known trigger");
         match self {
@@ -226,24 +201,25 @@ impl Mapped {
         }
     }
 
-    /// A node by its number; none when this build does not have it.
+    /// Finds a node by its number; `None` if this build does not have it.
     ///
     /// # Errors
-    /// [`EngineError::Damaged`] for one that the build which wrote did not have.
+    /// [`EngineError::Damaged`] for a number that the writing build did not have.
     pub fn node_of(
         &self,
         plan: &Plan,
         index: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Option<NodeIdx>, EngineError> {
         Ok(self.node(plan, index.saturating_add(1), read)?.ok())
     }
 
-    /// A node as [`write_node`] wrote it, or the name of one that this build does not have.
-    pub(super) fn target<'n, 'r: 'n>(
+    /// Reads a node as written by [`write_node`]; the error is the name of a node that this build
+    /// does not have.
+    pub(crate) fn target<'n, 'r: 'n>(
         &'n self,
         plan: &Plan,
-        read: &mut In<'r>,
+        read: &mut Reader<'r>,
     ) -> Result<Result<NodeIdx, &'n str>, EngineError> {
         match read.number()? {
             0usize => read.text().map(|name| plan.node_idx(name).ok_or(name)),
@@ -251,12 +227,13 @@ impl Mapped {
         }
     }
 
-    /// A node, the hidden first one included, or the name of one that this build does not have.
-    pub(super) fn node(
+    /// Finds a node, including the hidden first one; the error is the name of a node that this
+    /// build does not have.
+    pub(crate) fn node(
         &self,
         plan: &Plan,
         number: usize,
-        read: &In<'_>,
+        read: &Reader<'_>,
     ) -> Result<Result<NodeIdx, &str>, EngineError> {
         let unknown = || read.damaged("a known node");
         let Some(index) = number.checked_sub(1) else { return Ok(Ok(NodeIdx::START)) };
@@ -271,8 +248,8 @@ impl Mapped {
     }
 }
 
-/// Writes a node: its number, or zero and the name of one that the graph does not have.
-pub(super) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
+/// Writes a node: its number, or zero and the name if the graph does not have it.
+pub(crate) fn write_node(out: &mut Writer, node: Option<NodeIdx>, name: &str) {
     match node {
         Some(node) => out.count(node.0 + 1),
         None => {
@@ -283,6 +260,6 @@ pub(super) fn write_node(out: &mut Out, node: Option<NodeIdx>, name: &str) {
 }
 
 /// A node's number in a row: zero for the hidden first one.
-pub(super) fn node_number(node: NodeIdx) -> usize {
+pub(crate) fn node_number(node: NodeIdx) -> usize {
     if node == NodeIdx::START { 0 } else { node.0 + 1 }
 }

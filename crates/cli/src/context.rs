@@ -1,7 +1,7 @@
 //! The context of commands: configuration, agents and terminal output.
 
 use crate::CliError;
-use crate::screen::Screen;
+use crate::terminal::Terminal;
 use std::rc::Rc;
 use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
@@ -18,11 +18,11 @@ const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
 /// A function that creates an agent from the configuration.
 pub(crate) type Make = dyn Fn(&Config) -> AgentDef;
 
-pub(crate) struct House {
+pub(crate) struct CommandContext {
     pub(crate) config: Config,
     makers: Rc<[Box<Make>]>,
     pub(crate) agents: Vec<AgentDef>,
-    pub(crate) screen: Screen,
+    pub(crate) terminal: Terminal,
     /// `true` if the store outlives the command.
     pub(crate) lasting: bool,
 }
@@ -46,19 +46,19 @@ impl Found {
     }
 }
 
-impl House {
+impl CommandContext {
     /// Creates the agents from the configuration.
-    pub(crate) fn new(config: Config, makers: Rc<[Box<Make>]>, screen: Screen) -> Self {
+    pub(crate) fn new(config: Config, makers: Rc<[Box<Make>]>, terminal: Terminal) -> Self {
         let agents = makers.iter().map(|make| make(&config)).collect();
         let lasting = config.store.value != StorePlace::Memory;
-        Self { config, makers, agents, screen, lasting }
+        Self { config, makers, agents, terminal, lasting }
     }
 
     /// Returns a copy with another store, which outlives the command if it is `lasting`.
     pub(crate) fn moved(&self, store: StorePlace, lasting: bool) -> Self {
         let store = Setting { value: store, origin: Origin::Program };
         let config = Config { store, ..self.config.clone() };
-        Self { lasting, ..Self::new(config, Rc::clone(&self.makers), self.screen.clone()) }
+        Self { lasting, ..Self::new(config, Rc::clone(&self.makers), self.terminal.clone()) }
     }
 
     /// Finds an agent by name or id.

@@ -1,38 +1,37 @@
-//! Checkpoints as bytes, each relative to the one before it.
+//! The format of checkpoints: rows of bytes, each relative to the row before it.
 //!
-//! A row holds what decides the next superstep, and for each channel its value, or where it is: a
-//! value that did not change is named by the row that has it, a list by the row in which it last
-//! changed, which holds only the change. So the size of a row does not grow with the thread. Every
-//! so many changes of a list, a row repeats those since the last such row in one piece, and rows
-//! after it lead there; reading a list takes one row in [`TAIL_MAX`] of those that changed it, and
-//! the last few. A list that changed more often than it has items is written again as a whole, so
-//! that what reading takes does not grow when the list does not. Rows are never changed: a branch
-//! of a thread leads into the rows it shares.
+//! A row has the control state, which decides the next superstep, and for each channel its value or
+//! a reference: to the row that has the value if it did not change, and for a list to the row of
+//! its last change, which has only the change. So the size of a row does not grow with the thread.
+//! After [`TAIL_MAX`] changes of a list, a row repeats the changes since the last such row as one
+//! patch, and later rows refer to it; reading a list takes one in [`TAIL_MAX`] of the rows that
+//! changed it, and the last few. A list that changed more often than it has items is written as a
+//! whole again, so that the cost of reading does not grow if the list does not. Rows are immutable:
+//! a branch of a thread refers to the rows that it shares.
 //!
-//! What the input writes stays with the input: a channel that has just that is named by its row,
-//! and so is the part of that row which has the same bytes as a change.
+//! Values that the input writes are not written again: a channel with such a value refers to the
+//! row of the input, and a change with the same bytes as a part of that row refers to this part.
 //!
-//! Values are JSON text. Names are left out: they are in the [`Layout`], which a row names.
+//! Values are JSON text. Names are in the [`Layout`], whose id is in the row.
 
-mod bytes;
 mod control;
-mod elsewhere;
-mod layout;
 mod load;
 mod output;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{INLINE_MAX, In, Out, Stored};
-pub use elsewhere::{Elsewhere, Known, Named, REPEATS_MAX, Text, There};
-pub use layout::{Layout, LayoutId, Mapped, open_row, open_row_upto};
+pub use crate::binary::{
+    ExternalRefs, INLINE_MAX, REPEATS_MAX, Reader, ReferenceRow, RowSlice, Stored, Text, VERSION,
+    ValueLocation, Writer,
+};
+pub use crate::plan::{Layout, LayoutId, Mapped};
 pub use load::{Loaded, Loader, Wants};
 pub use output::{OutputReader, read_output, write_output};
 
 use crate::channel::{Messages, patch};
 use crate::error::EngineError;
 use crate::list::List;
-use crate::plan::{ChannelIdx, ChannelPlan, Plan};
+use crate::plan::{ChannelIdx, ChannelPlan};
 use crate::pregel::{Machine, StartInput};
 use crate::task::TaskOutput;
 use crate::value::{CHUNK, Slots, Value, Write};
@@ -42,78 +41,76 @@ use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use weftwork_types::message::Message;
 
-/// The format of the rows written here.
-pub const VERSION: u8 = 1;
-
-/// The most changes of a list between two rows that repeat them in one piece.
+/// Maximum number of changes of a list between two rows that repeat changes.
 pub const TAIL_MAX: usize = 16;
 
-/// The most rows that repeat changes which such a row names, so that they can be read at once.
+/// Maximum number of earlier rows with repeated changes that such a row names, so that they can be
+/// read together.
 const OLDER_MAX: usize = 64;
 
-/// Initial capacity of a row, in bytes: most rows are shorter.
+/// Initial capacity of a row in bytes; most rows are shorter.
 const ROOM: usize = 256;
 
-/// Values of at most this many bytes are written again rather than named by their row.
+/// Maximum length in bytes of values that are written again instead of referenced.
 const REPEATED_MAX: usize = 24;
 
-/// Tags for the form of a channel's value. Channels come in order, each as one more than its
-/// number.
+/// Tags for the form of a channel's value. Channels are written in order, each as its number plus
+/// one.
 mod tag {
-    /// In place of a channel: there are no more.
+    /// The end of the channels.
     pub(super) const END: u8 = 0;
     pub(super) const VALUE: u8 = 0;
-    /// This channel and a number after it are in one row.
+    /// This channel and a number of following channels are in one earlier row.
     pub(super) const AT: u8 = 1;
     pub(super) const PATCH: u8 = 2;
     pub(super) const REPEAT: u8 = 3;
 }
 
-/// A summary of a checkpoint, used to write the next one relative to it.
+/// Base for the delta encoding of the next checkpoint.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct DeltaBase {
     id: CheckpointId,
     layout: LayoutId,
     slots: Slots,
     homes: Homes,
-    /// The input that waits there.
+    /// The pending input of the checkpoint.
     input: Option<Input>,
 }
 
-/// An input that waits at a checkpoint. What it becomes as it is need not be written again.
+/// A pending input of a checkpoint. Values that are unchanged from it are not written again.
 #[derive(Debug, Clone)]
 struct Input {
     writes: Option<Arc<TaskOutput>>,
-    /// The row that it is in, when values are looked for there.
+    /// The row of the input, if values are searched in it.
     text: Option<Text>,
 }
 
-/// Where a channel's value is.
+/// The location of a channel's value.
 #[derive(Debug, Clone, Default)]
 enum Home {
-    /// It has none.
+    /// The channel has no value.
     #[default]
     Nowhere,
-    /// In each row again.
+    /// Written again in each row.
     Every,
-    /// In this row.
+    /// In the row with this id.
     At(CheckpointId),
-    /// Changes lead to it.
+    /// A list that is the result of changes.
     List(Arc<ListHome>),
 }
 
-/// Where the values of channels are, as many together as slots are.
+/// The locations of the values of channels, in chunks like the slots.
 type Homes = SmallVec<[Arc<Chunk>; 1]>;
 
 #[derive(Debug)]
 struct Chunk {
     homes: [Home; CHUNK],
-    /// The row that all of them lead to.
+    /// The row that all of them refer to.
     row: Option<CheckpointId>,
 }
 
 impl Chunk {
-    /// The homes of some channels; of fewer than a whole chunk, at the end of a state.
+    /// Creates a chunk; at the end of a state it may have fewer channels.
     fn new(homes: SmallVec<[Home; CHUNK]>) -> Arc<Self> {
         let row = homes.first().and_then(Home::row);
         let row = row.filter(|row| homes.iter().all(|home| home.row() == Some(*row)));
@@ -122,27 +119,27 @@ impl Chunk {
     }
 }
 
-/// Where a list is.
+/// The location of a list.
 #[derive(Debug, Clone)]
 struct ListHome {
-    /// The row that repeats the changes before it, or has the whole list, and the list there.
+    /// The row that repeats earlier changes or has the whole list, and the list at that row.
     base: (CheckpointId, Value),
-    /// The rows like it that it leads to, the newest first, as far as it names them.
+    /// The earlier rows of this kind that it names, the newest first.
     older: Arc<[CheckpointId]>,
     /// Number of rows that repeat changes, from the one with the whole list to the base.
     repeats: usize,
-    /// The rows with the changes since.
+    /// The rows with the changes since the base.
     tail: Arc<Vec<CheckpointId>>,
 }
 
 impl ListHome {
-    /// A list that begins with its base.
+    /// Creates the location of a list without changes since its base.
     fn whole(base: (CheckpointId, Value)) -> Self {
         Self { base, older: Arc::new([]), repeats: 0, tail: Arc::default() }
     }
 
-    /// `true` if so many changes were written since the whole list that most of them concern
-    /// removed items: a list that only grows has at least one item for each.
+    /// Returns `true` if most changes since the whole list concern removed items: a list that only
+    /// grows has at least one item for each change.
     fn is_worn(&self, items: usize) -> bool {
         self.repeats * TAIL_MAX > items + TAIL_MAX
     }
@@ -159,39 +156,39 @@ impl Home {
     }
 }
 
-/// A checkpoint as bytes.
+/// An encoded checkpoint.
 #[derive(Debug)]
-pub struct Packed {
+pub struct Encoded {
     /// The row.
     pub bytes: Vec<u8>,
-    /// Values that are kept apart, by the hash of their bytes.
+    /// The blobs of the row, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
-    /// For the next checkpoint.
-    pub mark: Mark,
+    /// The base for the next checkpoint.
+    pub delta_base: DeltaBase,
 }
 
-/// Writes a checkpoint: relative to the one that `since` remembers, when that is of the same
-/// build. `rest` is added for whoever reads the row.
+/// Encodes a checkpoint relative to `since` if that is of the same build. `rest` is stored in the
+/// row for the caller.
 ///
 /// # Errors
-/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for what cannot be written as JSON, or is
-/// nested too deeply to be read back.
-pub fn pack(
+/// [`EngineError::BadValue`] or [`EngineError::BadSend`] for values that cannot be written as JSON
+/// or are nested too deeply to be read.
+pub fn encode(
     machine: &Machine,
     id: CheckpointId,
-    since: Option<&Mark>,
+    since: Option<&DeltaBase>,
     rest: &[u8],
-) -> Result<Packed, EngineError> {
+) -> Result<Encoded, EngineError> {
     let plan = machine.plan();
     let layout = plan.layout().id();
-    let since = since.filter(|mark| mark.layout == layout);
-    let mut out = Out::with_capacity(ROOM + rest.len());
+    let since = since.filter(|delta_base| delta_base.layout == layout);
+    let mut out = Writer::with_capacity(ROOM + rest.len());
     out.byte(VERSION);
     out.raw(&layout.0);
     out.bytes(rest);
-    let known = since.and_then(|mark| {
-        let text = mark.input.as_ref()?.text.clone()?;
-        Some(Known { off: id.0.wrapping_sub(mark.id.0), text })
+    let known = since.and_then(|delta_base| {
+        let text = delta_base.input.as_ref()?.text.clone()?;
+        Some(ReferenceRow { off: id.0.wrapping_sub(delta_base.id.0), text })
     });
     out.refer_to(known);
     let mut row = Row { out, id, same: Same::default(), inputs: Inputs::of(since), since };
@@ -211,15 +208,40 @@ pub fn pack(
         };
         Input { writes, text: Text::of(&bytes) }
     });
-    let mark = Mark { id, layout, slots: machine.slots().clone(), homes, input };
-    Ok(Packed { bytes, blobs, mark })
+    let delta_base = DeltaBase { id, layout, slots: machine.slots().clone(), homes, input };
+    Ok(Encoded { bytes, blobs, delta_base })
+}
+
+/// Reads the layout id of a row, and returns a reader of the bytes after it.
+///
+/// # Errors
+/// [`EngineError::Damaged`], [`EngineError::NewerRecord`].
+pub fn open_row(bytes: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
+    open_row_upto(VERSION, bytes)
+}
+
+/// Reads the layout id of a row with a format up to `known`.
+///
+/// # Errors
+/// As [`open_row`].
+pub fn open_row_upto(known: u8, bytes: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
+    let mut read = Reader::new(bytes);
+    let found = read.byte()?;
+    if found > known {
+        return Err(EngineError::NewerRecord { found, known });
+    }
+    if found == 0 {
+        return Err(EngineError::Damaged { at: 0, expected: "the format, from 1" });
+    }
+    let layout = LayoutId::read(&mut read)?;
+    Ok((layout, read))
 }
 
 impl Machine {
-    /// The messages in conversations that are new or other than at a checkpoint. Costs as much as
-    /// there are changes.
+    /// The messages of conversations that are new or changed since a checkpoint. Takes time
+    /// proportional to the changes.
     #[must_use]
-    pub fn messages_since(&self, mark: Option<&Mark>) -> Vec<Message> {
+    pub fn messages_since(&self, delta_base: Option<&DeltaBase>) -> Vec<Message> {
         let mut found = Vec::new();
         for (index, channel) in self.plan().channels.iter().enumerate() {
             if channel.channel.kind() != Messages::KIND {
@@ -227,7 +249,7 @@ impl Machine {
             }
             let of = |value: &Value| value.get::<List<Message>>().cloned();
             let Some(list) = self.slots().get(index).and_then(of) else { continue };
-            let older = mark.and_then(|mark| mark.slots.get(index)).and_then(of);
+            let older = delta_base.and_then(|delta_base| delta_base.slots.get(index)).and_then(of);
             let older = older.unwrap_or_default();
             for message in list.ranges_since(&older).into_iter().flatten().map(|at| list.get(at)) {
                 let Some(message) = message else { continue };
@@ -239,14 +261,14 @@ impl Machine {
     }
 }
 
-impl Mark {
-    /// The checkpoint.
+impl DeltaBase {
+    /// The id of the checkpoint.
     #[must_use]
     pub fn id(&self) -> CheckpointId {
         self.id
     }
 
-    /// A channel's value, and where it is.
+    /// A channel's value and its location.
     fn before(&self, index: usize) -> Option<(&Value, &Home)> {
         let chunk = self.homes.get(index / CHUNK)?;
         self.slots.get(index).zip(chunk.homes.get(index % CHUNK))
@@ -255,11 +277,11 @@ impl Mark {
 
 /// A row that is being written.
 struct Row<'a> {
-    out: Out,
+    out: Writer,
     id: CheckpointId,
     same: Same,
     inputs: Inputs<'a>,
-    since: Option<&'a Mark>,
+    since: Option<&'a DeltaBase>,
 }
 
 impl Row<'_> {
@@ -270,8 +292,8 @@ impl Row<'_> {
         (number, channels): (usize, &[ChannelPlan]),
     ) -> Result<Arc<Chunk>, EngineError> {
         let first = number * CHUNK;
-        let before = self.since.filter(|mark| slots.shares(&mark.slots, number));
-        let before = before.and_then(|mark| mark.homes.get(number));
+        let before = self.since.filter(|delta_base| slots.shares(&delta_base.slots, number));
+        let before = before.and_then(|delta_base| delta_base.homes.get(number));
         if let Some((chunk, row)) = before.and_then(|chunk| Some((chunk, chunk.row?))) {
             self.same.add(&mut self.out, self.id, (first, channels.len(), row));
             return Ok(Arc::clone(chunk));
@@ -288,13 +310,13 @@ impl Row<'_> {
         (index, channel): (usize, &ChannelPlan),
         value: &Value,
     ) -> Result<Home, EngineError> {
-        let before = self.since.and_then(|mark| mark.before(index));
+        let before = self.since.and_then(|delta_base| delta_base.before(index));
         let one = One { id: self.id, index, channel, value, before };
         if let Some((row, home)) = one.unchanged() {
             self.same.add(&mut self.out, self.id, (index, 1, row));
             return Ok(home.clone());
         }
-        // Changes of a list lead to where it was written as a list.
+        // Changes of a list refer to a row that has it as a list, which inputs do not.
         if let Some(row) = self.inputs.has(index, value)
             && one.items().is_none()
         {
@@ -306,15 +328,15 @@ impl Row<'_> {
     }
 }
 
-/// Channels one after the other that are in the same row as before.
+/// Consecutive unchanged channels whose values are in the same row.
 #[derive(Default)]
 struct Same(Option<(usize, usize, CheckpointId)>);
 
 impl Same {
-    /// So many channels from one on.
+    /// Adds `count` channels from `index` on.
     fn add(
         &mut self,
-        out: &mut Out,
+        out: &mut Writer,
         id: CheckpointId,
         (index, count, row): (usize, usize, CheckpointId),
     ) {
@@ -327,7 +349,7 @@ impl Same {
         }
     }
 
-    fn end(&mut self, out: &mut Out, id: CheckpointId) {
+    fn end(&mut self, out: &mut Writer, id: CheckpointId) {
         if let Some((first, count, row)) = self.0.take() {
             out.count(first + 1);
             out.byte(tag::AT);
@@ -337,15 +359,17 @@ impl Same {
     }
 }
 
-/// The input that waited at the row before, in the order of channels, as typed inputs have it.
+/// The pending input of the row before, in the order of channels, which typed inputs have.
 struct Inputs<'a> {
     row: Option<CheckpointId>,
     writes: &'a [(ChannelIdx, Write)],
 }
 
 impl<'a> Inputs<'a> {
-    fn of(since: Option<&'a Mark>) -> Self {
-        let input = since.and_then(|mark| Some((mark.id, mark.input.as_ref()?.writes.as_ref()?)));
+    fn of(since: Option<&'a DeltaBase>) -> Self {
+        let input = since.and_then(|delta_base| {
+            Some((delta_base.id, delta_base.input.as_ref()?.writes.as_ref()?))
+        });
         let (row, writes) = match input {
             Some((id, output)) => (Some(id), output.writes.as_slice()),
             None => (None, [].as_slice()),
@@ -353,7 +377,7 @@ impl<'a> Inputs<'a> {
         Self { row, writes }
     }
 
-    /// The row of the input, when a channel's value is what was written to it there.
+    /// The row of the input, if a channel's value is the one that the input wrote.
     fn has(&mut self, index: usize, value: &Value) -> Option<CheckpointId> {
         while let [(written, _), rest @ ..] = self.writes
             && written.0 < index
@@ -379,13 +403,13 @@ struct One<'a> {
 }
 
 impl<'a> One<'a> {
-    /// Where the value is, when it is the one from before.
+    /// The location of the value, if it is unchanged.
     fn unchanged(&self) -> Option<(CheckpointId, &'a Home)> {
         let (_, home) = self.before.filter(|(before, _)| before.is(self.value))?;
         Some((home.row()?, home))
     }
 
-    fn write(&self, out: &mut Out) -> Result<Home, EngineError> {
+    fn write(&self, out: &mut Writer) -> Result<Home, EngineError> {
         out.count(self.index + 1);
         if let Some((before, Home::List(list))) = self.before
             && let Some(list) = self.write_change(out, before, list)?
@@ -407,14 +431,14 @@ impl<'a> One<'a> {
         })
     }
 
-    /// Writes how a list changed; nothing when the whole list is to be written.
+    /// Writes the changes of a list; returns `None` if the whole list is to be written.
     fn write_change(
         &self,
-        out: &mut Out,
+        out: &mut Writer,
         before: &Value,
         list: &ListHome,
     ) -> Result<Option<ListHome>, EngineError> {
-        // Since the base, once there are enough changes; else since the row before.
+        // Changes since the base if there are enough of them, otherwise since the row before.
         let from_base = list.tail.len() >= TAIL_MAX;
         if from_base && self.items().is_none_or(|items| list.is_worn(items)) {
             return Ok(None);
@@ -460,20 +484,12 @@ impl<'a> One<'a> {
         self.channel.channel.items(self.value)
     }
 
-    /// Another row, most often one just before this one.
-    fn row(&self, out: &mut Out, row: CheckpointId) {
+    /// Writes the distance to another row, which is usually close.
+    fn row(&self, out: &mut Writer, row: CheckpointId) {
         out.number(self.id.0.wrapping_sub(row.0));
     }
 
     fn bad(&self, reason: String) -> EngineError {
         EngineError::BadValue { channel: self.channel.name.clone(), reason }
-    }
-}
-
-impl Plan {
-    /// The names that rows of this graph leave out.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        self.layout.get_or_init(|| Layout::of(self))
     }
 }

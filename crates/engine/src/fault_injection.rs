@@ -1,13 +1,13 @@
-//! Bugs planted on purpose, to see that the simulation of graphs finds them.
+//! Injected faults, which show that the simulation of graphs finds bugs.
 //!
-//! With the feature `planted-bugs`, which only builds with debug assertions have, a test plants one
-//! of them for its thread, or for a process by the variable `WEFT_TEST_BUG`. Without the feature there
-//! are none, and the checks for them cost nothing.
+//! With the feature `fault-injection`, which only builds with debug assertions can have, a test
+//! injects a bug for its thread, or for a process by the variable `WEFT_TEST_BUG`. Without the
+//! feature there are none, and the checks cost nothing.
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("the feature `planted-bugs` is for tests: a release must not have it");
+#[cfg(all(feature = "fault-injection", not(debug_assertions)))]
+compile_error!("the feature `fault-injection` is for tests: a release must not have it");
 
-/// A bug that other runtimes have shipped, or that we had.
+/// A bug that other runtimes or this one had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     /// Writes apply in the order in which tasks end.
@@ -22,7 +22,7 @@ pub enum Bug {
     DeferredEarly,
     /// Values that should last one superstep are not cleared.
     EphemeralStays,
-    /// A stop holds again when the run goes on.
+    /// A stop takes effect again when the run resumes.
     StopsRearm,
     /// A checkpoint names the nodes that have just finished.
     NamesFinished,
@@ -30,17 +30,17 @@ pub enum Bug {
     ForgetsFinished,
     /// Results of finished tasks in an open superstep are not stored.
     KeepsNothing,
-    /// A run that is watched keeps no checkpoints.
+    /// A run that is watched stores no checkpoints.
     StreamsKeepNothing,
-    /// A checkpoint changes when the next one is kept.
+    /// A checkpoint changes when the next one is stored.
     Aliased,
-    /// A graph within starts over when the run goes on.
+    /// A subgraph starts over when the run resumes.
     StartsOverWithin,
-    /// A graph that keeps its own state drops its input when the run around it goes on.
+    /// A subgraph with its own state drops its input when the run around it resumes.
     DropsOwnInput,
     /// An error handler that finished runs again.
     HandlersRerun,
-    /// A question waits on though it was answered.
+    /// A question stays open although it was answered.
     StaleQuestions,
     /// Calls that tasks made in an open superstep are made again when the run resumes.
     ForgetsCalls,
@@ -48,33 +48,33 @@ pub enum Bug {
     RecordsNoCalls,
 }
 
-#[cfg(feature = "planted-bugs")]
-pub use garden::{by_completion, ended, has, plant};
-#[cfg(not(feature = "planted-bugs"))]
-pub use nothing::{by_completion, ended, has};
+#[cfg(not(feature = "fault-injection"))]
+pub use disabled::{by_completion, ended, has};
+#[cfg(feature = "fault-injection")]
+pub use enabled::{by_completion, ended, has, inject};
 
-#[cfg(not(feature = "planted-bugs"))]
-mod nothing {
+#[cfg(not(feature = "fault-injection"))]
+mod disabled {
     use super::Bug;
 
-    /// Returns `true` if a bug is planted.
+    /// Returns `true` if a bug is injected.
     #[must_use]
     #[inline(always)]
     pub const fn has(_bug: Bug) -> bool {
         false
     }
 
-    /// A task of a superstep ended, by its place.
+    /// Records the end of a task of a superstep, by its place.
     #[inline(always)]
     pub const fn ended(_index: usize) {}
 
-    /// Brings the tasks of a superstep in the order in which they ended, with that bug.
+    /// Sorts the tasks of a superstep by the order in which they ended, with that bug.
     #[inline(always)]
     pub const fn by_completion<T>(_tasks: &mut [T]) {}
 }
 
-#[cfg(feature = "planted-bugs")]
-mod garden {
+#[cfg(feature = "fault-injection")]
+mod enabled {
     use super::Bug;
     use std::cell::{Cell, RefCell};
     use std::sync::LazyLock;
@@ -85,31 +85,31 @@ mod garden {
     static OF_PROCESS: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(VARIABLE).ok());
 
     thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+        static INJECTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static ENDED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Returns `true` if a bug is planted in this thread or this process.
+    /// Returns `true` if a bug is injected in this thread or this process.
     #[must_use]
     pub fn has(bug: Bug) -> bool {
         let of_process = || OF_PROCESS.as_ref().is_some_and(|name| *name == format!("{bug:?}"));
-        PLANTED.get() == Some(bug) || of_process()
+        INJECTED.get() == Some(bug) || of_process()
     }
 
-    /// Plants a bug in this thread, in place of the one before.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
+    /// Injects a bug in this thread, in place of the one before.
+    pub fn inject(bug: Option<Bug>) {
+        INJECTED.set(bug);
         ENDED.take();
     }
 
-    /// A task of a superstep ended, by its place.
+    /// Records the end of a task of a superstep, by its place.
     pub fn ended(index: usize) {
         if has(Bug::CompletionOrder) {
             ENDED.with_borrow_mut(|ended| ended.push(index));
         }
     }
 
-    /// Brings the tasks of a superstep in the order in which they ended, with that bug.
+    /// Sorts the tasks of a superstep by the order in which they ended, with that bug.
     pub fn by_completion<T: Clone>(tasks: &mut [T]) {
         if !has(Bug::CompletionOrder) {
             return;

@@ -1,40 +1,47 @@
-//! Bytes, written and read back.
+//! Numbers, texts and values as bytes, written by [`Writer`] and read by [`Reader`].
 
-use super::elsewhere::{Known, REPEATS_MAX, TEXT_MIN, There};
+mod reference;
+
+pub use reference::{ExternalRefs, REPEATS_MAX, ReferenceRow, RowSlice, Text, ValueLocation};
+
 use crate::error::EngineError;
+use reference::TEXT_MIN;
 use weftwork_types::canonical::{DEPTH_MAX, Hash, hash_bytes};
 
-/// The most bytes of one value within a row; larger ones are kept apart, by their hash.
+/// The format of the rows written here.
+pub const VERSION: u8 = 1;
+
+/// Maximum length in bytes of a value within a row; larger values are blobs, stored by their hash.
 pub const INLINE_MAX: usize = 64 * 1024;
 
-/// The most bytes of values that are neither looked for elsewhere nor nested too deeply, and whose
-/// number takes a byte.
+/// Maximum length in bytes of values that are not searched for in other rows, cannot be nested too
+/// deeply, and whose length takes one byte.
 const SMALL_MAX: usize = TEXT_MIN - 1;
 const _: () = assert!(SMALL_MAX < DEPTH_MAX && SMALL_MAX + 1 < 0x80);
 
-/// Bytes that are being written, and the values that are kept apart.
+/// Writer of a row, with the values that are stored as blobs.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct Writer {
     bytes: Vec<u8>,
-    /// Values kept apart, by the hash of their bytes.
+    /// Blobs, by the hash of their bytes.
     pub blobs: Vec<(Hash, Vec<u8>)>,
-    /// Where values may be already.
-    known: Option<Known>,
-    /// Room for one value.
+    /// A row that may already have the values.
+    known: Option<ReferenceRow>,
+    /// Buffer for one value.
     scratch: Vec<u8>,
-    /// The bytes of values kept apart that were named again.
+    /// The bytes of blobs that were referenced again.
     repeats: u64,
 }
 
-impl Out {
-    /// With room for some bytes.
+impl Writer {
+    /// Creates a writer with an initial capacity in bytes.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
     }
 
-    /// Names a row for values that are there, from now on.
-    pub fn refer_to(&mut self, known: Option<Known>) {
+    /// Sets the row in which the following values are searched.
+    pub fn refer_to(&mut self, known: Option<ReferenceRow>) {
         self.known = known;
     }
 
@@ -44,7 +51,7 @@ impl Out {
         self.bytes
     }
 
-    /// Takes what was written, and the values that are kept apart.
+    /// Returns the bytes and the blobs.
     #[must_use]
     pub fn finish(self) -> (Vec<u8>, Vec<(Hash, Vec<u8>)>) {
         (self.bytes, self.blobs)
@@ -55,12 +62,12 @@ impl Out {
         self.bytes.push(byte);
     }
 
-    /// Bytes whose number the reader knows.
+    /// Writes bytes without their length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A number, seven bits a byte, the lowest first.
+    /// Writes a number with seven bits per byte, the lowest first.
     pub fn number(&mut self, number: impl Into<u128>) {
         let mut left: u128 = number.into();
         // Most numbers are small.
@@ -76,36 +83,36 @@ impl Out {
         self.bytes.push(left as u8);
     }
 
-    /// A length or an index.
+    /// Writes a length or an index.
     pub fn count(&mut self, count: usize) {
         self.number(count as u64);
     }
 
-    /// A number that may be negative.
+    /// Writes a number that may be negative.
     pub fn signed(&mut self, number: i64) {
         self.number(((number << 1) ^ (number >> 63)) as u64);
     }
 
-    /// Bytes with their number before them.
+    /// Writes bytes after their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.raw(bytes);
     }
 
-    /// A text.
+    /// Writes a text.
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// A value that `write` writes; it is kept apart when it is large.
+    /// Writes the value that `write` produces; a large value becomes a blob.
     ///
     /// # Errors
-    /// Those of `write`, and a value too deep to be read back.
+    /// Errors of `write`, and values nested too deeply to be read.
     pub fn value(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
-        // Most values are small: those are written to their place.
+        // Most values are small and are written in place.
         let start = self.bytes.len();
         self.bytes.push(0);
         write(&mut self.bytes)?;
@@ -123,11 +130,11 @@ impl Out {
         written
     }
 
-    /// A value of which another row may have what is from `split` on.
+    /// Writes a value whose bytes from `split` on may be in another row.
     ///
     /// # Errors
     /// As [`value`](Self::value).
-    pub(super) fn value_of_parts(&mut self, value: &[u8], split: usize) -> Result<(), String> {
+    pub(crate) fn value_of_parts(&mut self, value: &[u8], split: usize) -> Result<(), String> {
         shallow(value)?;
         self.sized(value, split)
     }
@@ -136,7 +143,7 @@ impl Out {
         if value.len() <= INLINE_MAX {
             let (head, part) = value.split_at_checked(split).unwrap_or((&[], value));
             let there = self.known.as_ref().and_then(|known| known.find(part));
-            if let Some(There { off, at, len }) = there {
+            if let Some(RowSlice { off, at, len }) = there {
                 self.count(1);
                 self.bytes(head);
                 self.number(off);
@@ -144,8 +151,8 @@ impl Out {
                 self.count(len);
                 return Ok(());
             }
-            // One more than the number of bytes, of which there are some: zero stands for what is
-            // kept apart, and one for what is in another row.
+            // One more than the length, which is not zero: zero stands for a blob, and one for a
+            // slice of another row.
             if value.is_empty() {
                 return Err("it is no JSON: it has no bytes".to_owned());
             }
@@ -167,7 +174,7 @@ impl Out {
         Err(format!("large values are repeated to more than {REPEATS_MAX} bytes in one superstep"))
     }
 
-    /// JSON.
+    /// Writes a value as JSON.
     ///
     /// # Errors
     /// As [`value`](Self::value).
@@ -185,8 +192,8 @@ fn shallow(json: &[u8]) -> Result<(), String> {
 
 /// Returns `true` if JSON text is nested more deeply than readers accept.
 fn is_too_deep(json: &[u8]) -> bool {
-    // As a rule there are too few brackets, which is quickly seen: in parts whose number of them
-    // fits a byte, many bytes are looked at at a time.
+    // Most texts have too few brackets, which is cheap to check: in chunks whose count fits a byte,
+    // many bytes are compared at once.
     let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
     let parts = json.chunks(usize::from(u8::MAX));
     let brackets = parts.map(|part| usize::from(part.iter().map(opens).sum::<u8>()));
@@ -213,32 +220,32 @@ fn is_too_deep(json: &[u8]) -> bool {
     false
 }
 
-/// A value as it was read: in the row, or kept apart.
+/// A value as it was read: inline, a blob, or a slice of another row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored<'a> {
-    /// In the row.
-    Here(&'a [u8]),
-    /// Apart, by the hash of its bytes.
-    Apart(Hash),
-    /// These bytes, and after them those of another row.
-    There(&'a [u8], There),
+    /// The bytes of the value.
+    Inline(&'a [u8]),
+    /// A blob, by the hash of its bytes.
+    Blob(Hash),
+    /// These bytes, followed by a slice of another row.
+    RowSlice(&'a [u8], RowSlice),
 }
 
-/// Bytes that are being read. They may be anybody's: nothing is taken on trust.
+/// Reader of a row. The bytes are untrusted: all lengths and numbers are checked.
 #[derive(Debug, Clone, Copy)]
-pub struct In<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> In<'a> {
-    /// Reads from the beginning.
+impl<'a> Reader<'a> {
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The error for what is not as expected here.
+    /// The error for unexpected data at this position.
     #[must_use]
     pub fn damaged(&self, expected: &'static str) -> EngineError {
         EngineError::Damaged { at: self.at, expected }
@@ -260,7 +267,7 @@ impl<'a> In<'a> {
         Ok(byte)
     }
 
-    /// So many bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] when there are fewer.
@@ -272,7 +279,7 @@ impl<'a> In<'a> {
         Ok(bytes)
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -284,7 +291,7 @@ impl<'a> In<'a> {
             return Ok(u128::from(*byte));
         }
         let mut number = 0u128;
-        // Nine bytes at a time, which fit a machine's word.
+        // Nine bytes at a time, which fit in 64 bits.
         for (part, bytes) in rest.chunks(9).take(3).enumerate() {
             let (mut word, mut shift) = (0u64, 0);
             for byte in bytes {
@@ -303,11 +310,11 @@ impl<'a> In<'a> {
         Err(self.damaged("one more byte"))
     }
 
-    /// Passes over so many numbers, without a look at how large they are.
+    /// Skips `count` numbers without checking their range.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] when there are fewer.
-    pub(super) fn skip_numbers(&mut self, mut count: usize) -> Result<(), EngineError> {
+    pub(crate) fn skip_numbers(&mut self, mut count: usize) -> Result<(), EngineError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         for byte in rest {
             if count == 0 {
@@ -322,7 +329,7 @@ impl<'a> In<'a> {
         }
     }
 
-    /// A number of a smaller type.
+    /// Reads a number of a smaller type.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -330,7 +337,7 @@ impl<'a> In<'a> {
         T::try_from(self.wide()?).map_err(|_| self.damaged("a smaller number"))
     }
 
-    /// A number that may be negative.
+    /// Reads a number that may be negative.
     ///
     /// # Errors
     /// [`EngineError::Damaged`] for one that does not fit.
@@ -352,7 +359,7 @@ impl<'a> In<'a> {
         }
     }
 
-    /// Bytes with their number before them.
+    /// Reads bytes after their length.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].
@@ -361,7 +368,7 @@ impl<'a> In<'a> {
         self.raw(len)
     }
 
-    /// A text.
+    /// Reads a text.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].
@@ -370,7 +377,7 @@ impl<'a> In<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.damaged("text in UTF-8"))
     }
 
-    /// A value.
+    /// Reads a value.
     ///
     /// # Errors
     /// [`EngineError::Damaged`].
@@ -379,87 +386,86 @@ impl<'a> In<'a> {
             0 => {
                 let mut hash = [0u8; 32];
                 hash.copy_from_slice(self.raw(32)?);
-                Ok(Stored::Apart(Hash(hash)))
+                Ok(Stored::Blob(Hash(hash)))
             }
             1 => {
                 let head = self.bytes()?;
                 let (off, at, len) = (self.wide()?, self.number()?, self.number()?);
-                Ok(Stored::There(head, There { off, at, len }))
+                Ok(Stored::RowSlice(head, RowSlice { off, at, len }))
             }
-            len => self.raw(len - 1).map(Stored::Here),
+            len => self.raw(len - 1).map(Stored::Inline),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::elsewhere::Text;
     use super::*;
 
     #[test]
     fn numbers_come_back() {
         let edges = (1..128).flat_map(|bits| [(1u128 << bits) - 1, 1 << bits]);
         for number in edges.chain([0, 300, u128::MAX]) {
-            let mut out = Out::default();
+            let mut out = Writer::default();
             out.number(number);
             let bytes = out.into_bytes();
-            let mut read = In::new(&bytes);
+            let mut read = Reader::new(&bytes);
             assert_eq!(read.wide(), Ok(number));
             assert!(read.is_empty());
-            let mut passed = In::new(&bytes);
+            let mut passed = Reader::new(&bytes);
             assert_eq!(passed.skip_numbers(1), Ok(()));
             assert!(passed.is_empty() && passed.skip_numbers(0).is_ok());
             assert!(passed.skip_numbers(1).is_err());
         }
         let too_large = [[0xff; 18].as_slice(), &[4]].concat();
-        assert!(In::new(&too_large).wide().is_err());
+        assert!(Reader::new(&too_large).wide().is_err());
         for number in [0i64, -1, 1, i64::MIN, i64::MAX] {
-            let mut out = Out::default();
+            let mut out = Writer::default();
             out.signed(number);
-            assert_eq!(In::new(&out.into_bytes()).signed(), Ok(number));
+            assert_eq!(Reader::new(&out.into_bytes()).signed(), Ok(number));
         }
     }
 
     #[test]
     fn what_is_announced_must_be_there() {
-        assert!(In::new(&[0xff; 40]).wide().is_err());
-        assert!(In::new(&[5, 1, 2]).bytes().is_err());
-        assert!(In::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).count().is_err());
-        assert!(In::new(&[2, 0xff]).text().is_err());
-        assert!(In::new(&[0, 1, 2]).value().is_err());
+        assert!(Reader::new(&[0xff; 40]).wide().is_err());
+        assert!(Reader::new(&[5, 1, 2]).bytes().is_err());
+        assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 1]).count().is_err());
+        assert!(Reader::new(&[2, 0xff]).text().is_err());
+        assert!(Reader::new(&[0, 1, 2]).value().is_err());
     }
 
     #[test]
     fn large_values_are_kept_apart_once() {
         let large = "x".repeat(INLINE_MAX);
-        let mut out = Out::default();
+        let mut out = Writer::default();
         out.json(&large).expect("a text");
         out.json(&large).expect("a text");
         out.json("small").expect("a text");
         assert_eq!(out.blobs.len(), 1);
         let (bytes, blobs) = out.finish();
-        let mut read = In::new(&bytes);
+        let mut read = Reader::new(&bytes);
         let hash = blobs.first().map(|(hash, _)| *hash).expect("one");
-        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
-        assert_eq!(read.value(), Ok(Stored::Apart(hash)));
-        assert_eq!(read.value(), Ok(Stored::Here(b"\"small\"")));
+        assert_eq!(read.value(), Ok(Stored::Blob(hash)));
+        assert_eq!(read.value(), Ok(Stored::Blob(hash)));
+        assert_eq!(read.value(), Ok(Stored::Inline(b"\"small\"")));
     }
 
     #[test]
     fn what_is_in_another_row_is_named() {
         let text = "a text of some length, so that it is worth the while to name its place";
         let row = format!("before{text:?}after").into_bytes();
-        let mut out = Out::default();
-        out.refer_to(Text::of(&row).map(|text| Known { off: 7, text }));
+        let mut out = Writer::default();
+        out.refer_to(Text::of(&row).map(|text| ReferenceRow { off: 7, text }));
         out.json(text).expect("a text");
         out.json("short").expect("a text");
         let bytes = out.into_bytes();
         assert!(bytes.len() < 16);
-        let mut read = In::new(&bytes);
-        let Ok(Stored::There(&[], there)) = read.value() else { panic!("it is named") };
+        let mut read = Reader::new(&bytes);
+        let Ok(Stored::RowSlice(&[], there)) = read.value() else { panic!("it is named") };
         assert_eq!((there.off, there.of(&row)), (7, Some(format!("{text:?}").as_bytes())));
         assert_eq!(there.of(&row[..20]), None);
-        assert_eq!(read.value(), Ok(Stored::Here(b"\"short\"")));
+        assert_eq!(read.value(), Ok(Stored::Inline(b"\"short\"")));
         assert!(Text::of(&[0; 16 * 1024]).is_some());
         assert!(Text::of(&[0; 16 * 1024 + 1]).is_none());
     }
@@ -468,7 +474,7 @@ mod tests {
     fn what_could_not_be_read_back_is_not_written() {
         let deep = format!("{}{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
         let write = |text: String| {
-            Out::default().value(|out| {
+            Writer::default().value(|out| {
                 out.extend_from_slice(text.as_bytes());
                 Ok(())
             })
