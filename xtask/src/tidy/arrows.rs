@@ -116,7 +116,7 @@ enum Part {
 
 /// Returns `true` if a part of a crate's sources names another crate, outside comments.
 fn is_named(one: &Crate, other: &str, house: &House<'_>, part: Part) -> bool {
-    let ident = if other == PREFIX { PREFIX.to_owned() } else { format!("{PREFIX}_{other}") };
+    let ident = ident(other);
     house.sources.iter().filter(|(path, _)| owner(path) == Some(one.name.as_str())).any(
         |(path, source)| {
             let text = house.tree.text(path).unwrap_or_default();
@@ -127,6 +127,11 @@ fn is_named(one: &Crate, other: &str, house: &House<'_>, part: Part) -> bool {
             })
         },
     )
+}
+
+/// The name of a crate in sources.
+fn ident(name: &str) -> String {
+    if name == PREFIX { name.to_owned() } else { format!("{PREFIX}_{}", name.replace('-', "_")) }
 }
 
 /// The package of a file. The examples of the repository belong to the facade.
@@ -231,7 +236,7 @@ fn without_remarks(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, names, table};
+    use super::{columns, ident, names, table};
 
     #[test]
     fn a_cell_may_have_remarks_or_nothing() {
@@ -267,5 +272,6 @@ mod tests {
     fn a_crate_is_named_by_a_whole_word() {
         let line = "use weftwork_store::A; weftwork_store_x::b(); a_weftwork_store";
         assert_eq!(columns(line, "weftwork_store").collect::<Vec<_>>(), [4]);
+        assert_eq!(ident("store-conformance"), "weftwork_store_conformance");
     }
 }
