@@ -130,7 +130,7 @@ impl Error {
             Self::Egress(error) => error.code().0,
             Self::Run(fault) => return fault.clone(),
         };
-        Fault::new(ErrorCode(code), self.to_string())
+        Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)
     }
 }
 
