@@ -105,7 +105,7 @@ impl RuntimeError {
     /// Creates the error of a function that makes the dependencies of the runs of a graph.
     #[must_use]
     pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::Dependencies { graph: graph.to_owned(), source: fault_of(error) }
+        Self::Dependencies { graph: graph.to_owned(), source: Box::new(fault_of(error)) }
     }
 
     /// Creates the error of a run that has no value of a type that its graph declares.
@@ -114,7 +114,8 @@ impl RuntimeError {
         let text = format!(
             "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
         );
-        Self::Dependencies { graph: graph.to_owned(), source: Fault::new(NO_DEPENDENCIES, text) }
+        let source = Box::new(Fault::new(NO_DEPENDENCIES, text));
+        Self::Dependencies { graph: graph.to_owned(), source }
     }
 
     /// A name that is no node of the graph.
@@ -358,7 +359,7 @@ pub enum RuntimeError {
         /// Id of the graph.
         graph: String,
         /// Cause.
-        source: Fault,
+        source: Box<Fault>,
     },
     /// The budget of the run cannot be opened.
     #[error(transparent)]

@@ -192,7 +192,8 @@ impl Error for Fault {
 impl Cause {
     /// Creates a cause without a cause of its own.
     fn of(error: &(dyn Error + 'static)) -> Self {
-        let (code, kind) = if let Some(fault) = error.downcast_ref::<Fault>() {
+        let boxed = || error.downcast_ref::<Box<Fault>>().map(Box::as_ref);
+        let (code, kind) = if let Some(fault) = error.downcast_ref::<Fault>().or_else(boxed) {
             (Some(fault.code.clone()), fault.kind.clone())
         } else if let Some(cause) = error.downcast_ref::<Self>() {
             (cause.code.clone(), cause.kind.clone())
