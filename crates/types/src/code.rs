@@ -43,7 +43,7 @@ pub struct Fault {
     pub retriable: bool,
     /// Kind of the failure in the terms of its origin, such as `ValueError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Box<str>>,
     /// Error that led to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<Cause>>,
@@ -61,7 +61,7 @@ pub struct Cause {
     pub code: Option<String>,
     /// Kind of the failure in the terms of its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Box<str>>,
     /// Description of the error.
     pub message: String,
     /// Error that led to this one.
@@ -118,7 +118,7 @@ impl Fault {
     /// Sets the kind of the failure.
     #[must_use]
     pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
+        self.kind = Some(kind.into().into_boxed_str());
         self
     }
 
