@@ -99,7 +99,7 @@ impl CliError {
             Self::DemoFailed { .. } => "W0712",
             Self::NotConfirmed { .. } => "W0713",
         };
-        Fault::new(ErrorCode(code), self.to_string())
+        Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)
     }
 
     /// Prints the error and returns its exit status.
@@ -111,11 +111,50 @@ impl CliError {
     }
 }
 
+/// Returns a line for each cause of a fault. A cause that the line before it quotes is left out.
+fn causes(fault: &Fault) -> Vec<String> {
+    let mut before = fault.message.as_str();
+    let mut lines = Vec::new();
+    for cause in fault.causes() {
+        if !before.contains(&cause.message) {
+            let code = cause.code.as_ref().map(|code| format!("[{code}] ")).unwrap_or_default();
+            lines.push(format!("caused by: {code}{}", cause.message));
+        }
+        before = &cause.message;
+    }
+    lines
+}
+
 /// Prints a fault and returns its exit status.
 pub(crate) fn report(fault: &Fault, terminal: &Terminal) -> Exit {
     let head = terminal.paint_error(Style::Bad, format_args!("error[{}]", fault.code));
     terminal.note(format_args!("{head}: {}", crate::terminal::plain(&fault.message)));
+    for line in causes(fault) {
+        terminal.note(crate::terminal::plain(&line));
+    }
     let retry = if fault.retriable { "; a retry may succeed" } else { "" };
     terminal.note(format_args!("help: weft explain {}{retry}", fault.code));
     Exit::of_code(&fault.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn causes_are_printed_unless_they_are_quoted() {
+        let fault = json!({
+            "code": "W0109", "message": "the order was not stored", "cause": {
+                "message": "no commit: the disk is full", "cause": {
+                    "code": "W0204", "message": "the disk is full", "cause": {
+                        "code": "W0805", "message": "reset",
+                    },
+                },
+            },
+        });
+        let fault: Fault = serde_json::from_value(fault).expect("a fault");
+        let expected = ["caused by: no commit: the disk is full", "caused by: [W0805] reset"];
+        assert_eq!(causes(&fault), expected);
+    }
 }

@@ -12,7 +12,7 @@ const NO_SUCH_MESSAGE: &str = "there is no message `";
 /// The class of a failure.
 pub(crate) fn of(fault: &Fault) -> String {
     if let Some(kind) = &fault.kind {
-        return match kind.as_str() {
+        return match kind.as_ref() {
             "LimitReached" => "GraphRecursionError".to_owned(),
             "Drained" => "GraphDrained".to_owned(),
             kind => kind.to_owned(),

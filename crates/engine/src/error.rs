@@ -167,7 +167,7 @@ impl EngineError {
     /// The error as it is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        Fault::new(self.code(), self.to_string())
+        Fault::new(self.code(), self.to_string()).with_sources_of(self)
     }
 }
 

@@ -4,12 +4,13 @@ use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
 use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
-use weftwork_types::code::Fault;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::id::InvalidId;
 use weftwork_types::port::BudgetError;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
 
-/// Why a node did not finish. Any error converts into one with `?`.
+/// Why a node did not finish. Any error converts into one with `?`; its sources become the causes of
+/// the fault.
 #[derive(Debug)]
 pub struct NodeError(pub(crate) Stop);
 
@@ -92,22 +93,7 @@ fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return error.fault();
     }
-    Fault::new(NODE_FAILED, chain(error.as_ref()))
-}
-
-/// An error's message with those of its sources.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        source = inner.source();
-    }
-    text
+    Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
 }
 
 fn within(ns: &str) -> String {
@@ -126,7 +112,7 @@ impl RuntimeError {
     /// Creates the error of a function that makes the dependencies of the runs of a graph.
     #[must_use]
     pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::Dependencies { graph: graph.to_owned(), source: fault_of(error) }
+        Self::Dependencies { graph: graph.to_owned(), source: Box::new(fault_of(error)) }
     }
 
     /// Creates the error of a run that has no value of a type that its graph declares.
@@ -135,7 +121,8 @@ impl RuntimeError {
         let text = format!(
             "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
         );
-        Self::Dependencies { graph: graph.to_owned(), source: Fault::new(NO_DEPENDENCIES, text) }
+        let source = Box::new(Fault::new(NO_DEPENDENCIES, text));
+        Self::Dependencies { graph: graph.to_owned(), source }
     }
 
     /// A name that is no node of the graph.
@@ -378,7 +365,7 @@ pub enum RuntimeError {
         /// Id of the graph.
         graph: String,
         /// Cause.
-        source: Fault,
+        source: Box<Fault>,
     },
     /// The budget of the run cannot be opened.
     #[error(transparent)]
@@ -447,11 +434,12 @@ impl RuntimeError {
         match self {
             Self::Store(error) => error.fault(),
             Self::Budget(error) => error.fault(),
-            Self::Dependencies { source, .. } => {
-                Fault::new(self.code(), self.to_string()).retriable(source.retriable)
-            }
+            Self::Dependencies { source, .. } => Fault::new(self.code(), self.to_string())
+                .retriable(source.retriable)
+                .with_sources_of(self)
+                .in_phase(Phase::Dependencies),
             Self::Node(fault) => fault.clone(),
-            other => Fault::new(other.code(), other.to_string()),
+            other => Fault::new(other.code(), other.to_string()).with_sources_of(other),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::attempt::{Attempt, CallInfo};
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::prompt_hash::prompt_hash;
-use crate::{ModelError, RetryPolicy, fingerprint};
+use crate::{CallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use weftwork_types::port::{
     Attempts, CallContext, CallKey, CallKind, CallResult, Intent, JournalError, Opened,
 };
 use weftwork_types::tool::Effect;
-use weftwork_types::usage::{Tokens, UsageFact};
+use weftwork_types::usage::{Tokens, Usage, UsageFact};
 
 /// Version of the journal record of a model call.
 const RECORD_VERSION: u64 = 1;
@@ -34,6 +34,13 @@ pub struct ChatResponse {
     /// The provider's id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
+}
+
+/// Attempts of a call so far.
+#[derive(Debug, Default)]
+struct Tried {
+    attempts: u32,
+    used: Usage,
 }
 
 /// Calls models. Nodes call models only through this type.
@@ -59,7 +66,7 @@ impl ModelCaller {
     /// whenever the recorded answer is reused.
     ///
     /// # Errors
-    /// The [`ModelError`] of the last attempt; [`ModelError::Deadline`] if the deadline has passed
+    /// [`CallError`] with the [`ModelError`] of the last attempt; [`ModelError::Deadline`] if the deadline has passed
     /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if
     /// no attempt is allowed or the answer could not be recorded.
     ///
@@ -71,6 +78,22 @@ impl ModelCaller {
         model: &dyn ChatModel,
         request: ChatRequest,
         ctx: &CallContext,
+    ) -> Result<ChatResponse, CallError> {
+        let mut tried = Tried::default();
+        let outcome = self.find_or_make(model, request, ctx, &mut tried).await;
+        outcome.map_err(|error| CallError {
+            error: Box::new(error),
+            attempts: tried.attempts,
+            used: tried.used,
+        })
+    }
+
+    async fn find_or_make(
+        &self,
+        model: &dyn ChatModel,
+        request: ChatRequest,
+        ctx: &CallContext,
+        tried: &mut Tried,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
         let intent = Intent {
@@ -87,7 +110,7 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx).await,
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
-                self.make(model, Arc::new(request), key, ctx).await
+                self.make(model, &Arc::new(request), (key, tried), ctx).await
             }
         }
     }
@@ -95,23 +118,24 @@ impl ModelCaller {
     async fn make(
         &self,
         model: &dyn ChatModel,
-        request: Arc<ChatRequest>,
-        key: CallKey,
+        request: &Arc<ChatRequest>,
+        (key, tried): (CallKey, &mut Tried),
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        let call = CallInfo::new(key, prompt_hash(&name, &request), &request);
-        let demand = call.demand(model.info(), &request);
-        let mut number = 0;
+        let call = CallInfo::new(key, prompt_hash(&name, request), request);
+        let demand = call.demand(model.info(), request);
         loop {
-            number += 1;
+            let number = tried.attempts + 1;
             let late = || ModelError::Deadline { provider: model.info().provider.clone() };
             if ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline) {
                 return Err(late());
             }
             let reservation = ctx.budget.reserve(&demand).await?;
             let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
-            let (fact, outcome) = attempt.run(model, &request).await;
+            let (fact, outcome) = attempt.run(model, request).await;
+            tried.attempts = number;
+            tried.used += Usage::model_call(fact.tokens);
             let error = match outcome {
                 Ok(response) => return self.keep(response, fact, key, ctx).await,
                 Err(error) => error,

@@ -1,9 +1,11 @@
 //! Errors of model calls.
 
+use std::fmt;
 use std::time::Duration;
 use weftwork_types::ErrorCode;
-use weftwork_types::code::Fault;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::port::{BudgetError, EgressError, JournalError};
+use weftwork_types::usage::Usage;
 
 /// A model call failed. Variants are split by what the caller can do about them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -207,7 +209,51 @@ impl ModelError {
             Self::Engine { source } => return source.clone(),
             other => other.code(),
         };
-        Fault::new(code, self.to_string()).retriable(self.is_retriable())
+        Fault::new(code, self.to_string())
+            .retriable(self.is_retriable())
+            .with_sources_of(self)
+            .in_phase(Phase::Model)
+    }
+}
+
+/// A failed model call: the error of its last attempt, and the usage of all attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallError {
+    /// Error of the last attempt, or the reason why no attempt was made.
+    pub error: Box<ModelError>,
+    /// Number of attempts that were made.
+    pub attempts: u32,
+    /// Usage of all attempts.
+    pub used: Usage,
+}
+
+impl CallError {
+    /// Returns the stable error code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        self.error.code()
+    }
+
+    /// Returns the error in the form that is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        let fault = self.error.fault();
+        if self.attempts == 0 {
+            return fault;
+        }
+        fault.at_attempt(self.attempts).with_usage(self.used)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
     }
 }
 

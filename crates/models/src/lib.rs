@@ -25,7 +25,7 @@ pub use call::{ChatResponse, ModelCaller};
 pub use chat::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
 };
-pub use error::ModelError;
+pub use error::{CallError, ModelError};
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderTable};
 pub use replay::{Recorder, ReplayModel};
 pub use retry::RetryPolicy;

@@ -1,7 +1,7 @@
 //! Errors of tools, of tool and policy declarations, and of running calls.
 
 use weftwork_types::ErrorCode;
-use weftwork_types::code::Fault;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::port::{BudgetError, JournalError};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
@@ -312,7 +312,10 @@ impl RunToolError {
             Self::Budget(error) => error.is_retriable(),
             Self::RecordUnreadable { .. } => false,
         };
-        Fault::new(self.code(), self.to_string()).retriable(retriable)
+        Fault::new(self.code(), self.to_string())
+            .retriable(retriable)
+            .with_sources_of(self)
+            .in_phase(Phase::Tool)
     }
 }
 

@@ -1,6 +1,11 @@
 //! Stable error codes.
 
+use crate::StoreError;
+use crate::port::{BudgetError, EgressError};
+use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::fmt;
 
 /// A stable code of a user-visible error, such as `W0301`.
 ///
@@ -17,11 +22,17 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
+/// Maximum number of causes that a fault stores.
+const CAUSES_MAX: usize = 8;
+
+/// Maximum length of the message of a cause, in characters.
+const CAUSE_CHARS_MAX: usize = 1_000;
+
 /// An error as stored and shown: a code, a message, and whether a retry can succeed.
 ///
-/// The message is safe to show to the user who started the run; it never contains secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
+/// The message is safe to show to the user who started the run; it never contains secrets. The
+/// same holds for the causes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Stable code, such as `W0301`.
     pub code: String,
@@ -32,20 +43,82 @@ pub struct Fault {
     pub retriable: bool,
     /// Kind of the failure in the terms of its origin, such as `ValueError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    pub kind: Option<Box<str>>,
+    /// Error that led to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<Cause>>,
+    /// Circumstances of the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<FaultDetails>>,
+}
+
+/// A cause of a [`Fault`], with its own cause. The chain has at most eight causes, whose messages
+/// are cut to 1,000 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// Stable code, if the error has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Kind of the failure in the terms of its origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Box<str>>,
+    /// Description of the error.
+    pub message: String,
+    /// Error that led to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<Cause>>,
+}
+
+/// Circumstances of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FaultDetails {
+    /// Part of the execution that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// Number of the attempt that failed last, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Usage of the failed call, all its attempts together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// A part of the execution of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// The dependencies of the run were made.
+    Dependencies,
+    /// A node was executed.
+    Node,
+    /// A model was called.
+    Model,
+    /// A tool was called.
+    Tool,
+    /// A phase of a newer version.
+    #[serde(other)]
+    Other,
 }
 
 impl Fault {
     /// Creates a fault that a retry cannot resolve.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code: code.0.to_owned(), message: message.into(), retriable: false, kind: None }
+        Self {
+            code: code.0.to_owned(),
+            message: message.into(),
+            retriable: false,
+            kind: None,
+            cause: None,
+            details: None,
+        }
     }
 
     /// Sets the kind of the failure.
     #[must_use]
     pub fn of_kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
+        self.kind = Some(kind.into().into_boxed_str());
         self
     }
 
@@ -55,4 +128,106 @@ impl Fault {
         self.retriable = retriable;
         self
     }
+
+    /// Sets the causes to the sources of an error, of which this fault is the stored form. A source
+    /// without a code whose message is part of the message before it is left out.
+    #[must_use]
+    pub fn with_sources_of(mut self, error: &(dyn Error + 'static)) -> Self {
+        let mut causes: Vec<Cause> = Vec::new();
+        let mut source = error.source();
+        while let Some(error) = source.filter(|_| causes.len() < CAUSES_MAX) {
+            let cause = Cause::of(error);
+            let before = causes.last().map_or(self.message.as_str(), |cause| &cause.message);
+            if cause.code.is_some() || !before.contains(&cause.message) {
+                causes.push(cause);
+            }
+            source = error.source();
+        }
+        self.cause = causes
+            .into_iter()
+            .rev()
+            .fold(None, |inner, cause| Some(Box::new(Cause { cause: inner, ..cause })));
+        self
+    }
+
+    /// Returns the causes, the direct one first.
+    pub fn causes(&self) -> impl Iterator<Item = &Cause> {
+        std::iter::successors(self.cause.as_deref(), |cause| cause.cause.as_deref())
+    }
+
+    /// Sets the phase that failed, unless it is known.
+    #[must_use]
+    pub fn in_phase(mut self, phase: Phase) -> Self {
+        self.details.get_or_insert_default().phase.get_or_insert(phase);
+        self
+    }
+
+    /// Sets the number of the attempt that failed last, unless it is known.
+    #[must_use]
+    pub fn at_attempt(mut self, attempt: u32) -> Self {
+        self.details.get_or_insert_default().attempt.get_or_insert(attempt);
+        self
+    }
+
+    /// Sets the usage of the failed call.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.details.get_or_insert_default().usage = Some(usage);
+        self
+    }
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+impl Cause {
+    /// Creates a cause without a cause of its own.
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let boxed = || error.downcast_ref::<Box<Fault>>().map(Box::as_ref);
+        let (code, kind) = if let Some(fault) = error.downcast_ref::<Fault>().or_else(boxed) {
+            (Some(fault.code.clone()), fault.kind.clone())
+        } else if let Some(cause) = error.downcast_ref::<Self>() {
+            (cause.code.clone(), cause.kind.clone())
+        } else {
+            (code_of(error).map(|code| code.0.to_owned()), None)
+        };
+        let mut message = error.to_string();
+        if let Some((end, _)) = message.char_indices().nth(CAUSE_CHARS_MAX) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Self { code, kind, message, cause: None }
+    }
+}
+
+/// Returns the code of an error of this crate.
+fn code_of(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
+    let store = error.downcast_ref::<StoreError>().map(StoreError::code);
+    let egress = || error.downcast_ref::<EgressError>().map(EgressError::code);
+    let budget = || error.downcast_ref::<BudgetError>().map(BudgetError::code);
+    store.or_else(egress).or_else(budget)
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -222,7 +222,9 @@ impl StoreError {
     /// Converts the error to the form in which it is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
+        Fault::new(self.code(), self.to_string())
+            .retriable(self.is_retriable())
+            .with_sources_of(self)
     }
 }
 

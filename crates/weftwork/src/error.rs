@@ -75,7 +75,7 @@ pub enum Error {
     Id(#[from] InvalidId),
     /// The model cannot be opened.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(Box<ModelError>),
     /// The weights of the embedded model cannot be downloaded or loaded.
     #[cfg(feature = "local")]
     #[error(transparent)]
@@ -95,6 +95,12 @@ pub enum Error {
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
+}
+
+impl From<ModelError> for Error {
+    fn from(error: ModelError) -> Self {
+        Self::Model(Box::new(error))
+    }
 }
 
 impl From<ExecuteError> for Error {
@@ -130,7 +136,7 @@ impl Error {
             Self::Egress(error) => error.code().0,
             Self::Run(fault) => return fault.clone(),
         };
-        Fault::new(ErrorCode(code), self.to_string())
+        Fault::new(ErrorCode(code), self.to_string()).with_sources_of(self)
     }
 }
 

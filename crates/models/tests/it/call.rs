@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weftwork_models::scripted::Step;
-use weftwork_models::{ChatResponse, ModelCaller, ModelError, ScriptedModel};
+use weftwork_models::{CallError, ChatResponse, ModelCaller, ModelError, ScriptedModel};
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, Clock as _};
@@ -22,7 +22,7 @@ fn busy() -> ModelError {
     }
 }
 
-async fn call(model: &ScriptedModel, ctx: &CallContext) -> Result<ChatResponse, ModelError> {
+async fn call(model: &ScriptedModel, ctx: &CallContext) -> Result<ChatResponse, CallError> {
     ModelCaller::default().call(model, request("hi"), ctx).await
 }
 

@@ -4,18 +4,19 @@ use crate::desk::{Desk, request};
 use crate::server::{fragment, model, said, server, stream, waiting, whole, words};
 use serde_json::{Value, json};
 use std::time::Duration;
-use weftwork_models::{ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy};
+use weftwork_models::{CallError, ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy};
 use weftwork_testkit::{LoopbackServer, ManualClock, Reply};
+use weftwork_types::code::Phase;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::Part;
 use weftwork_types::port::EgressError;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
-use weftwork_types::usage::{Tokens, UsageStatus};
+use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 
 /// Timeout for a server that sends nothing, below the time limit of a test.
 const PATIENCE_MS: u64 = 2_000;
 
-async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, ModelError> {
+async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, CallError> {
     let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
     let caller = ModelCaller::new(RetryPolicy::once());
     caller.call(&*waiting(server, "", PATIENCE_MS), request("hi"), &desk.context(&clock)).await
@@ -24,9 +25,10 @@ async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatRespon
 async fn refused(reply: Reply) -> ModelError {
     let server = server(move |_, _| reply.clone()).await;
     let error = ask_once(&server).await.expect_err("refused");
-    assert!(!error.to_string().contains("hunter2"), "{error}");
+    let stored = json!(error.fault()).to_string();
+    assert!(!error.to_string().contains("hunter2") && !stored.contains("hunter2"), "{stored}");
     assert_eq!(server.received().len(), 1, "one attempt is one request");
-    error
+    *error.error
 }
 
 #[tokio::test]
@@ -184,7 +186,12 @@ async fn a_server_that_always_fails_is_asked_three_times() {
     let (desk, clock) = (Desk::new(), ManualClock::moved_by_sleeps());
     let caller = ModelCaller::default();
     let answer = caller.call(&*model(&server, ""), request("hi"), &desk.context(&clock)).await;
-    assert_eq!(answer.expect_err("down").code().0, "W0305");
+    let error = answer.expect_err("down");
+    assert_eq!((error.code().0, error.attempts), ("W0305", 3));
+    let details = error.fault().details.expect("they are known");
+    assert_eq!((details.phase, details.attempt), (Some(Phase::Model), Some(3)));
+    let used = desk.facts().into_iter().map(|fact| Usage::model_call(fact.tokens));
+    assert_eq!(details.usage, used.reduce(|sum, used| sum + used));
     assert_eq!((server.received().len(), desk.facts().len(), desk.booked().len()), (3, 3, 3));
     assert!(desk.settled.lock().expect("a lock").is_empty());
 }

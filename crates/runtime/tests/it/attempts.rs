@@ -1,7 +1,8 @@
 //! Trying again, limits of time, and handlers of errors, on a clock of our own.
 
-use crate::support::{Bench, completed, failed, moving, on_each_store};
+use crate::support::{Bench, completed, failed, moving, on_each_store, thread};
 use serde_json::json;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,8 +11,10 @@ use weftwork_graph::{
     State, Timeout,
 };
 use weftwork_testkit::ManualClock;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::RunInput;
+use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::{ErrorCode, Principal};
 
 #[derive(State)]
 struct Log {
@@ -62,9 +65,47 @@ async fn a_node_is_tried_as_often_as_its_policy_says() {
     assert_eq!((runs.load(Ordering::SeqCst), resets), (3, 2));
 
     let runs = Count::default();
-    let (code, message) = failed(bench(flaky(&runs, 2)).await.start(json!({})).await);
+    let outcome = bench(flaky(&runs, 2)).await.start(json!({})).await;
+    let RunFinal::Failed { fault } = &outcome else { panic!("expected a failed run") };
+    let details = fault.details.as_deref().expect("it was tried again");
+    assert_eq!((details.phase, details.attempt), (Some(Phase::Node), Some(2)));
+    let (code, message) = failed(outcome);
     assert_eq!((code.as_str(), message.as_str()), ("W0109", "attempt 2"));
     assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+/// An error with a source.
+#[derive(Debug)]
+struct NotStored(Fault);
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the order was not stored")
+    }
+}
+
+impl std::error::Error for NotStored {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test]
+async fn a_failed_run_stores_the_causes_of_its_error() {
+    async fn fails(_: State<Log>) -> NodeResult<LogUpdate> {
+        Err(NotStored(Fault::new(ErrorCode("W0204"), "the disk is full")).into())
+    }
+    let graph = Graph::<Log>::new("fails").node("fails", fails).edge(START, "fails");
+    let store = crate::support::store();
+    let bench = Bench::on(Arc::clone(&store), graph.build().expect("sound")).await;
+    let outcome = bench.start(json!({})).await;
+    let rows = store.runs(&Principal::local(), &thread()).await.expect("reads");
+    assert_eq!(rows[0].outcome.as_ref(), Some(&outcome), "as it is stored");
+    let RunFinal::Failed { fault } = outcome else { panic!("expected a failed run") };
+    let causes: Vec<_> = fault.causes().map(|cause| (cause.code.clone(), &cause.message)).collect();
+    assert_eq!(fault.message, "the order was not stored");
+    assert_eq!(causes, [(Some("W0204".to_owned()), &"the disk is full".to_owned())]);
+    assert_eq!(fault.details, None);
 }
 
 #[tokio::test]
@@ -139,6 +180,7 @@ fn options_of_nodes_that_are_not_there_are_problems_of_the_graph() {
 }
 
 on_each_store![
+    a_failed_run_stores_the_causes_of_its_error,
     a_node_is_tried_as_often_as_its_policy_says,
     an_error_handler_takes_over_in_the_same_superstep,
 ];

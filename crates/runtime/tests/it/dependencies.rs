@@ -128,7 +128,14 @@ async fn a_run_without_its_values_fails_before_its_first_node() {
     let refused = open(store(), |host| {
         host.graph_with("test:graph", graph(), |_, _| Err("the vault is sealed".into()))
     });
-    let (code, message) = failed(run(&refused.await, Principal::local()).await);
+    let outcome = run(&refused.await, Principal::local()).await;
+    let RunFinal::Failed { fault } = &outcome else { panic!("expected a failed run") };
+    let cause = fault.causes().next().expect("the error of the function");
+    assert_eq!(
+        (cause.code.as_deref(), cause.message.as_str()),
+        (Some("W0109"), "the vault is sealed")
+    );
+    let (code, message) = failed(outcome);
     assert_eq!(code, "W0136");
     let expected = "graph `test:graph` has no dependencies for the run: the vault is sealed";
     assert_eq!(message, expected);

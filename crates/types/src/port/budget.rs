@@ -164,7 +164,9 @@ impl BudgetError {
     /// Returns the error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
+        Fault::new(self.code(), self.to_string())
+            .retriable(self.is_retriable())
+            .with_sources_of(self)
     }
 }
 

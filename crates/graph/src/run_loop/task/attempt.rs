@@ -23,7 +23,7 @@ use weftwork_engine::pregel::Ahead;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
 use weftwork_types::BoxFuture;
-use weftwork_types::code::Fault;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 
@@ -137,7 +137,7 @@ impl Job {
         let mut attempt = 1;
         loop {
             let ctx = self.ctx(attempt);
-            let end = match self.once(&ctx).await {
+            let mut end = match self.once(&ctx).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
                 Err(cut) => self.end(TaskOutcome::failed(cut)),
             };
@@ -147,6 +147,12 @@ impl Job {
             let retry = self.node.options.retry.as_ref();
             let random = clock.unique();
             let Some(wait) = retry.and_then(|retry| retry.wait(attempt, fault, random)) else {
+                if let What::Failed(failed) = &mut end.what
+                    && attempt > 1
+                {
+                    let fault = failed.fault.clone().in_phase(Phase::Node);
+                    failed.fault = fault.at_attempt(attempt);
+                }
                 return end;
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
