@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use weftwork_graph::exec::Host as Local;
 use weftwork_store::{CheckpointStore, Store};
 use weftwork_types::Principal;
-use weftwork_types::port::{Budget, Clock, Ledger};
+use weftwork_types::port::{Budgets, Clock, Ledger};
 
 /// Data that all runs of a process share.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct WorkerContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) budgets: Arc<dyn Budgets>,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.

@@ -212,7 +212,7 @@ pub(super) fn fact(invocation: &str, run: &str, started_at: i64) -> UsageRow {
             model: "small".to_owned(),
             status: UsageStatus::Ok,
             error_code: None,
-            tokens: Tokens { input: 7, output: 3, estimated: false },
+            tokens: Tokens::reported(7, 3).cached(5).reasoning(2),
             cost_micro_usd: Some(11),
             provider_call_id: None,
             prompt_hash: canonical::hash_bytes(b"prompt"),

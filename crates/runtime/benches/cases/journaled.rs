@@ -55,7 +55,7 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
         model: "bench".to_owned(),
         status: UsageStatus::Ok,
         error_code: None,
-        tokens: Tokens { input: 100, output: 10, estimated: false },
+        tokens: Tokens::reported(100, 10),
         cost_micro_usd: Some(1),
         provider_call_id: None,
         prompt_hash: hash(&serde_json::json!(nth)),

@@ -1,8 +1,10 @@
 //! Environment of nodes in hosted runs: models and tools with journal, budget and ledger, and the
 //! watchers of the run.
 
+use super::claimed::ClaimedRun;
 use super::journal::{RunBook, RunJournal};
 use super::log::CallLog;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
@@ -19,7 +21,6 @@ use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
-use weftwork_types::run::RunOptions;
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
@@ -33,6 +34,7 @@ pub(super) struct Calls {
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) writer: Arc<Writer>,
+    scope: RunScope,
     /// Time at which the run is cut off.
     deadline: Option<Timestamp>,
     configurable: Arc<Map<String, Value>>,
@@ -40,17 +42,19 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        context: &Arc<WorkerContext>,
+        run: &ClaimedRun,
         writer: &Arc<Writer>,
-        (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
-        options: &RunOptions,
+        scope: &RunScope,
+        (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
+        let (context, options) = (&run.context, &run.row.new.options);
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&context.ledger));
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
-            caller: Arc::new(caller),
+            caller: Arc::new(run.caller()),
             answers,
+            scope: scope.clone(),
             journal: Arc::new(journal),
             ledger: Arc::new(RunLedger { log, late }),
             writer: Arc::clone(writer),
@@ -79,7 +83,7 @@ impl RunEnvironment for Calls {
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&context.budget),
+            budget: Arc::clone(&self.scope.budget),
             ledger,
             clock: Arc::clone(&context.clock),
             emit,

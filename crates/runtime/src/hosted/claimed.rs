@@ -4,15 +4,17 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use std::sync::Arc;
 use tokio::sync::watch;
-use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::At;
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow};
+use weftwork_types::caller::GraphCaller;
 use weftwork_types::{CheckpointId, Principal};
 
 /// A run under a claim of this worker.
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {
     pub(crate) context: Arc<WorkerContext>,
+    pub(crate) graph: CompiledGraph,
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) row: RunRow,
@@ -29,6 +31,16 @@ impl ClaimedRun {
     /// The state from which the run begins.
     pub(super) fn at(&self) -> At {
         At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
+    }
+
+    /// Account, run and graph to which calls of the run are attributed.
+    pub(super) fn caller(&self) -> GraphCaller {
+        GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: self.graph.version().to_owned(),
+        }
     }
 
     /// Returns `true` if the thread has no checkpoint.

@@ -5,6 +5,7 @@ use super::begin::{Begin, begin};
 use super::claimed::ClaimedRun;
 use super::end::{ClaimEnd, LazyOutcome, Unrecorded, completed, ready};
 use super::local::local;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::patience::Patience;
 use futures_util::FutureExt;
@@ -13,11 +14,11 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
+use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{
     At, Finished, Host as Local, Modes, Start, StateUpdate, StreamItem, out_of_node,
 };
-use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
@@ -30,11 +31,12 @@ pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
 /// Executes a claimed run to its end.
 pub(crate) struct RunDriver {
     pub(crate) run: ClaimedRun,
-    pub(crate) graph: CompiledGraph,
     /// `true` if a client asked for it to resume, however often it ended its process.
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
+    /// Resources of the run, once they are opened.
+    pub(crate) scope: OnceCell<RunScope>,
 }
 
 /// Time for which a run without progress is a suspect.
@@ -171,7 +173,9 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, attempts.begun, lost).await
+        let open = || RunScope::open(&self.run, attempts.used());
+        let scope = self.scope.get_or_try_init(open).await?;
+        self.go(writer, scope, (attempts.begun, lost)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -214,19 +218,19 @@ impl RunDriver {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        begun: bool,
-        lost: u32,
+        scope: &RunScope,
+        (begun, lost): (bool, u32),
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
         let first = begin(&self.run, begun, &answers).await?;
-        let local = local((&self.run, &self.graph), writer, answers, lost);
+        let local = local(&self.run, writer, scope, (answers, lost));
         match first {
             Begin::Update(values, as_node) => {
                 let at = self.run.at();
                 let update = StateUpdate { values: Some(values), as_node };
-                self.graph.update(&local, &at, vec![vec![update]]).await?;
+                self.run.graph.update(&local, &at, vec![vec![update]]).await?;
                 writer.let_go().await?;
             }
             Begin::Nothing => {}
@@ -243,7 +247,7 @@ impl RunDriver {
                 return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
-        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let state = self.run.graph.state(&local, &At::thread(thread.as_str()), false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
         Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
@@ -286,7 +290,7 @@ impl RunDriver {
         begun: bool,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
-        let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
+        let mut run = self.run.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
         run = run.durability(match options.durability {
             Durability::Async => Durability::Async,
             // The writer holds them until then.
@@ -347,7 +351,7 @@ impl RunDriver {
     ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
         let at = At::thread(self.run.claim.at.thread.as_str());
-        let open = self.graph.state(local, &at, false).await?.interrupts;
+        let open = self.run.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
     }
 }

@@ -4,24 +4,23 @@ use super::calls::Calls;
 use super::claimed::ClaimedRun;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
+use super::run_scope::RunScope;
 use super::writer::Writer;
 use crate::stored::StoreSaver;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use weftwork_graph::CompiledGraph;
 use weftwork_graph::exec::Host as Local;
 use weftwork_store::CheckpointStore;
 use weftwork_types::InterruptId;
-use weftwork_types::caller::GraphCaller;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::ReuseFrom;
 
 /// Returns the resources of a run: checkpoints, calls and events go through its writer.
 pub(super) fn local(
-    (run, graph): (&ClaimedRun, &CompiledGraph),
+    run: &ClaimedRun,
     writer: &Arc<Writer>,
-    answers: BTreeMap<InterruptId, Answer>,
-    lost: u32,
+    scope: &RunScope,
+    (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
 ) -> Local {
     let context = &run.context;
     let saver = StoreSaver::claimed(
@@ -30,12 +29,6 @@ pub(super) fn local(
         Arc::clone(writer) as _,
         Arc::clone(&context.recent),
     );
-    let caller = GraphCaller {
-        caller: run.row.new.caller.clone(),
-        run: run.claim.at.run.clone(),
-        graph: run.row.new.graph.clone(),
-        graph_version: graph.version().to_owned(),
-    };
     let journal = RunJournal {
         store: Arc::clone(&context.store),
         clock: Arc::clone(&context.clock),
@@ -43,20 +36,20 @@ pub(super) fn local(
         claim: run.claim.clone(),
         log: Arc::clone(&writer.calls),
         lost,
-        lineage: lineage(run, graph),
+        lineage: lineage(run),
     };
-    let calls = Calls::new(context, writer, (journal, caller, answers), &run.row.new.options);
+    let calls = Calls::new(run, writer, scope, (journal, answers));
     context.local.clone().with_saver(saver).in_environment(Arc::new(calls))
 }
 
-fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
+fn lineage(run: &ClaimedRun) -> Option<Lineage> {
     if run.row.new.options.reuse_from == ReuseFrom::Own {
         return None;
     }
     let store: Arc<dyn CheckpointStore> = Arc::clone(&run.context.store) as _;
     Some(Lineage {
         saver: StoreSaver::new(store, run.who.clone()),
-        plan: Arc::clone(graph.plan()),
+        plan: Arc::clone(run.graph.plan()),
         clock: Arc::clone(&run.context.clock),
         run: run.claim.at.clone(),
         known: Mutex::default(),

@@ -6,7 +6,7 @@ use crate::follow::Follow;
 use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
 use futures_util::FutureExt;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::StoreError;
 use weftwork_types::code::Fault;
@@ -64,14 +64,17 @@ impl Runtime {
             here.bus = Some(Arc::clone(&bus));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = ClaimedRun { context, who, claim, row, bus, cancel };
-        let run = RunDriver { run, graph, asked, live };
+        let run = ClaimedRun { context, graph, who, claim, row, bus, cancel };
+        let run = RunDriver { run, asked, live, scope: OnceCell::new() };
         let this = self.clone();
         tokio::spawn(async move {
             let claimed = &run.run;
             let id = claimed.claim.at.run.clone();
-            let follow =
-                this.following(claimed.who.clone(), claimed.claim.at.clone(), run.graph.clone());
+            let follow = this.following(
+                claimed.who.clone(),
+                claimed.claim.at.clone(),
+                claimed.graph.clone(),
+            );
             let bus = Arc::clone(&claimed.bus);
             let became = run.drive().await;
             this.running().remove(&id);

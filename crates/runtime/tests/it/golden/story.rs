@@ -205,7 +205,7 @@ fn fact() -> UsageFact {
         model: "small".to_owned(),
         status: UsageStatus::Ok,
         error_code: None,
-        tokens: Tokens { input: 7, output: 3, estimated: false },
+        tokens: Tokens::reported(7, 3),
         cost_micro_usd: Some(11),
         provider_call_id: None,
         prompt_hash: hash(&json!("prompt")),

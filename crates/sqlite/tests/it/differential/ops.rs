@@ -125,7 +125,7 @@ fn usage() -> impl Strategy<Value = UsageRow> {
             model: "small".to_owned(),
             status: UsageStatus::Ok,
             error_code: None,
-            tokens: Tokens { input: 7, output: 3, estimated: false },
+            tokens: Tokens::reported(7, 3),
             cost_micro_usd: None,
             provider_call_id: None,
             prompt_hash: canonical::hash_bytes(b"prompt"),
