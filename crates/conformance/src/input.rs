@@ -8,7 +8,7 @@ use crate::python::{self, Raised};
 use crate::spec::Update;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use weftwork_graph::exec::{AsNode, StateUpdate};
+use weftwork_graph::run_loop::{AsNode, StateUpdate};
 use weftwork_graph::{Answers, Next};
 use weftwork_types::InterruptId;
 

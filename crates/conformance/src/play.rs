@@ -12,8 +12,8 @@ use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_graph::exec::{At, Host, Start, StartCommand, StateUpdate};
-use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
+use weftwork_graph::run_loop::{At, Host, Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
     Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Semantics, SystemClock,
 };

@@ -5,7 +5,7 @@ use crate::{GUARD, Profile, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{MemorySaver, Saver};
 use weftwork_graph::{Durability, SystemClock};
 use weftwork_runtime::StoreSaver;
 use weftwork_store::CheckpointStore;

@@ -4,7 +4,7 @@ use crate::class;
 use crate::expr;
 use crate::message;
 use serde_json::{Map, Value as Json, json};
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Config, Metadata, Snapshot, Source, StreamItem, SubState, TaskEnded, TaskResult, TaskSnapshot,
     TaskStarted, Written,
 };
@@ -276,7 +276,7 @@ fn sub_state(state: &SubState) -> Json {
 mod tests {
     use super::{outputs, update, writes};
     use serde_json::json;
-    use weftwork_graph::exec::Written;
+    use weftwork_graph::run_loop::Written;
 
     fn put(key: &str, value: serde_json::Value) -> (String, Written) {
         (key.to_owned(), Written::Put(value))

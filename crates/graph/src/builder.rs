@@ -1,11 +1,12 @@
 //! Building graphs.
 
 use crate::compiled::{Checked, CompiledGraph, NodeFn, NodeOptions, Parts, RouteFn, Thread};
-use crate::exec::{Keep, Semantics, Stops};
-use crate::extract::{BuildInfo, DepMap, Role};
+use crate::error::BuildError;
+use crate::extract::{BuildInfo, Role};
 use crate::node::Handler;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::semantics::{Keep, Semantics};
 use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use std::time::Duration;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::{Plan, PlanProblem};
-use weftwork_types::ErrorCode;
+use weftwork_types::port::Dependencies;
+use weftwork_types::run::Stops;
 
 /// Supersteps a run may take when nothing else is said. High enough for long agents, low enough to
 /// end a loop that never would.
@@ -56,7 +58,7 @@ pub struct Graph<S: StateSpec> {
     nodes: BTreeMap<String, NodeFn>,
     routes: BTreeMap<String, Vec<RouteFn>>,
     checks: Vec<Check>,
-    deps: DepMap,
+    deps: Dependencies,
     problems: Vec<PlanProblem>,
     options: Vec<Options>,
     /// Nodes that stops name.
@@ -67,28 +69,6 @@ pub struct Graph<S: StateSpec> {
     after: Stops,
     concurrency: Option<usize>,
     state: PhantomData<fn() -> S>,
-}
-
-/// Everything that is wrong with a graph.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("graph `{graph}` cannot be built:{}", list(problems))]
-pub struct BuildError {
-    /// The graph.
-    pub graph: String,
-    /// The problems.
-    pub problems: Vec<PlanProblem>,
-}
-
-impl BuildError {
-    /// The stable code.
-    #[must_use]
-    pub fn code(&self) -> ErrorCode {
-        ErrorCode("W0101")
-    }
-}
-
-fn list(problems: &[PlanProblem]) -> String {
-    problems.iter().map(|p| format!("\n  - {p}")).collect()
 }
 
 impl<S: StateSpec> Graph<S> {
@@ -109,7 +89,7 @@ impl<S: StateSpec> Graph<S> {
             nodes: BTreeMap::new(),
             routes: BTreeMap::new(),
             checks: Vec::new(),
-            deps: DepMap::default(),
+            deps: Dependencies::new(),
             problems: Vec::new(),
             options: Vec::new(),
             stops: Vec::new(),
@@ -134,9 +114,17 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Gives the graph something its nodes take as [`Deps`](crate::Deps).
+    /// Gives the graph something its nodes take as [`Deps`](crate::Deps). A value of the same type
+    /// that a run has takes precedence.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.deps.insert(value);
+        self.deps = self.deps.with(value);
+        self
+    }
+
+    /// Declares a run-scoped dependency: nodes take a [`Deps<T>`](crate::Deps) that each run has of
+    /// its own, from the function that the graph is hosted with.
+    pub fn with_run_scoped<T: Send + Sync + 'static>(mut self) -> Self {
+        self.deps = self.deps.with_run_scoped::<T>();
         self
     }
 

@@ -44,3 +44,9 @@ impl Clock for SystemClock {
         uuid::Uuid::now_v7().as_u128()
     }
 }
+
+/// Milliseconds of a duration.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

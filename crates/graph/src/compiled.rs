@@ -1,16 +1,19 @@
 //! Compiled graphs: validated, with types erased, ready to run.
 
-use crate::exec::{Keep, Semantics, Stops};
-use crate::extract::{BuildInfo, DepMap, Role, TaskInput};
-use crate::node::{Handler, NodeResult};
+use crate::extract::{BuildInfo, Role, TaskInput};
+use crate::node::Handler;
+use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
+use crate::semantics::{Keep, Semantics};
 use crate::state::{Seen, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::{Goto, NodeIdx, Plan, TaskOutput};
 use weftwork_types::BoxFuture;
+use weftwork_types::port::Dependencies;
+use weftwork_types::run::Stops;
 
 /// A graph that can run. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -23,7 +26,7 @@ struct Inner {
     nodes: Vec<NodeFn>,
     routes: Vec<Vec<RouteFn>>,
     start_routes: Vec<RouteFn>,
-    deps: Arc<DepMap>,
+    deps: Dependencies,
     step_limit: u32,
     semantics: Semantics,
     before: Stops,
@@ -49,7 +52,7 @@ pub(crate) struct Parts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) nodes: BTreeMap<String, NodeFn>,
     pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
-    pub(crate) deps: DepMap,
+    pub(crate) deps: Dependencies,
     pub(crate) step_limit: u32,
     pub(crate) semantics: Semantics,
     pub(crate) before: Stops,
@@ -176,7 +179,7 @@ impl CompiledGraph {
             name: parts.name,
             version: parts.version,
             plan: parts.plan,
-            deps: Arc::new(parts.deps),
+            deps: parts.deps,
             step_limit: parts.step_limit,
             semantics: parts.semantics,
             before: parts.before,
@@ -203,20 +206,6 @@ impl CompiledGraph {
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.0.plan
-    }
-
-    /// The graph as a Mermaid flowchart: dashed arrows are routes and commands, boxes around boxes
-    /// are graphs that run as nodes.
-    #[must_use]
-    pub fn mermaid(&self) -> String {
-        crate::draw::mermaid(self)
-    }
-
-    /// The graph as an SVG image, as [`mermaid`](Self::mermaid) draws it. The same graph gives the
-    /// same image; it has no scripts and needs nothing from elsewhere.
-    #[must_use]
-    pub fn svg(&self) -> String {
-        crate::draw::svg(self)
     }
 
     /// Returns `true` if the graph's state is `S`.
@@ -264,7 +253,10 @@ impl CompiledGraph {
         self.0.routes.get(index.0).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn deps(&self) -> &Arc<DepMap> {
+    /// Returns the values that the graph was built with, and its declarations of those that each
+    /// run has.
+    #[must_use]
+    pub fn dependencies(&self) -> &Dependencies {
         &self.0.deps
     }
 

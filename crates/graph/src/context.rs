@@ -1,15 +1,18 @@
 //! The context of a node: its view of the run.
 
-use crate::exec::Attempt;
-use crate::exec::scope::TaskAt;
-use crate::extract::DepMap;
+use crate::clock::millis;
+use crate::error::NodeError;
+use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
+use crate::run_loop::{Attempt, TaskAt};
+use std::any::Any;
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::{CallContext, Clock};
+use weftwork_types::port::{CallContext, Clock, Dependencies};
 use weftwork_types::{MessageId, TaskId, ThreadId};
 
 /// The run as a node sees it: its way to the outside, to the person, and to those who watch.
@@ -27,7 +30,6 @@ pub(crate) struct TaskContext {
     pub(crate) failure: Option<Fault>,
     /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
-    pub(crate) deps: Arc<DepMap>,
     pub(crate) messages: AtomicU32,
     /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
@@ -42,6 +44,44 @@ pub(crate) struct TaskContext {
 pub(crate) struct Local {
     pub(crate) at: TaskAt,
     pub(crate) calls: OnceLock<CallContext>,
+}
+
+/// Source of the context of a task: created for the first argument that needs it.
+pub(crate) struct LazyCtx<'a> {
+    pub(crate) cell: &'a OnceCell<Ctx>,
+    pub(crate) make: &'a dyn Fn() -> Ctx,
+}
+
+impl LazyCtx<'_> {
+    fn get(&self) -> &Ctx {
+        self.cell.get_or_init(self.make)
+    }
+}
+
+impl CtxSource for LazyCtx<'_> {
+    fn ctx(&self) -> &dyn Any {
+        self.get()
+    }
+
+    fn dependencies(&self) -> [&Dependencies; 2] {
+        let at = self.get().at();
+        [at.dependencies(), at.scope.graph.dependencies()]
+    }
+
+    fn failure(&self) -> Option<&Fault> {
+        self.get().0.failure.as_ref()
+    }
+}
+
+impl FromTask for Ctx {
+    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let ctx = input.source.ctx().downcast_ref::<Self>();
+        ctx.cloned().ok_or_else(|| NodeError::message("the task has no context"))
+    }
+
+    fn reads() -> Reads {
+        Reads::Nothing
+    }
 }
 
 impl Ctx {
@@ -65,16 +105,12 @@ impl Ctx {
 
     /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
-        let now = crate::exec::caught::millis(self.clock().elapsed());
+        let now = millis(self.clock().elapsed());
         self.0.beat.store(now, Ordering::Relaxed);
     }
 
     pub(crate) fn last_beat(&self) -> Duration {
         Duration::from_millis(self.0.beat.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn failure(&self) -> Option<&Fault> {
-        self.0.failure.as_ref()
     }
 
     pub(crate) fn at(&self) -> &TaskAt {
@@ -137,10 +173,6 @@ impl Ctx {
         if open.len() == asked {
             open.pop();
         }
-    }
-
-    pub(crate) fn deps(&self) -> &DepMap {
-        &self.0.deps
     }
 
     /// All that was asked.

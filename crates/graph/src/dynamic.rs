@@ -1,7 +1,8 @@
 //! States that are only known when the program runs: channels by name, values as JSON.
 
 use crate::builder::Graph;
-use crate::node::{IntoOutput, NodeResult};
+use crate::output::{IntoOutput, NodeResult};
+use crate::run_loop::values::read_json;
 use crate::state::{ChannelDef, Members, Seen, StateSpec};
 use serde_json::Value;
 use std::sync::Arc;
@@ -89,7 +90,7 @@ impl DynView {
     /// its node returned beside them, as it was returned.
     #[must_use]
     pub fn object(&self) -> Value {
-        let read = crate::exec::read_json(&self.plan, &self.slots, self.node);
+        let read = read_json(&self.plan, &self.slots, self.node);
         match (&self.returned, read) {
             (Some(returned), Value::Object(read)) => {
                 let mut all = Members::clone(returned);

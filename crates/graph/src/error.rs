@@ -1,8 +1,7 @@
 //! Errors of nodes and of the runtime.
 
-use crate::builder::BuildError;
 use weftwork_engine::ids::did_you_mean;
-use weftwork_engine::{EngineError, Plan, TaskOutput};
+use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
 use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
@@ -25,7 +24,7 @@ pub(crate) enum Stop {
     /// A command for this graph from one within: it counts as the result of the node.
     Own(Box<TaskOutput>),
     /// A graph that the node ran was asked to stop.
-    Drained(crate::exec::Drain),
+    Drained(Drain),
 }
 
 impl NodeError {
@@ -67,6 +66,7 @@ pub const NODE_FAILED: ErrorCode = ErrorCode("W0109");
 pub(crate) const UNFIT: ErrorCode = ErrorCode("W0103");
 pub(crate) const NODE_TIMED_OUT: ErrorCode = ErrorCode("W0117");
 pub(crate) const NODE_CANCELLED: ErrorCode = ErrorCode("W0125");
+pub(crate) const NO_DEPENDENCIES: ErrorCode = ErrorCode("W0136");
 pub(crate) const CRASH_LOOP: ErrorCode = ErrorCode("W0130");
 pub(crate) const NODE_PANICKED: ErrorCode = ErrorCode("W0110");
 
@@ -123,6 +123,21 @@ fn deadline_passed(limit_ms: u64) -> String {
 }
 
 impl RuntimeError {
+    /// Creates the error of a function that makes the dependencies of the runs of a graph.
+    #[must_use]
+    pub fn dependencies(graph: &str, error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Dependencies { graph: graph.to_owned(), source: fault_of(error) }
+    }
+
+    /// Creates the error of a run that has no value of a type that its graph declares.
+    #[must_use]
+    pub fn missing_dependency(graph: &str, type_name: &str) -> Self {
+        let text = format!(
+            "no `{type_name}` was given; host the graph by `graph_with`, with a function that returns one"
+        );
+        Self::Dependencies { graph: graph.to_owned(), source: Fault::new(NO_DEPENDENCIES, text) }
+    }
+
     /// A name that is no node of the graph.
     pub(crate) fn unknown_node(what: &'static str, node: &str, plan: &Plan) -> Self {
         let names = || plan.nodes().iter().map(|node| &*node.name);
@@ -357,6 +372,14 @@ pub enum RuntimeError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The run has no dependencies: the function that makes them failed, or a value is missing.
+    #[error("graph `{graph}` has no dependencies for the run: {source}")]
+    Dependencies {
+        /// Id of the graph.
+        graph: String,
+        /// Cause.
+        source: Fault,
+    },
     /// The budget of the run cannot be opened.
     #[error(transparent)]
     Budget(#[from] BudgetError),
@@ -411,6 +434,7 @@ impl RuntimeError {
             Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::AskedWithin { .. } => ErrorCode("W0134"),
             Self::Store(error) => error.code(),
+            Self::Dependencies { .. } => NO_DEPENDENCIES,
             Self::Budget(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),
@@ -423,8 +447,61 @@ impl RuntimeError {
         match self {
             Self::Store(error) => error.fault(),
             Self::Budget(error) => error.fault(),
+            Self::Dependencies { source, .. } => {
+                Fault::new(self.code(), self.to_string()).retriable(source.retriable)
+            }
             Self::Node(fault) => fault.clone(),
             other => Fault::new(other.code(), other.to_string()),
         }
     }
+}
+
+/// Reason why a run stops after its superstep with work left to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// A node asked for it, with this reason.
+    Requested(String),
+    /// The process shuts down; another one continues the run.
+    Shutdown,
+}
+
+impl Drain {
+    pub(crate) fn into_reason(self) -> String {
+        match self {
+            Self::Requested(reason) => reason,
+            Self::Shutdown => "the process shuts down".to_owned(),
+        }
+    }
+}
+
+impl NodeError {
+    /// The failure, for reports.
+    pub(crate) fn into_fault(self) -> Fault {
+        match self.0 {
+            Stop::Failed(fault) => fault,
+            _ => Fault::new(NODE_FAILED, "the task stopped where it cannot"),
+        }
+    }
+}
+
+/// Everything that is wrong with a graph.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("graph `{graph}` cannot be built:{}", list(problems))]
+pub struct BuildError {
+    /// The graph.
+    pub graph: String,
+    /// The problems.
+    pub problems: Vec<PlanProblem>,
+}
+
+impl BuildError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode("W0101")
+    }
+}
+
+fn list(problems: &[PlanProblem]) -> String {
+    problems.iter().map(|p| format!("\n  - {p}")).collect()
 }

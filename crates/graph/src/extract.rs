@@ -1,16 +1,26 @@
 //! Types that a node may take as arguments.
 
-use crate::context::Ctx;
 use crate::error::NodeError;
-use crate::state::StateSpec;
+use crate::run_loop::values::read_json;
 use std::any::{Any, TypeId};
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
+use weftwork_types::port::Dependencies;
+
+/// Source of the parts of a task's input that are created on demand.
+pub(crate) trait CtxSource {
+    /// Context of the task: a [`Ctx`](crate::Ctx).
+    fn ctx(&self) -> &dyn Any;
+
+    /// Values of the run, which take precedence, and of the graph.
+    fn dependencies(&self) -> [&Dependencies; 2];
+
+    /// Failure that the error handler handles.
+    fn failure(&self) -> Option<&Fault>;
+}
 
 /// Input of a task, from which the arguments of its node are extracted.
 pub struct TaskInput<'a> {
@@ -19,15 +29,10 @@ pub struct TaskInput<'a> {
     pub(crate) node: NodeIdx,
     pub(crate) arg: Option<&'a weftwork_engine::task::Arg>,
     /// The run, made when an argument asks for it.
-    pub(crate) ctx: &'a OnceCell<Ctx>,
-    pub(crate) make: &'a dyn Fn() -> Ctx,
+    pub(crate) source: &'a dyn CtxSource,
 }
 
 impl TaskInput<'_> {
-    pub(crate) fn ctx(&self) -> &Ctx {
-        self.ctx.get_or_init(self.make)
-    }
-
     fn node_name(&self) -> &str {
         self.plan.node_name(self.node)
     }
@@ -37,7 +42,7 @@ impl TaskInput<'_> {
     pub(crate) fn json(&self) -> serde_json::Value {
         match self.arg {
             Some(arg) => arg.json.clone(),
-            None => crate::exec::read_json(self.plan, self.slots, self.node),
+            None => read_json(self.plan, self.slots, self.node),
         }
     }
 }
@@ -64,7 +69,7 @@ impl FromTask for Input {
 pub struct BuildInfo<'a> {
     pub(crate) state: TypeId,
     pub(crate) state_name: &'static str,
-    pub(crate) deps: &'a DepMap,
+    pub(crate) deps: &'a Dependencies,
     pub(crate) role: Role,
     /// The edge or join that leads to the node.
     pub(crate) led_to: Option<String>,
@@ -76,18 +81,6 @@ pub(crate) enum Role {
     Node,
     /// It takes over when the node failed.
     Handler,
-}
-
-impl BuildInfo<'_> {
-    /// Says what does not fit when the graph's state is another than `S`.
-    #[must_use]
-    pub fn other_state<S: StateSpec>(
-        &self,
-        what: impl std::fmt::Display,
-    ) -> Option<(String, String)> {
-        let other = self.state != TypeId::of::<S>();
-        other.then(|| (what.to_string(), format!("the graph's state is `{}`", self.state_name)))
-    }
 }
 
 /// The part of the state that an argument of a node reads.
@@ -119,8 +112,8 @@ pub(crate) fn channels_read(arguments: &[Reads]) -> Option<Vec<&'static str>> {
 /// An argument of a node.
 ///
 /// [`State`](struct@crate::State): the state. [`Field`](crate::Field): one field of it. [`Input`]: what
-/// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: something the graph was built
-/// with. [`Ctx`]: the run.
+/// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: a value of the run
+/// or of the graph. [`Ctx`]: the run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",
@@ -145,23 +138,13 @@ pub trait FromTask: Sized {
     }
 }
 
-impl FromTask for Ctx {
-    fn reads() -> Reads {
-        Reads::Nothing
-    }
-
-    fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(input.ctx().clone())
-    }
-}
-
 /// Why the node whose error handler this is failed.
 #[derive(Debug, Clone)]
 pub struct Failure(pub Fault);
 
 impl FromTask for Failure {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        input.ctx().failure().cloned().map(Self).ok_or_else(|| {
+        input.source.failure().cloned().map(Self).ok_or_else(|| {
             NodeError::message(format!(
                 "node `{}` takes a `Failure`, which only error handlers get; give it by `on_error`",
                 input.node_name()
@@ -227,21 +210,8 @@ where
     }
 }
 
-/// Things a graph is built with, by type: clients, databases, configuration.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DepMap(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
-
-impl DepMap {
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(value));
-    }
-
-    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).cloned().and_then(|any| any.downcast().ok())
-    }
-}
-
-/// Something the graph was built with: `Graph::with(value)` gives it, `Deps<T>` takes it.
+/// A value of the run, or else one that the graph was built with by
+/// [`Graph::with`](crate::Graph::with).
 #[derive(Debug)]
 pub struct Deps<T>(pub Arc<T>);
 
@@ -258,18 +228,25 @@ impl<T> Deref for Deps<T> {
     }
 }
 
+/// Fix for a missing dependency.
+const NO_DEPENDENCY: &str = "give the graph one by `Graph::with`, or declare by `Graph::with_run_scoped` that each run has one";
+
 impl<T: Send + Sync + 'static> FromTask for Deps<T> {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        input.ctx().deps().get::<T>().map(Self).ok_or_else(|| {
-            NodeError::message(format!("no `{}` was given", std::any::type_name::<T>()))
+        let found = input.source.dependencies().into_iter().find_map(Dependencies::get::<T>);
+        found.map(Self).ok_or_else(|| {
+            NodeError::message(format!(
+                "node `{}` takes a `Deps<{}>`, and no `{1}` was given; {NO_DEPENDENCY}",
+                input.node_name(),
+                std::any::type_name::<T>(),
+            ))
         })
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let name = std::any::type_name::<T>();
-        let missing = info.deps.get::<T>().is_none();
-        missing
-            .then(|| (format!("`Deps<{name}>`"), "give the graph one by `Graph::with`".to_owned()))
+        let missing = !info.deps.declares(TypeId::of::<T>());
+        missing.then(|| (format!("`Deps<{name}>`"), NO_DEPENDENCY.to_owned()))
     }
 
     fn reads() -> Reads {

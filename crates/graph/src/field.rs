@@ -43,7 +43,7 @@ pub trait HasValue: FieldKey {}
 ///
 /// # Example
 /// ```
-/// use weftwork_graph::exec::{Host, Start};
+/// use weftwork_graph::run_loop::{Host, Start};
 /// use weftwork_graph::{Field, Graph, List, START, State};
 ///
 /// #[derive(State)]

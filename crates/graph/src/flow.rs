@@ -1,12 +1,13 @@
 //! Flows: plain code as a graph of one node, whose tasks are kept on record.
 
-use crate::builder::{BuildError, Graph};
+use crate::builder::Graph;
 use crate::compiled::{CompiledGraph, NodeFn};
 use crate::dynamic::Dynamic;
-use crate::error::NodeError;
-use crate::exec::Semantics;
-use crate::node::{Handler, IntoOutput, NodeResult};
+use crate::error::BuildError;
+use crate::node::Handler;
+use crate::output::{IntoOutput, NodeResult};
 use crate::policy::{Cache, Retry, Timeout};
+use crate::semantics::Semantics;
 use crate::state::ChannelDef;
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -140,18 +141,5 @@ impl TaskDef {
 
     pub(crate) fn cache(&self) -> Option<Cache> {
         self.node.options.cache
-    }
-}
-
-impl NodeError {
-    /// The failure, for reports.
-    pub(crate) fn into_fault(self) -> weftwork_types::code::Fault {
-        match self.0 {
-            crate::error::Stop::Failed(fault) => fault,
-            _ => weftwork_types::code::Fault::new(
-                crate::error::NODE_FAILED,
-                "the task stopped where it cannot",
-            ),
-        }
     }
 }

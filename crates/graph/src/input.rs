@@ -2,7 +2,7 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::node::IntoOutput;
+use crate::output::IntoOutput;
 use crate::state::{Seen, State, StateSpec};
 use serde_json::{Map, Value as Json};
 use weftwork_engine::{Goto, NodeIdx};

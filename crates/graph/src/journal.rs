@@ -4,8 +4,8 @@ mod book;
 mod key;
 
 use crate::error::RuntimeError;
-use crate::exec::scope::{TaskAt, lock};
-use crate::exec::{Attempt, Earlier};
+use crate::run_loop::context::{Attempt, Earlier, TaskAt};
+use crate::run_loop::sync::lock;
 pub use book::{CallBook, Origin};
 use key::Occurrence;
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@
 //! result says what they write. [`Graph::build`] reports every problem of a graph at once. A
 //! [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
 //!
-//! [`exec`] is the run loop: it runs a graph within a program, or in the [environment] of a worker,
-//! which crate `weftwork-runtime` provides (`docs/adr/0009-the-loop-moves.md`).
+//! [`run_loop`] runs a graph within a program, or in the [environment] of a worker, which crate
+//! `weftwork-runtime` provides (`docs/adr/0009-the-loop-moves.md`).
 //!
-//! [environment]: exec::RunEnvironment
+//! [environment]: run_loop::RunEnvironment
 
 mod builder;
 mod clock;
@@ -18,7 +18,6 @@ mod context;
 mod draw;
 mod dynamic;
 mod error;
-pub mod exec;
 mod extract;
 mod field;
 mod flow;
@@ -26,31 +25,36 @@ mod input;
 mod journal;
 mod node;
 mod once;
+mod output;
 mod policy;
 mod question;
 mod route;
+pub mod run_loop;
+mod semantics;
 mod state;
 mod subgraph;
 
-pub use builder::{BuildError, Graph};
+pub use builder::Graph;
 pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
-pub use error::{NODE_FAILED, NodeError, RuntimeError};
-pub use exec::{
-    Answers, Durability, HistoryFilter, Keep, MessagePart, Modes, RunOutcome, Semantics, Snapshot,
-    Stops, StreamEvent,
-};
+pub use error::{BuildError, NODE_FAILED, NodeError, RuntimeError};
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
 pub use input::IntoInput;
-pub use node::{Command, Handler, IntoOutput, NodeResult, SendTo};
+pub use node::{Command, Handler, SendTo};
 pub use once::Once;
+pub use output::{IntoOutput, NodeResult};
 pub use policy::{Cache, Retry, Timeout};
 pub use question::Question;
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
+pub use run_loop::{
+    Answers, Durability, HistoryFilter, MessagePart, Modes, RunOutcome, Snapshot, Stops,
+    StreamEvent,
+};
+pub use semantics::{Keep, Semantics};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::pregel::Path as TaskPath;

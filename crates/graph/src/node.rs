@@ -2,52 +2,13 @@
 
 use crate::error::{NodeError, Stop};
 use crate::extract::{BuildInfo, FromTask, TaskInput};
+use crate::output::{IntoOutput, NodeResult};
 use crate::state::StateSpec;
 use serde::Serialize;
 use std::sync::Arc;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{Goto, TaskOutput, Value};
 use weftwork_types::BoxFuture;
-
-/// The result of a node.
-pub type NodeResult<T> = Result<T, NodeError>;
-
-/// Types that a node may return: an update of its state, a [`Command`], nothing, or a `Result` of
-/// those.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the result of a node",
-    label = "not an update of a state",
-    note = "nodes return an update (`MyStateUpdate`), a `Command`, `()`, or a `Result` of one of them"
-)]
-pub trait IntoOutput {
-    /// The writes and targets.
-    ///
-    /// # Errors
-    /// The node's own error, or a value that cannot be sent.
-    fn into_output(self) -> NodeResult<TaskOutput>;
-
-    /// Why a graph cannot take this result, and what to do about it.
-    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        let _ = info;
-        None
-    }
-}
-
-impl IntoOutput for () {
-    fn into_output(self) -> NodeResult<TaskOutput> {
-        Ok(TaskOutput::default())
-    }
-}
-
-impl<T: IntoOutput, E: Into<NodeError>> IntoOutput for Result<T, E> {
-    fn into_output(self) -> NodeResult<TaskOutput> {
-        self.map_err(Into::into)?.into_output()
-    }
-
-    fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        T::check(info)
-    }
-}
 
 /// An update and where to go on. Edges of the node are followed as well.
 #[derive(Debug)]

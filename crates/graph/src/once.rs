@@ -2,7 +2,7 @@
 
 use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
-use crate::node::NodeResult;
+use crate::output::NodeResult;
 use crate::question::Question;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

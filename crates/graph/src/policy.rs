@@ -102,7 +102,7 @@ impl Retry {
 
 /// Time for which the result of a node is reused for the same input instead of running the node.
 /// The number of stored results is limited
-/// ([`Host::with_cache_limit`](crate::exec::Host::with_cache_limit)): a node whose result was evicted
+/// ([`Host::with_cache_limit`](crate::run_loop::Host::with_cache_limit)): a node whose result was evicted
 /// runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]

@@ -2,8 +2,8 @@
 
 use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
-use crate::exec::Checker;
-use crate::node::NodeResult;
+use crate::output::NodeResult;
+use crate::run_loop::Checker;
 use serde_json::Value as Json;
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
@@ -167,7 +167,7 @@ impl Ctx {
     ///
     /// The timer is an open question that nobody need answer: it outlives the process. The run
     /// ends with the outcome `interrupted`, and goes on when it is told to at or after that time;
-    /// [`Run::waiting`](crate::exec::Run::waiting) waits for it in place, and workers wake threads
+    /// [`Run::waiting`](crate::run_loop::Run::waiting) waits for it in place, and workers wake threads
     /// of hosted runs (`Runtime::wake`). Whoever answers it earlier ends it
     /// earlier.
     ///

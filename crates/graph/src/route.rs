@@ -1,7 +1,8 @@
 //! Routes: plain functions over the state that say where to go on.
 
 use crate::error::NodeError;
-use crate::node::{NodeResult, SendTo};
+use crate::node::SendTo;
+use crate::output::NodeResult;
 use crate::state::{Seen, State, StateSpec};
 use weftwork_engine::Goto;
 use weftwork_engine::plan::END;

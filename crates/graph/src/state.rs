@@ -2,7 +2,8 @@
 
 use crate::error::NodeError;
 use crate::extract::{BuildInfo, FromTask, TaskInput};
-use crate::node::IntoOutput;
+use crate::output::IntoOutput;
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -100,5 +101,17 @@ impl<S: StateSpec> FromTask for State<S> {
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         info.other_state::<S>(format_args!("`State<{}>`", S::NAME))
+    }
+}
+
+impl BuildInfo<'_> {
+    /// Says what does not fit when the graph's state is another than `S`.
+    #[must_use]
+    pub fn other_state<S: StateSpec>(
+        &self,
+        what: impl std::fmt::Display,
+    ) -> Option<(String, String)> {
+        let other = self.state != TypeId::of::<S>();
+        other.then(|| (what.to_string(), format!("the graph's state is `{}`", self.state_name)))
     }
 }

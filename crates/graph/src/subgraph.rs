@@ -2,9 +2,9 @@
 
 use crate::compiled::{CompiledGraph, NodeFn};
 use crate::context::Ctx;
-use crate::exec::Keep;
 use crate::extract::Input;
-use crate::node::{IntoOutput, NodeResult};
+use crate::output::{IntoOutput, NodeResult};
+use crate::semantics::Keep;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use weftwork_engine::{EngineError, Plan, TaskOutput, Unknown, Write};

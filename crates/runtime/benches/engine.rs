@@ -20,7 +20,7 @@ use inline::{Inline, Work};
 use serde_json::{Value, json};
 use std::time::Instant;
 use typed::Typed;
-use weftwork_graph::exec::Host;
+use weftwork_graph::run_loop::Host;
 use weftwork_sqlite::Durability;
 
 /// Rounds that count; one before them warms up.

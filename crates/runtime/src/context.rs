@@ -1,10 +1,12 @@
 //! Resources that all runs of a process share.
 
+use crate::dependencies::MakeDependencies;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreSaver};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::Host as Local;
+use weftwork_graph::run_loop::Host as Local;
 use weftwork_store::{CheckpointStore, Store};
 use weftwork_types::Principal;
 use weftwork_types::port::{Budgets, Clock, Ledger};
@@ -16,6 +18,8 @@ pub(crate) struct WorkerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budgets: Arc<dyn Budgets>,
+    /// Functions that make the dependencies of runs, by graph.
+    pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.

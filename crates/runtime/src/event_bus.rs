@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use text_buffer::{Due, TextBuffer};
 use tokio::sync::{Notify, mpsc};
-use weftwork_graph::exec::Speaker;
+use weftwork_graph::run_loop::Speaker;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};

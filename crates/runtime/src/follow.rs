@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::At;
+use weftwork_graph::run_loop::At;
 use weftwork_store::StoreError;
 use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
 use weftwork_types::interrupt::Interrupt;

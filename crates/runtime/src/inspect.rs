@@ -4,7 +4,7 @@ use crate::stored::StoreSaver;
 use std::sync::Arc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{At, Host};
+use weftwork_graph::run_loop::{At, Host};
 use weftwork_store::CheckpointStore;
 use weftwork_types::{Principal, ThreadId};
 

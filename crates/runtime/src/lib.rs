@@ -6,6 +6,7 @@
 //! environment: commits under a claim, the journal of calls, the log of events.
 
 mod context;
+mod dependencies;
 mod event_bus;
 mod follow;
 mod fork;
@@ -18,6 +19,7 @@ mod stored;
 mod thread;
 mod worker;
 
+pub use dependencies::DependencyError;
 pub use fork::fork_thread;
 pub use inspect::thread_state;
 pub use runtime::{Recovery, Runtime, RuntimeBuilder};

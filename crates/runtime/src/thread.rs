@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use weftwork_graph::exec::{HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{HistoryFilter, Modes, Snapshot, StreamItem};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::caller::Caller;

@@ -1,11 +1,10 @@
 //! The context of a tool call.
 
 use crate::ToolError;
-use std::any::{Any, TypeId, type_name};
-use std::collections::BTreeMap;
+use std::any::{TypeId, type_name};
 use std::ops::Deref;
 use std::sync::Arc;
-use weftwork_types::port::CallContext;
+use weftwork_types::port::{CallContext, Dependencies};
 use weftwork_types::{Timestamp, ToolCallId};
 
 /// The context of a tool call, passed beside its arguments. Cheap to clone.
@@ -20,16 +19,17 @@ pub struct ToolContext {
     pub idempotency_key: String,
     /// The time at which the tool is stopped.
     pub deadline: Timestamp,
-    pub(crate) provided: Provided,
+    pub(crate) provided: Dependencies,
 }
 
 impl ToolContext {
-    /// Returns a value that the program provided for its tools.
+    /// Returns a value of the run, or else one that the program provided for its tools.
     ///
     /// # Errors
     /// [`ToolError`] (unavailable) if no value of this type was provided.
     pub fn deps<T: Send + Sync + 'static>(&self) -> Result<Deps<T>, ToolError> {
-        self.provided.get().map(Deps).ok_or_else(|| {
+        let found = self.call.dependencies.get().or_else(|| self.provided.get());
+        found.map(Deps).ok_or_else(|| {
             ToolError::unavailable(format_args!(
                 "the program provides no `{}` for its tools",
                 type_name::<T>()
@@ -38,8 +38,8 @@ impl ToolContext {
     }
 }
 
-/// A value from [`ToolBox::provide`](crate::ToolBox::provide), as a parameter of a `#[tool]`
-/// function. It dereferences to the value.
+/// A value of the run, or else from [`ToolBox::provide`](crate::ToolBox::provide), as a parameter
+/// of a `#[tool]` function. It dereferences to the value.
 #[derive(Debug)]
 pub struct Deps<T>(pub Arc<T>);
 
@@ -105,37 +105,5 @@ impl<T: Send + Sync + 'static> FromContext for Deps<T> {
 
     fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
         context.deps()
-    }
-}
-
-/// At most one value per type.
-#[derive(Clone, Default)]
-pub(crate) struct Provided(Arc<BTreeMap<TypeId, Provision>>);
-
-#[derive(Clone)]
-struct Provision {
-    type_name: &'static str,
-    value: Arc<dyn Any + Send + Sync>,
-}
-
-impl Provided {
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
-        let provision = Provision { type_name: type_name::<T>(), value };
-        Arc::make_mut(&mut self.0).insert(TypeId::of::<T>(), provision);
-    }
-
-    pub(crate) fn has(&self, need: &Need) -> bool {
-        self.0.contains_key(&need.id)
-    }
-
-    fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let provision = self.0.get(&TypeId::of::<T>())?;
-        Arc::clone(&provision.value).downcast().ok()
-    }
-}
-
-impl std::fmt::Debug for Provided {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.values().map(|provision| provision.type_name)).finish()
     }
 }

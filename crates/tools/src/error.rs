@@ -173,7 +173,9 @@ pub enum ToolBoxError {
         name: String,
     },
     /// The tool requires a value that the program does not provide.
-    #[error("tool `{name}` needs a `{type_name}`; add it with `ToolBox::provide`")]
+    #[error(
+        "tool `{name}` needs a `{type_name}`; add it with `ToolBox::provide`, or declare with `ToolBox::provide_run_scoped` that each run has one"
+    )]
     MissingDependency {
         /// The tool.
         name: String,

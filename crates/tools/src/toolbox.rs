@@ -1,7 +1,6 @@
 //! The collection of a program's tools and the values provided for them.
 
 use crate::check::Checker;
-use crate::context::Provided;
 use crate::error::{ToolBoxErrors, cut};
 use crate::name::{self, ASK_HUMAN};
 use crate::schema::{WHOLE, declared_members};
@@ -10,6 +9,7 @@ use crate::{Need, ToolBoxError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_types::port::Dependencies;
 use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 
 /// The tools of a program, and the values that it provides for them. A
@@ -18,7 +18,7 @@ use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 #[must_use]
 pub struct ToolBox {
     tools: Vec<Kind>,
-    pub(crate) provided: Provided,
+    pub(crate) provided: Dependencies,
 }
 
 #[derive(Debug, Clone)]
@@ -51,14 +51,21 @@ impl ToolBox {
     }
 
     /// Provides a value that tools receive as [`Deps<T>`](crate::Deps), replacing an earlier one of
-    /// the same type.
+    /// the same type. A value of the same type that a run has takes precedence.
     pub fn provide<T: Send + Sync + 'static>(self, value: T) -> Self {
         self.provide_shared(Arc::new(value))
     }
 
     /// Provides a value that the caller shares.
     pub fn provide_shared<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
-        self.provided.insert(value);
+        self.provided = self.provided.with_shared(value);
+        self
+    }
+
+    /// Declares a run-scoped dependency: tools receive a [`Deps<T>`](crate::Deps) that each run has
+    /// of its own, from the function that their graph is hosted with.
+    pub fn provide_run_scoped<T: Send + Sync + 'static>(mut self) -> Self {
+        self.provided = self.provided.with_run_scoped::<T>();
         self
     }
 
@@ -120,7 +127,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn compile(kind: Kind, provided: &Provided, problems: &mut Vec<ToolBoxError>) -> Option<Self> {
+    fn compile(
+        kind: Kind,
+        provided: &Dependencies,
+        problems: &mut Vec<ToolBoxError>,
+    ) -> Option<Self> {
         let spec = match &kind {
             Kind::Run(tool) => tool.spec().clone(),
             Kind::AskHuman => ask_human_spec(),
@@ -148,7 +159,7 @@ impl Entry {
 fn check_tool(
     spec: &ToolSpec,
     tool: &dyn Tool,
-    provided: &Provided,
+    provided: &Dependencies,
     note: &mut impl FnMut(ToolBoxError),
 ) {
     if spec.name == ASK_HUMAN {
@@ -160,7 +171,9 @@ fn check_tool(
     if spec.on_unknown == UnknownOutcome::Reconcile && tool.reconcile().is_none() {
         note(ToolBoxError::NoReconcile { name: spec.name.clone() });
     }
-    for Need { type_name, .. } in tool.needs().into_iter().filter(|need| !provided.has(need)) {
+    for Need { type_name, .. } in
+        tool.needs().into_iter().filter(|need| !provided.declares(need.id))
+    {
         note(ToolBoxError::MissingDependency { name: spec.name.clone(), type_name });
     }
 }

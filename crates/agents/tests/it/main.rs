@@ -4,3 +4,4 @@
 mod desk;
 mod modes;
 mod react;
+mod scoped;

@@ -4,7 +4,7 @@ use crate::desk::{Refunds, agent, said};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_graph::channel::MessageWrite;
-use weftwork_graph::exec::{Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, MemorySaver, Start};
 use weftwork_graph::{MessagePart, Modes, RunOutcome, StreamEvent};
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;

@@ -7,8 +7,8 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use weftwork_graph::exec::Saver;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::Saver;
+use weftwork_graph::run_loop::{
     Kept, Memo, Outside, Path, Place, Plan, Puts, Records, Saved, SaverError, TaskKey,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
@@ -168,7 +168,7 @@ struct What {
 }
 
 impl What {
-    fn add(&mut self, at: &Place, of: CheckpointId, tasks: &Records) {
+    fn add(&mut self, at: &Place, of: Option<CheckpointId>, tasks: &Records) {
         let outermost = at.ns.is_empty();
         self.sign.push('/');
         let parts = at.ns.split('|').filter_map(|part| part.split(':').next());
@@ -178,14 +178,14 @@ impl What {
                 TaskKey::Node { node, path } => (node, matches!(path, Path::Handler(_))),
                 TaskKey::Call { name, .. } => (name, false),
             };
-            self.answered |= record.resume.is_some();
+            self.answered |= record.answers().is_some();
             self.sign.push(' ');
             self.sign.push_str(name);
-            if outermost || record.error.is_none() {
+            if outermost || record.failure().is_none() {
                 self.ended.push(Arc::clone(name));
             }
-            self.closes |= outermost && record.error.is_some() && !record.handled;
-            if record.is_finished() && !handles {
+            self.closes |= outermost && record.failure().is_some() && !record.is_handled();
+            if let Some(of) = of.filter(|_| record.is_finished() && !handles) {
                 self.finished.push((at.clone(), of, key.clone()));
             }
         }
@@ -251,7 +251,9 @@ impl Saver for Watched {
 
     fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
         let mut what = What { closes: at.ns.is_empty(), ..What::default() };
-        puts.iter().for_each(|put| what.add(at, put.of, &put.tasks));
+        for put in &puts {
+            what.add(at, put.of, &put.tasks);
+        }
         let memo = memo.clone();
         Kept::Later(Box::pin(async move {
             self.write(what, async { self.saver.put(at, &memo, puts).done().await }).await
@@ -266,7 +268,7 @@ impl Saver for Watched {
         tasks: Records,
     ) -> BoxFuture<'a, Result<(), SaverError>> {
         let mut what = What::default();
-        what.add(at, of, &tasks);
+        what.add(at, Some(of), &tasks);
         // Savers may do their work when they are called.
         let work = async move { self.saver.put_tasks(at, plan, of, tasks).await };
         Box::pin(self.write(what, work))

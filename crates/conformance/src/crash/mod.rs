@@ -21,7 +21,7 @@ use serde_json::{Map, Value as Json, json};
 use std::fmt;
 use std::sync::Arc;
 use weftwork_graph::CompiledGraph;
-use weftwork_graph::exec::Host;
+use weftwork_graph::run_loop::Host;
 use weftwork_store::items::MemoryItems;
 
 /// A crash in one entry.

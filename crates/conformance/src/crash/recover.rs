@@ -20,8 +20,8 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use weftwork_graph::Answers;
-use weftwork_graph::exec::{At, Start, StartCommand};
-use weftwork_graph::exec::{Config, Snapshot, Source, SubState};
+use weftwork_graph::run_loop::{At, Start, StartCommand};
+use weftwork_graph::run_loop::{Config, Snapshot, Source, SubState};
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// Where a thread stood before an entry.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError, TaskRecord,
 };
-use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{MemorySaver, Saver};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Fault of a checkpointer.

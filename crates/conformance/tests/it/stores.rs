@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{MemorySaver, Saver};
 use weftwork_graph::{Durability, SystemClock};
 use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Options, SqliteStore};

@@ -5,12 +5,25 @@ mod mermaid;
 mod place;
 mod svg;
 
-pub(crate) use mermaid::mermaid;
-pub(crate) use svg::svg;
-
 use crate::compiled::CompiledGraph;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::plan::{END, START};
+
+impl CompiledGraph {
+    /// The graph as a Mermaid flowchart: dashed arrows are routes and commands, boxes around boxes
+    /// are graphs that run as nodes.
+    #[must_use]
+    pub fn mermaid(&self) -> String {
+        mermaid::mermaid(self)
+    }
+
+    /// The graph as an SVG image, as [`mermaid`](Self::mermaid) draws it. The same graph gives the
+    /// same image; it has no scripts and needs nothing from elsewhere.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        svg::svg(self)
+    }
+}
 
 /// A graph as boxes and lines: first START, then the nodes in order, then END.
 #[derive(Debug)]

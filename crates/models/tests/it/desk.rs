@@ -11,8 +11,8 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{
-    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Emit, Hold,
-    Intent, Journal, JournalError, Ledger, LedgerError, Opened, Reservation,
+    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Dependencies,
+    Emit, Hold, Intent, Journal, JournalError, Ledger, LedgerError, Opened, Reservation,
 };
 use weftwork_types::usage::{Usage, UsageFact};
 use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
@@ -53,6 +53,7 @@ impl Desk {
             emit: Arc::<Self>::clone(self),
             deadline: None,
             configurable: Arc::default(),
+            dependencies: Dependencies::new(),
         }
     }
 

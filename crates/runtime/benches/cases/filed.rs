@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use weftwork_graph::exec::Host;
+use weftwork_graph::run_loop::Host;
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{

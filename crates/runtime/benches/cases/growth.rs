@@ -4,7 +4,7 @@
 use futures_util::StreamExt;
 use std::sync::Arc;
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::exec::{Place, Saver};
+use weftwork_graph::run_loop::{Place, Saver};
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, StoreSaver};
 use weftwork_sqlite::{Durability, Options, SqliteStore};

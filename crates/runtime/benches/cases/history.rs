@@ -4,7 +4,7 @@ use super::filed::Filed;
 use crate::{cpu_ns, median};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Append, LastValue, Messages};
-use weftwork_graph::exec::{At, Host, Start};
+use weftwork_graph::run_loop::{At, Host, Start};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, DynUpdate, Dynamic, Graph, HistoryFilter, Input, Next, START, State,
 };

@@ -14,7 +14,7 @@ use crate::inline::{self, DONE, Work};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weftwork_graph::exec::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Graph, List, Next, Routes, RunOutcome, START, SendTo, State,
 };

@@ -1,7 +1,7 @@
 //! A chain of ten over a state with a hundred further keys of a hundred bytes.
 
 use crate::inline;
-use weftwork_graph::exec::Start;
+use weftwork_graph::run_loop::Start;
 use weftwork_graph::{CompiledGraph, Graph, START, State};
 
 macro_rules! wide {

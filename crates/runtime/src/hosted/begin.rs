@@ -4,7 +4,7 @@ use super::claimed::ClaimedRun;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{Answers, AsNode, Start, StartCommand};
+use weftwork_graph::run_loop::{Answers, AsNode, Start, StartCommand};
 use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunCommand, RunInput};

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::planted::{self, Bug};
-use weftwork_graph::exec::millis;
-use weftwork_graph::exec::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::run_loop::millis;
+use weftwork_graph::run_loop::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
@@ -42,7 +43,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        run: &ClaimedRun,
+        (run, graph): (&ClaimedRun, &CompiledGraph),
         writer: &Arc<Writer>,
         scope: &RunScope,
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
@@ -52,7 +53,7 @@ impl Calls {
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
-            caller: Arc::new(run.caller()),
+            caller: Arc::new(run.caller(graph)),
             answers,
             scope: scope.clone(),
             journal: Arc::new(journal),
@@ -89,6 +90,7 @@ impl RunEnvironment for Calls {
             emit,
             deadline: self.deadline,
             configurable: Arc::clone(&self.configurable),
+            dependencies: self.scope.dependencies.clone(),
         }
     }
 

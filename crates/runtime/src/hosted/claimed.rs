@@ -4,7 +4,7 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use std::sync::Arc;
 use tokio::sync::watch;
-use weftwork_graph::exec::At;
+use weftwork_graph::run_loop::At;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow};
 use weftwork_types::caller::GraphCaller;
@@ -14,7 +14,6 @@ use weftwork_types::{CheckpointId, Principal};
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {
     pub(crate) context: Arc<WorkerContext>,
-    pub(crate) graph: CompiledGraph,
     pub(crate) who: Principal,
     pub(crate) claim: Claim,
     pub(crate) row: RunRow,
@@ -23,6 +22,16 @@ pub(crate) struct ClaimedRun {
 }
 
 impl ClaimedRun {
+    /// Billing identity of the run.
+    pub(super) fn caller(&self, graph: &CompiledGraph) -> GraphCaller {
+        GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: graph.version().to_owned(),
+        }
+    }
+
     /// The checkpoint at which the run begins, if it may be another than the newest.
     pub(super) fn begins_at(&self) -> Option<CheckpointId> {
         self.row.new.options.at.or(self.row.back_to())
@@ -31,16 +40,6 @@ impl ClaimedRun {
     /// The state from which the run begins.
     pub(super) fn at(&self) -> At {
         At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
-    }
-
-    /// Account, run and graph to which calls of the run are attributed.
-    pub(super) fn caller(&self) -> GraphCaller {
-        GraphCaller {
-            caller: self.row.new.caller.clone(),
-            run: self.claim.at.run.clone(),
-            graph: self.row.new.graph.clone(),
-            graph_version: self.graph.version().to_owned(),
-        }
     }
 
     /// Returns `true` if the thread has no checkpoint.

@@ -15,14 +15,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
-use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     At, Finished, Host as Local, Modes, Start, StateUpdate, StreamItem, out_of_node,
 };
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::{Durability, RunOutcome};
+use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, Timestamp};
 
 /// Stream modes, and the receiver of their events.
@@ -31,11 +32,12 @@ pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
 /// Executes a claimed run to its end.
 pub(crate) struct RunDriver {
     pub(crate) run: ClaimedRun,
+    pub(crate) graph: CompiledGraph,
     /// `true` if a client asked for it to resume, however often it ended its process.
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
-    /// Resources of the run, once they are opened.
+    /// Its budget and dependencies, once they are opened.
     pub(crate) scope: OnceCell<RunScope>,
 }
 
@@ -173,9 +175,19 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
-        let open = || RunScope::open(&self.run, attempts.used());
-        let scope = self.scope.get_or_try_init(open).await?;
-        self.go(writer, scope, (attempts.begun, lost)).await
+        let mut cancelled = self.run.cancel.subscribe();
+        let scope = tokio::select! {
+            biased;
+            scope = self.scope(attempts.used()) => scope?.clone(),
+            // Such a run ends before its first node.
+            _ = cancelled.wait_for(|cancelled| *cancelled) => RunScope::empty(),
+        };
+        self.go(writer, &scope, (attempts.begun, lost)).await
+    }
+
+    /// Returns the resources of the run, and opens them first if it has none yet.
+    async fn scope(&self, used: Usage) -> Result<&RunScope, RuntimeError> {
+        self.scope.get_or_try_init(|| RunScope::open(&self.run, &self.graph, used)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -225,12 +237,12 @@ impl RunDriver {
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
         let first = begin(&self.run, begun, &answers).await?;
-        let local = local(&self.run, writer, scope, (answers, lost));
+        let local = local((&self.run, &self.graph), writer, scope, (answers, lost));
         match first {
             Begin::Update(values, as_node) => {
                 let at = self.run.at();
                 let update = StateUpdate { values: Some(values), as_node };
-                self.run.graph.update(&local, &at, vec![vec![update]]).await?;
+                self.graph.update(&local, &at, vec![vec![update]]).await?;
                 writer.let_go().await?;
             }
             Begin::Nothing => {}
@@ -247,7 +259,7 @@ impl RunDriver {
                 return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
-        let state = self.run.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
         Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
@@ -290,7 +302,7 @@ impl RunDriver {
         begun: bool,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
-        let mut run = self.run.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
+        let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
         run = run.durability(match options.durability {
             Durability::Async => Durability::Async,
             // The writer holds them until then.
@@ -319,7 +331,10 @@ impl RunDriver {
     }
 
     /// Applies the stored options of the run.
-    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
+    fn with_options(
+        &self,
+        mut run: weftwork_graph::run_loop::Run,
+    ) -> weftwork_graph::run_loop::Run {
         let options = &self.run.row.new.options;
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);
@@ -351,7 +366,7 @@ impl RunDriver {
     ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
         let at = At::thread(self.run.claim.at.thread.as_str());
-        let open = self.run.graph.state(local, &at, false).await?.interrupts;
+        let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
     }
 }

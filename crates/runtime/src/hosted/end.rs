@@ -3,7 +3,7 @@
 use super::writer::Writer;
 use crate::patience::Patience;
 use std::sync::Arc;
-use weftwork_graph::exec::Finished;
+use weftwork_graph::run_loop::Finished;
 use weftwork_types::run::RunOutcome;
 
 /// Outcome of a run. It is made when somebody wants it: the output may not be needed as JSON.

@@ -5,7 +5,7 @@ use super::log::{CallLog, Ticket};
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::{CallBook, Origin};
+use weftwork_graph::run_loop::{CallBook, Origin};
 use weftwork_store::{Claim, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::port::{CallKey, CallRecord, Clock};

@@ -9,7 +9,8 @@ use super::writer::Writer;
 use crate::stored::StoreSaver;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use weftwork_graph::exec::Host as Local;
+use weftwork_graph::CompiledGraph;
+use weftwork_graph::run_loop::Host as Local;
 use weftwork_store::CheckpointStore;
 use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
@@ -17,7 +18,7 @@ use weftwork_types::run::ReuseFrom;
 
 /// Returns the resources of a run: checkpoints, calls and events go through its writer.
 pub(super) fn local(
-    run: &ClaimedRun,
+    (run, graph): (&ClaimedRun, &CompiledGraph),
     writer: &Arc<Writer>,
     scope: &RunScope,
     (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
@@ -36,20 +37,24 @@ pub(super) fn local(
         claim: run.claim.clone(),
         log: Arc::clone(&writer.calls),
         lost,
-        lineage: lineage(run),
+        lineage: lineage(run, graph),
     };
-    let calls = Calls::new(run, writer, scope, (journal, answers));
-    context.local.clone().with_saver(saver).in_environment(Arc::new(calls))
+    let calls = Calls::new((run, graph), writer, scope, (journal, answers));
+    let local = context.local.clone().with_saver(saver).in_environment(Arc::new(calls));
+    match scope.dependencies.is_empty() {
+        true => local,
+        false => local.with_dependencies(scope.dependencies.clone()),
+    }
 }
 
-fn lineage(run: &ClaimedRun) -> Option<Lineage> {
+fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
     if run.row.new.options.reuse_from == ReuseFrom::Own {
         return None;
     }
     let store: Arc<dyn CheckpointStore> = Arc::clone(&run.context.store) as _;
     Some(Lineage {
         saver: StoreSaver::new(store, run.who.clone()),
-        plan: Arc::clone(run.graph.plan()),
+        plan: Arc::clone(graph.plan()),
         clock: Arc::clone(&run.context.clock),
         run: run.claim.at.clone(),
         known: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Hosted runs: the run loop of [`exec`](weftwork_graph::exec) under a worker's claim.
+//! Hosted runs: the run loop of [`run_loop`](weftwork_graph::run_loop) under a worker's claim.
 //!
 //! Checkpoints are committed together with the events of the same moment, fenced by the claim. Calls
 //! of nodes are recorded in the journal, and the outcome is committed with the last superstep.

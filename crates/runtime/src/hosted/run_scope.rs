@@ -2,25 +2,53 @@
 
 use super::claimed::ClaimedRun;
 use std::sync::Arc;
-use weftwork_graph::RuntimeError;
-use weftwork_types::port::{Budget, BudgetScope};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::port::{Budget, BudgetScope, Dependencies, Unlimited};
 use weftwork_types::usage::Usage;
 
 /// Resources of one run. They stay the same while this process executes it.
 #[derive(Debug, Clone)]
 pub(crate) struct RunScope {
     pub(super) budget: Arc<dyn Budget>,
+    pub(super) dependencies: Dependencies,
 }
 
 impl RunScope {
-    /// Opens the resources of a run that has used this much before.
-    pub(super) async fn open(run: &ClaimedRun, used: Usage) -> Result<Self, RuntimeError> {
+    pub(super) fn empty() -> Self {
+        Self { budget: Arc::new(Unlimited), dependencies: Dependencies::new() }
+    }
+
+    /// Opens the resources of a run that has used its budget so far.
+    pub(super) async fn open(
+        run: &ClaimedRun,
+        graph: &CompiledGraph,
+        used: Usage,
+    ) -> Result<Self, RuntimeError> {
         let scope = BudgetScope {
             principal: run.who.clone(),
-            caller: Arc::new(run.caller()),
+            caller: Arc::new(run.caller(graph)),
             thread: run.claim.at.thread.clone(),
             used,
         };
-        Ok(Self { budget: run.context.budgets.open(&scope).await? })
+        let budget = run.context.budgets.open(&scope).await?;
+        Ok(Self { budget, dependencies: dependencies(run, graph).await? })
+    }
+}
+
+async fn dependencies(
+    run: &ClaimedRun,
+    graph: &CompiledGraph,
+) -> Result<Dependencies, RuntimeError> {
+    let id = &run.row.new.graph;
+    let made = match run.context.dependencies.get(id) {
+        None => Dependencies::new(),
+        Some(function) => {
+            let made = function.make(run.who.clone(), run.row.new.clone()).await;
+            made.map_err(|error| RuntimeError::dependencies(id, error))?
+        }
+    };
+    match graph.dependencies().missing_in(&made) {
+        None => Ok(made),
+        Some(type_name) => Err(RuntimeError::missing_dependency(id, type_name)),
     }
 }

@@ -3,16 +3,17 @@
 use super::core::{Inner, Runtime};
 use super::{queue, recovery};
 use crate::context::WorkerContext;
+use crate::dependencies::{DependencyError, MakeDependencies};
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::exec::CACHED_MAX;
-use weftwork_store::{ItemStore, MemoryStore, Store, StoreItems, StoreLedger};
-use weftwork_types::WorkerId;
-use weftwork_types::port::{Budgets, Clock, Ledger, Unlimited};
+use weftwork_graph::run_loop::CACHED_MAX;
+use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems, StoreLedger};
+use weftwork_types::port::{Budgets, Clock, Dependencies, Ledger, Unlimited};
+use weftwork_types::{Principal, WorkerId};
 
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +40,7 @@ pub struct RuntimeBuilder {
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     graphs: Vec<(String, CompiledGraph)>,
+    dependencies: BTreeMap<String, MakeDependencies>,
 }
 
 impl Runtime {
@@ -65,16 +67,85 @@ impl RuntimeBuilder {
             cached_max: CACHED_MAX,
             items: None,
             graphs: Vec::new(),
+            dependencies: BTreeMap::new(),
         }
     }
 
     /// Hosts a graph under an id of the form `provider:name`. A name without a colon stands for
     /// `app:NAME`.
     pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
-        let id = id.into();
-        let id = if id.contains(':') { id } else { format!("app:{id}") };
-        self.graphs.push((id, graph));
+        self.graphs.push((full_id(id.into()), graph));
         self
+    }
+
+    /// Hosts a graph whose runs have dependencies of their own: the function makes them from the
+    /// principal and the stored run, before the first node of the run. Nodes take them as
+    /// [`Deps<T>`](weftwork_graph::Deps) and tools as `Deps<T>` of the tools, in subgraphs too,
+    /// before the values of [`Graph::with`](weftwork_graph::Graph::with) and `ToolBox::provide`. A
+    /// process that takes the run over calls the function again with the same stored run. An error
+    /// of the function fails the run (W0136).
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use weftwork_graph::{Deps, Graph, List, START, State};
+    /// use weftwork_runtime::Runtime;
+    /// use weftwork_types::port::Dependencies;
+    ///
+    /// struct Database(String);
+    ///
+    /// #[derive(State)]
+    /// struct Refund {
+    ///     #[channel(append)]
+    ///     log: List<String>,
+    /// }
+    ///
+    /// async fn pay(database: Deps<Database>) -> RefundUpdate {
+    ///     RefundUpdate::new().log([format!("paid from {}", database.0)])
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let graph = Graph::<Refund>::new("refund")
+    ///     .with_run_scoped::<Database>()
+    ///     .node("pay", pay)
+    ///     .edge(START, "pay")
+    ///     .build()?;
+    /// let runtime = Runtime::in_memory()
+    ///     .graph_with("refund", graph, |principal, _run| {
+    ///         Ok(Dependencies::new().with(Database(principal.org.to_string())))
+    ///     })
+    ///     .open()
+    ///     .await?;
+    /// let ended = runtime.thread("refund", "order-7")?.start(json!({})).await?;
+    /// assert_eq!(ended.output()?["log"], json!(["paid from local"]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn graph_with<F>(self, id: impl Into<String>, graph: CompiledGraph, make: F) -> Self
+    where
+        F: Fn(&Principal, &NewRun) -> Result<Dependencies, DependencyError> + Send + Sync + 'static,
+    {
+        self.graph_with_async(id, graph, move |principal, run| {
+            std::future::ready(make(&principal, &run))
+        })
+    }
+
+    /// Hosts a graph as [`graph_with`](Self::graph_with) does, with an asynchronous function. It is
+    /// dropped if the run is cancelled.
+    pub fn graph_with_async<F, R>(
+        mut self,
+        id: impl Into<String>,
+        graph: CompiledGraph,
+        make: F,
+    ) -> Self
+    where
+        F: Fn(Principal, NewRun) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Dependencies, DependencyError>> + Send + 'static,
+    {
+        let id = full_id(id.into());
+        let make = MakeDependencies::new(move |who, run| Box::pin(make(who, run)));
+        self.dependencies.insert(id.clone(), make);
+        self.graph(id, graph)
     }
 
     /// Takes time from another clock than the system's.
@@ -110,7 +181,7 @@ impl RuntimeBuilder {
     }
 
     /// Keeps at most so many results of nodes with a [`Cache`](weftwork_graph::Cache), in place of 1,000; see
-    /// [`Host::with_cache_limit`](weftwork_graph::exec::Host::with_cache_limit).
+    /// [`Host::with_cache_limit`](weftwork_graph::run_loop::Host::with_cache_limit).
     pub fn cache_limit(mut self, results_max: usize) -> Self {
         self.cached_max = results_max;
         self
@@ -142,12 +213,13 @@ impl RuntimeBuilder {
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
-        let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
+        let local = weftwork_graph::run_loop::Host::new().with_clock(clock).with_items(items);
         let context = Arc::new(WorkerContext {
             store: self.store,
             clock: self.clock,
             ledger,
             budgets: self.budgets,
+            dependencies: self.dependencies,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
@@ -167,4 +239,9 @@ impl RuntimeBuilder {
         }
         Ok(Runtime(inner))
     }
+}
+
+/// Returns the id of a graph; a name without a colon is one of the program's own.
+fn full_id(id: String) -> String {
+    if id.contains(':') { id } else { format!("app:{id}") }
 }

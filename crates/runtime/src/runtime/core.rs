@@ -7,7 +7,7 @@ use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-use weftwork_graph::exec::{At, HistoryFilter, Snapshot};
+use weftwork_graph::run_loop::{At, HistoryFilter, Snapshot};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{RunRow, Store, StoreError};
 use weftwork_types::port::{Clock, RunHandle};

@@ -64,17 +64,14 @@ impl Runtime {
             here.bus = Some(Arc::clone(&bus));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = ClaimedRun { context, graph, who, claim, row, bus, cancel };
-        let run = RunDriver { run, asked, live, scope: OnceCell::new() };
+        let run = ClaimedRun { context, who, claim, row, bus, cancel };
+        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
         let this = self.clone();
         tokio::spawn(async move {
             let claimed = &run.run;
             let id = claimed.claim.at.run.clone();
-            let follow = this.following(
-                claimed.who.clone(),
-                claimed.claim.at.clone(),
-                claimed.graph.clone(),
-            );
+            let follow =
+                this.following(claimed.who.clone(), claimed.claim.at.clone(), run.graph.clone());
             let bus = Arc::clone(&claimed.bus);
             let became = run.drive().await;
             this.running().remove(&id);

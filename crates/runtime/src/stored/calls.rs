@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use weftwork_engine::EngineError;
 use weftwork_engine::packed::{In, Out, OutputReader};
-use weftwork_graph::exec::{CallList, Calls};
+use weftwork_graph::run_loop::{CallList, Calls};
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError, Source,
 };
 use weftwork_store::{
@@ -114,7 +114,7 @@ impl StoreSaver {
             blobs: packed.blobs.iter().map(|(hash, _)| *hash).collect(),
         };
         bundle.keep.blobs.extend(packed.blobs);
-        if !tasks.is_empty() {
+        if let Some(of) = of.filter(|_| !tasks.is_empty()) {
             if in_row {
                 let known = text.map(|text| Known { off: id.0.wrapping_sub(of.0), text });
                 let (tasks, blobs) = tasks_row(plan, at, of, (&tasks, known))?;
@@ -377,7 +377,11 @@ impl StoreSaver {
         for saved in kept {
             let Saved { checkpoint, tasks, outside, .. } = saved;
             let of = checkpoint.id;
-            self.add(at, Put { checkpoint, of, tasks: Records::new(), ran: None }, &mut rows)?;
+            self.add(
+                at,
+                Put { checkpoint, of: None, tasks: Records::new(), ran: None },
+                &mut rows,
+            )?;
             // What is open at the newest one stays in the store as it is.
             if of == newest {
                 continue;

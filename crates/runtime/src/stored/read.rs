@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
-use weftwork_graph::exec::{Checkpoint, Memo, Outside, Records, Saved, SaverError};
+use weftwork_graph::run_loop::{Checkpoint, Memo, Outside, Records, Saved, SaverError, TaskWrites};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
@@ -61,9 +61,13 @@ impl Reading<'_> {
         for row in tasks {
             self.tasks(id, row, &mut records).await?;
         }
-        for (_, record) in records.iter_mut().filter(|(_, record)| record.is_input) {
+        let inputs = records.iter_mut().map(|(_, record)| record);
+        for record in inputs.filter(|record| matches!(record.writes, TaskWrites::Input(_))) {
             // Input that a new build does not take any more is for the next run to refuse.
-            record.output = machine.start_output().ok();
+            record.writes = match machine.start_output() {
+                Ok(output) => TaskWrites::Input(output),
+                Err(_) => TaskWrites::None,
+            };
             record.untrack(self.plan, NodeIdx::START);
         }
         let outside = match outside {

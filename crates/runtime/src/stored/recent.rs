@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_engine::Plan;
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::exec::Memo;
+use weftwork_graph::run_loop::Memo;
 use weftwork_types::{CheckpointId, OrgId};
 
 /// The most threads that are remembered.

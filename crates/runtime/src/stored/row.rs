@@ -12,8 +12,8 @@ use weftwork_engine::packed::{
 use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
-use weftwork_graph::exec::{Metadata, Source};
-use weftwork_graph::exec::{Outside, Records, Rest, TaskKey, TaskRecord};
+use weftwork_graph::run_loop::{Metadata, Source};
+use weftwork_graph::run_loop::{Outside, Records, TaskDetails, TaskKey, TaskRecord, TaskWrites};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -156,18 +156,22 @@ pub(super) fn write_tasks(
     for (key, record) in tasks {
         write_key(&mut out, &mut nodes, key);
         let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
+        let writes = match &record.writes {
+            TaskWrites::None => 0,
+            TaskWrites::Input(_) => tag::INPUT | tag::EDGES,
+            TaskWrites::Followed(_) => tag::OUTPUT | tag::EDGES,
+            TaskWrites::Unfollowed(_) => tag::OUTPUT,
+        };
         out.byte(
-            has(record.output.is_some() && !record.is_input, tag::OUTPUT)
-                | has(record.output.is_some() && record.is_input, tag::INPUT)
-                | has(record.edges, tag::EDGES)
-                | has(record.rest.is_some(), tag::REST)
+            writes
+                | has(record.details.is_some(), tag::REST)
                 | has(record.calls.is_some(), tag::CALLS),
         );
-        if let Some(output) = record.output.as_ref().filter(|_| !record.is_input) {
+        if let TaskWrites::Followed(output) | TaskWrites::Unfollowed(output) = &record.writes {
             write_output(&mut out, plan, output)?;
         }
-        if let Some(rest) = &record.rest {
-            out.json(&**rest).map_err(|reason| bad(key.name(), reason))?;
+        if let Some(details) = &record.details {
+            out.json(&**details).map_err(|reason| bad(key.name(), reason))?;
         }
         if let Some(calls) = &record.calls {
             calls::write(&mut out, key.name(), calls).map_err(|reason| bad(key.name(), reason))?;
@@ -234,12 +238,17 @@ impl Reader<'_> {
             let flags = read.byte()?;
             let mut record = TaskRecord::default();
             if flags & tag::OUTPUT != 0 {
-                record.output = Some(Arc::new(read_output(read, &self.output())?));
+                let output = Arc::new(read_output(read, &self.output())?);
+                record.writes = match flags & tag::EDGES {
+                    0 => TaskWrites::Unfollowed(output),
+                    _ => TaskWrites::Followed(output),
+                };
+            } else if flags & tag::INPUT != 0 {
+                // The input itself is part of the checkpoint.
+                record.writes = TaskWrites::Input(Arc::default());
             }
-            record.edges = flags & tag::EDGES != 0;
-            record.is_input = flags & tag::INPUT != 0;
             if flags & tag::REST != 0 {
-                record.rest = Some(Box::new(self.rest(read, key.as_ref())?));
+                record.details = Some(Box::new(self.details(read, key.as_ref())?));
             }
             if flags & tag::CALLS != 0 {
                 record.calls = calls::read(read, name(key.as_ref()), &self.output())?;
@@ -250,7 +259,11 @@ impl Reader<'_> {
         Ok(records)
     }
 
-    fn rest(&self, read: &mut In<'_>, key: Option<&TaskKey>) -> Result<Rest, EngineError> {
+    fn details(
+        &self,
+        read: &mut In<'_>,
+        key: Option<&TaskKey>,
+    ) -> Result<TaskDetails, EngineError> {
         let name = name(key);
         let json = self.output().json(read, name)?;
         serde_json::from_value(json).map_err(|error| EngineError::BadStored {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, Start};
+use weftwork_graph::run_loop::{At, Host, Start};
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, Once, START, State};
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Durability, Options, SqliteStore};

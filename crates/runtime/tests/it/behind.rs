@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use weftwork_graph::exec::At;
+use weftwork_graph::run_loop::At;
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, StoreSaver};
 use weftwork_store::{CheckpointStore, Store, StoreError};
@@ -330,7 +330,7 @@ async fn dies_at(
 /// The supersteps on record, oldest first.
 async fn steps(store: &Arc<dyn Store>, graph: &CompiledGraph) -> Vec<i64> {
     let saver = StoreSaver::new(Arc::clone(store) as Arc<dyn CheckpointStore>, Principal::local());
-    let host = weftwork_graph::exec::Host::new().with_saver(saver);
+    let host = weftwork_graph::run_loop::Host::new().with_saver(saver);
     let history = graph.history(&host, &At::thread("t")).await.expect("reads");
     let steps = history.iter().filter_map(|at| at.metadata.as_ref().map(|meta| meta.step));
     let mut steps: Vec<_> = steps.collect();

@@ -4,7 +4,7 @@ use crate::support::{Bench, completed, interrupted, on_each_store, thread};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use weftwork_graph::exec::HistoryFilter;
+use weftwork_graph::run_loop::HistoryFilter;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, RuntimeError, START, State};
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Options, SqliteStore};

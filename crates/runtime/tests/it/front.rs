@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use weftwork_graph::exec::{HistoryFilter, Modes, StreamEvent};
+use weftwork_graph::run_loop::{HistoryFilter, Modes, StreamEvent};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Question, Routes, RuntimeError,
     START, State,

@@ -7,6 +7,7 @@ mod behind;
 mod budgets;
 mod calls;
 mod damage;
+mod dependencies;
 mod depth;
 mod drawings;
 mod ends;

@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, completed, on_each_store, thread};
 use serde_json::{Value, json};
-use weftwork_graph::exec::{TaskResult, Written};
+use weftwork_graph::run_loop::{TaskResult, Written};
 use weftwork_graph::{Graph, HistoryFilter, List, START, Snapshot, State};
 use weftwork_types::Principal;
 

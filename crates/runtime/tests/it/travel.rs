@@ -4,7 +4,7 @@ use crate::support::{Bench, completed, failed, interrupted, on_each_store, threa
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use weftwork_graph::exec::{Source, TaskResult};
+use weftwork_graph::run_loop::{Source, TaskResult};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, HistoryFilter, List, NodeResult, START, Snapshot, State,
 };

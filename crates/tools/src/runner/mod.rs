@@ -10,13 +10,13 @@ pub use execute::Executed;
 pub use prepare::{HumanCall, PendingCall, Prepared, ReadyCall};
 pub use unknown::{UnknownAnswer, UnknownCall, UnknownQuestion};
 
-use crate::context::Provided;
 use crate::error::ToolBoxErrors;
 use crate::toolbox::Catalogue;
 use crate::{Policy, ToolBox};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_types::message::{ToolCall, ToolResult};
+use weftwork_types::port::Dependencies;
 use weftwork_types::tool::{ToolOutcome, ToolSpec};
 
 /// The default for the maximum size of a result, in bytes of JSON.
@@ -38,7 +38,7 @@ pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 pub struct ToolRunner {
     catalogue: Arc<Catalogue>,
     policy: Arc<Policy>,
-    provided: Provided,
+    provided: Dependencies,
     result_bytes_max: usize,
 }
 

@@ -16,8 +16,8 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{
-    CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal, JournalError, Ledger,
-    LedgerError, LimitedBudget, Limits, Opened,
+    CallContext, CallKey, CallResult, Clock, Dependencies, Emit, Intent, Journal, JournalError,
+    Ledger, LedgerError, LimitedBudget, Limits, Opened,
 };
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 use weftwork_types::usage::{Usage, UsageFact};
@@ -62,6 +62,7 @@ impl Rig {
             emit: Arc::clone(&self.events) as Arc<dyn Emit>,
             deadline: self.deadline.map(|after| self.clock.now().plus(after)),
             configurable: Arc::default(),
+            dependencies: Dependencies::new(),
         }
     }
 

@@ -1,5 +1,5 @@
 use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened};
-use super::{Budget, Clock, Ledger};
+use super::{Budget, Clock, Dependencies, Ledger};
 use crate::caller::GraphCaller;
 use crate::event::AiEvent;
 use crate::{BoxFuture, MessageId, Principal, ThreadId, Timestamp, canonical};
@@ -45,6 +45,8 @@ pub struct CallContext {
     pub deadline: Option<Timestamp>,
     /// Named settings given to the run.
     pub configurable: Arc<Map<String, Value>>,
+    /// Values of the run, which tools take before those of their tool box.
+    pub dependencies: Dependencies,
 }
 
 /// A sink that discards every event.

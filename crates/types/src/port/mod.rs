@@ -3,6 +3,7 @@
 mod budget;
 mod clock;
 mod context;
+mod dependencies;
 mod egress;
 mod executor;
 mod journal;
@@ -14,6 +15,7 @@ pub use budget::{
 };
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};
+pub use dependencies::Dependencies;
 pub use egress::{Egress, EgressError, EgressRequest, EgressResponse, Method};
 pub use executor::{ExecuteError, GraphExecutor, RunHandle};
 pub use journal::{

@@ -5,7 +5,7 @@ use crate::house::House;
 use crate::screen::{Table, counting};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
-use weftwork::graph::exec::{At, Host};
+use weftwork::graph::run_loop::{At, Host};
 use weftwork::runtime::StoreSaver;
 use weftwork::store::{Store as AnyStore, ThreadRow};
 use weftwork::types::Principal;

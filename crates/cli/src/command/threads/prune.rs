@@ -10,7 +10,7 @@ use crate::house::{Found, House};
 use crate::input::one_line;
 use crate::screen::{Table, moment};
 use std::sync::Arc;
-use weftwork::graph::exec::Host;
+use weftwork::graph::run_loop::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::runtime::StoreSaver;
 use weftwork::store::{

@@ -9,7 +9,7 @@ use weftwork_engine::plan::PlanBuilder;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{ChannelIdx, Goto, TaskOutput, Write};
 use weftwork_graph::channel::{Append, LastValue};
-use weftwork_graph::exec::CallList;
+use weftwork_graph::run_loop::CallList;
 use weftwork_testkit::fuzz::{self, mutated};
 use weftwork_types::Timestamp;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
@@ -52,26 +52,25 @@ fn output() -> TaskOutput {
 fn records() -> Records {
     let node = |node: &str, path| TaskKey::Node { node: node.into(), path };
     let call = |of: TaskKey| TaskKey::Call { name: "task".into(), of: Arc::new(of), index: 3 };
-    let rest: Rest = serde_json::from_value(json!({
+    let details: TaskDetails = serde_json::from_value(json!({
         "returned": null, "handled": true, "went_on": true, "resume": ["yes", 2],
         "error": {"code": "W0101", "message": "it broke"},
     }))
     .expect("what is known of a task");
-    let done = |rest| TaskRecord {
-        output: Some(Arc::new(output())),
-        edges: true,
-        rest,
+    let done = |details| TaskRecord {
+        writes: TaskWrites::Followed(Arc::new(output())),
+        details,
         ..TaskRecord::default()
     };
     let called = TaskRecord { calls: CallList::of(calls(8)), ..done(None) };
     Records::from_vec(vec![
         (node("a", Path::Pull), called),
-        (node("b", Path::Push(7)), done(Some(Box::new(rest.clone())))),
+        (node("b", Path::Push(7)), done(Some(Box::new(details.clone())))),
         (node("b", Path::Handler(None)), TaskRecord::default()),
         (node("gone", Path::Handler(Some(2))), done(None)),
         (
             call(call(node("a", Path::Outside(0)))),
-            TaskRecord { rest: Some(Box::new(rest)), ..TaskRecord::default() },
+            TaskRecord { details: Some(Box::new(details)), ..TaskRecord::default() },
         ),
     ])
 }

@@ -6,8 +6,8 @@ use super::{Count, answer, empty, graph, log, logged};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::{AsNode, StateUpdate};
-use weftwork_graph::exec::{At, Start};
+use weftwork_graph::run_loop::{AsNode, StateUpdate};
+use weftwork_graph::run_loop::{At, Start};
 use weftwork_graph::{
     CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Once,
     Retry, RunOutcome, START, TaskDef,
@@ -153,7 +153,7 @@ async fn an_error_handler_that_a_process_died_in_finds_what_it_did() {
 /// Runs what is due after a change from outside, twice from there: what it calls is called once.
 async fn replays(
     graph: &CompiledGraph,
-    host: &weftwork_graph::exec::Host,
+    host: &weftwork_graph::run_loop::Host,
     made: &Count,
     name: &str,
 ) {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::channel::{Append, LastValue, Topic};
-use weftwork_graph::exec::StreamItem;
-use weftwork_graph::exec::{At, Host, Saver, Start};
+use weftwork_graph::run_loop::StreamItem;
+use weftwork_graph::run_loop::{At, Host, Saver, Start};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Input, Keep, Modes,
     NodeError, NodeResult, RunOutcome, RuntimeError, START, Stops, StreamEvent, TaskDef,

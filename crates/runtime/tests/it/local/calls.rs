@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
     CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Retry,
     RunOutcome, START, TaskDef,

@@ -1,7 +1,7 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, Start};
+use weftwork_graph::run_loop::{At, Host, Start};
 use weftwork_graph::{
     Cache, Ctx, Finish, Flow, Graph, Input, NodeError, NodeResult, Routes, RunOutcome, START,
     State, Stops, TaskDef,
@@ -54,7 +54,8 @@ async fn a_question_that_waits_is_not_asked_again() {
     };
     assert_eq!((interrupts.len(), asked.get()), (2, 2));
     let one = weftwork_graph::Answers::ById([(interrupts[1].id, json!(1))].into());
-    let command = weftwork_graph::exec::StartCommand { resume: Some(one), ..Default::default() };
+    let command =
+        weftwork_graph::run_loop::StartCommand { resume: Some(one), ..Default::default() };
     let outcome = graph.run(&host, Start::Command(command)).thread("t").outcome().await;
     let outcome = outcome.expect("goes on");
     assert_eq!(outcome, RunOutcome::interrupted(vec![interrupts[0].clone()]));

@@ -1,7 +1,7 @@
 use super::{answer, chain, empty, graph, kept, note};
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::exec::{AsNode, At, Host, Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{AsNode, At, Host, Start, StartCommand, StateUpdate};
 use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, Input, RuntimeError, START};
 
 fn code(error: &RuntimeError) -> &'static str {

@@ -1,7 +1,7 @@
 use super::Count;
 use serde_json::json;
-use weftwork_graph::exec::TaskStarted;
-use weftwork_graph::exec::{Host, Start};
+use weftwork_graph::run_loop::TaskStarted;
+use weftwork_graph::run_loop::{Host, Start};
 use weftwork_graph::{Cache, Deps, Field, Graph, List, Modes, START, State, StreamEvent};
 
 #[derive(State)]

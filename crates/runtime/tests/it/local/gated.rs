@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::{Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError};
-use weftwork_graph::exec::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{
+    Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError,
+};
+use weftwork_graph::run_loop::{MemorySaver, Saver};
 use weftwork_store::StoreError;
 use weftwork_types::{BoxFuture, CheckpointId};
 

@@ -6,8 +6,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::{AsNode, StateUpdate};
-use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
+use weftwork_graph::run_loop::{AsNode, StateUpdate};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Saver, Start};
 use weftwork_graph::{CompiledGraph, Ctx, Durability, DynUpdate, Input, NodeResult, Once, START};
 
 /// The keys that were sent along.

@@ -4,7 +4,7 @@ use super::{empty, graph};
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork_graph::channel::{MessageWrite, Messages};
-use weftwork_graph::exec::Host;
+use weftwork_graph::run_loop::Host;
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, MessagePart, Modes,
     NodeError, NodeResult, Retry, RunOutcome, START, StreamEvent, Timeout,

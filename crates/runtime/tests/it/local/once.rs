@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
-use weftwork_graph::exec::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
     CompiledGraph, Ctx, Durability, DynUpdate, Input, Keep, NodeError, NodeResult, Once,
     RunOutcome, RuntimeError, START,

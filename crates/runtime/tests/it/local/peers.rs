@@ -4,8 +4,8 @@ use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
-use weftwork_graph::exec::{Place, StreamItem};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Saver, Start};
+use weftwork_graph::run_loop::{Place, StreamItem};
 use weftwork_graph::{
     CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
     NodeResult, RunOutcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,
@@ -222,7 +222,7 @@ async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
     let host = Host::new().with_saver(saver.clone());
     graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails first");
     let saved = saver.load(&place, graph.plan(), None).await.expect("reads").expect("a checkpoint");
-    let writes = saved.tasks.iter().filter_map(|(_, task)| task.output.as_ref());
+    let writes = saved.tasks.iter().filter_map(|(_, task)| task.output());
     assert_eq!(writes.map(|output| output.writes.len()).collect::<Vec<_>>(), [1]);
     assert_eq!(logged(run(&graph, &host, Start::Continue).await), ["a", "b"]);
     assert_eq!((ran.get(), tries.get()), (1, 2));

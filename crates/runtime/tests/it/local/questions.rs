@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, MemorySaver, Start, StartCommand};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Start, StartCommand};
 use weftwork_graph::{
     Answers, Ctx, DynUpdate, Flow, Input, Keep, NodeResult, Question, RunOutcome, RuntimeError,
     START, Semantics, Stops, TaskDef,

@@ -3,7 +3,7 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use weftwork_graph::channel::LastValue;
-use weftwork_graph::exec::{At, Start};
+use weftwork_graph::run_loop::{At, Start};
 use weftwork_graph::{
     ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
     NodeResult, RunOutcome, START, Semantics, Stops,
@@ -144,7 +144,7 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
     let by_id = |id, n: i64| {
         let resume = weftwork_graph::Answers::ById([(id, json!(n))].into());
         let command =
-            weftwork_graph::exec::StartCommand { resume: Some(resume), ..Default::default() };
+            weftwork_graph::run_loop::StartCommand { resume: Some(resume), ..Default::default() };
         Start::Command(command)
     };
     let RunOutcome::Interrupted { questions: next, .. } =

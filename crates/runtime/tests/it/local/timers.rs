@@ -4,7 +4,7 @@ use serde_json::json;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::exec::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
     Ctx, DynUpdate, Finish, Flow, Input, Keep, MessagePart, Modes, NodeResult, RunOutcome, START,
     Semantics, StreamEvent, TaskDef,
@@ -142,7 +142,8 @@ async fn a_waiting_run_takes_defaults_and_ends_at_what_only_a_person_can_answer(
     assert_eq!((left.len(), clock.sleeps()), (2, vec![HOUR]));
     let sure = left.iter().find(|question| question.expires_at.is_none()).expect("a question");
     let by_id = weftwork_graph::Answers::ById([(sure.id, json!(1))].into());
-    let command = weftwork_graph::exec::StartCommand { resume: Some(by_id), ..Default::default() };
+    let command =
+        weftwork_graph::run_loop::StartCommand { resume: Some(by_id), ..Default::default() };
     let run = graph.run(&host, Start::Command(command)).thread("t").waiting();
     assert_eq!(logged(run.outcome().await.expect("ends")), [r#""none" 1"#, "b"]);
     assert_eq!(clock.sleeps(), [HOUR, HOUR]);

@@ -1,6 +1,6 @@
 use super::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
-use weftwork_graph::exec::{At, Host};
+use weftwork_graph::run_loop::{At, Host};
 use weftwork_graph::{
     Command, Ctx, DynUpdate, Dynamic, Input, Keep, Modes, NodeResult, RunOutcome, START,
 };

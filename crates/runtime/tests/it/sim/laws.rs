@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::Durability;
-use weftwork_graph::exec::Saver;
-use weftwork_graph::exec::{Place, Saved, Source, TaskKey};
+use weftwork_graph::run_loop::Saver;
+use weftwork_graph::run_loop::{Place, Saved, Source, TaskKey};
 use weftwork_types::CheckpointId;
 
 /// All laws that need no model.
@@ -100,7 +100,7 @@ fn values_stay(
 /// The nodes of a superstep whose results are on record.
 fn finished(saved: &Saved) -> impl Iterator<Item = &str> {
     saved.tasks.iter().filter_map(|(key, record)| match key {
-        TaskKey::Node { node, .. } if record.output.is_some() => Some(&**node),
+        TaskKey::Node { node, .. } if record.output().is_some() => Some(&**node),
         _ => None,
     })
 }

@@ -22,7 +22,7 @@ use spec::Spec;
 use std::fmt;
 use std::sync::Arc;
 use weftwork_graph::Durability;
-use weftwork_graph::exec::Source;
+use weftwork_graph::run_loop::Source;
 use weftwork_testkit::sim::Draw;
 
 /// Seeds that `make test` runs, and those of the full tier.

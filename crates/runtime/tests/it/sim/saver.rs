@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_engine::Plan;
 use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::exec::{
+use weftwork_graph::run_loop::{
     Checkpoint, Kept as Answer, Memo, MemorySaver, Outside, Place, Puts, Records, Saved, Saver,
     SaverError, Source, TaskKey, TaskRecord,
 };
@@ -143,7 +143,7 @@ impl Watching {
         for (key, record) in tasks.iter().filter(|(_, record)| record.is_finished()) {
             let TaskKey::Node { node, path } = key else { continue };
             self.changes.fetch_add(1, Ordering::SeqCst);
-            let failed_in_route = record.error.is_some();
+            let failed_in_route = record.failure().is_some();
             if !failed_in_route {
                 let name = format!("{}|{node}", at.ns);
                 self.probe.keep(mark(task_id(of, step, &name, path)));
@@ -230,7 +230,7 @@ impl Saver for Watching {
         let memo = memo.clone();
         let keep = move || {
             for put in &puts {
-                self.keep_finished(at, put.of, &put.tasks);
+                put.of.into_iter().for_each(|of| self.keep_finished(at, of, &put.tasks));
                 self.note(at, &put.checkpoint);
             }
             self.inner.put(at, &memo, puts)

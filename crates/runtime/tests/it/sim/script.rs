@@ -8,8 +8,8 @@ use super::saver::Watching;
 use super::spec::{Fate, Spec};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork_graph::exec::Source;
-use weftwork_graph::exec::{At, Host, Saver, Start, StartCommand};
+use weftwork_graph::run_loop::Source;
+use weftwork_graph::run_loop::{At, Host, Saver, Start, StartCommand};
 use weftwork_graph::{
     Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Stops, StreamEvent,
 };
@@ -296,7 +296,7 @@ impl Stage {
         }
     }
 
-    async fn streamed(run: weftwork_graph::exec::Run) -> (Ended, Vec<Value>) {
+    async fn streamed(run: weftwork_graph::run_loop::Run) -> (Ended, Vec<Value>) {
         let mut stream = run.modes(Modes::VALUES | Modes::UPDATES | Modes::TASKS).stream();
         let mut values = Vec::new();
         while let Some(item) = stream.next().await {

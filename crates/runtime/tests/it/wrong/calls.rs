@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weftwork_graph::channel::{LastValue, Managed, Messages};
-use weftwork_graph::exec::{AsNode, At, Host, MemorySaver, Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{AsNode, At, Host, MemorySaver, Start, StartCommand, StateUpdate};
 use weftwork_graph::{
     Answers, Arg, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field, Finish, Flow,
     Graph, Input, Keep, Next, NodeError, NodeResult, Question, RuntimeError, START, SendTo, State,

@@ -3,7 +3,7 @@
 use super::{Chat, ChatUpdate, empty, nothing, table};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Channel, Reduce, Refused};
-use weftwork_graph::exec::{Host, MemorySaver};
+use weftwork_graph::run_loop::{Host, MemorySaver};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Keep,
     Next, NodeError, Retry, RunOutcome, START, State, TaskDef, Value as Slot, Write,

@@ -1,0 +1,243 @@
+//! Writing of checkpoints: at once, together with the next one, or while the next superstep runs.
+//!
+//! A loop has at most one write in flight, and begins the next when it is stored. Only the loop
+//! drives the write, beside its tasks, so a task that is not polled cannot hold a resource that the
+//! write needs. Records that tasks store on top of the checkpoint wait for it.
+
+use crate::run_loop::checkpointer::{Kept, Memo, Put, Puts, SaverError};
+use crate::run_loop::context::{Behind, RunEnvironment, Scope, Stage};
+use crate::run_loop::options::Going;
+use futures_util::future::{Either, select};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use weftwork_types::run::Durability;
+use weftwork_types::{BoxFuture, CheckpointId, StoreError};
+
+/// A checkpoint write in flight.
+struct InFlightWrite {
+    stored: BoxFuture<'static, Result<Memo, SaverError>>,
+    scope: Arc<Scope>,
+}
+
+impl std::fmt::Debug for InFlightWrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InFlightWrite")
+    }
+}
+
+impl Drop for InFlightWrite {
+    /// Marks an unfinished write as failed, so that tasks that outlive the loop do not wait for it.
+    fn drop(&mut self) {
+        let Some(Behind(stage)) = &self.scope.behind else { return };
+        let error = StoreError::Unavailable {
+            place: format!("thread {}", self.scope.place.thread),
+            reason: "the run was cut off while its last checkpoint was written".to_owned(),
+            retriable: false,
+        };
+        stage.send_if_modified(|stage| {
+            let cut = matches!(stage, Stage::Writing);
+            if cut {
+                *stage = Stage::Failed(error.into());
+            }
+            cut
+        });
+    }
+}
+
+/// The right to the next commit of a hosted run.
+struct Turn<'a>(&'a dyn RunEnvironment);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.unreserve();
+    }
+}
+
+/// Writer of the checkpoints of a loop.
+#[derive(Debug)]
+pub(crate) struct CheckpointWriter {
+    state: WriterState,
+    /// Base for delta-encoding the next checkpoint, returned by the checkpointer.
+    hint: Memo,
+    /// Newest checkpoint that is stored, deferred or in flight.
+    newest: Option<CheckpointId>,
+}
+
+#[derive(Debug)]
+enum WriterState {
+    /// The loop has no checkpointer.
+    Off,
+    Idle,
+    /// A checkpoint is stored together with the next one.
+    Deferred(Box<Put>),
+    /// A checkpoint is written while tasks run.
+    InFlight(InFlightWrite),
+    /// A write in flight failed: nothing is stored after it.
+    Failed,
+}
+
+impl CheckpointWriter {
+    /// Writer of a loop that starts from the checkpoint `newest`.
+    pub(crate) fn new(scope: &Scope, hint: Memo, newest: Option<CheckpointId>) -> Self {
+        let off = scope.keep.saver.is_none();
+        let state = if off { WriterState::Off } else { WriterState::Idle };
+        Self { state, hint, newest }
+    }
+
+    /// Returns `true` if the loop has a checkpointer.
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.state, WriterState::Off)
+    }
+
+    /// Returns `true` if a write in flight failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, WriterState::Failed)
+    }
+
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self.state, WriterState::InFlight(_))
+    }
+
+    pub(crate) fn has_deferred(&self) -> bool {
+        matches!(self.state, WriterState::Deferred(_))
+    }
+
+    /// Newest checkpoint that is stored, deferred or in flight.
+    pub(crate) fn newest(&self) -> Option<CheckpointId> {
+        self.newest
+    }
+
+    pub(crate) fn set_newest(&mut self, id: CheckpointId) {
+        self.newest = Some(id);
+    }
+
+    pub(crate) fn set_hint(&mut self, hint: Memo) {
+        self.hint = hint;
+    }
+
+    /// Defers a checkpoint, to be stored together with the next one.
+    pub(crate) fn defer(&mut self, put: Box<Put>) {
+        self.state = WriterState::Deferred(put);
+    }
+
+    /// Takes the deferred checkpoint, if there is one.
+    pub(crate) fn take_deferred(&mut self) -> Option<Box<Put>> {
+        match std::mem::replace(&mut self.state, WriterState::Idle) {
+            WriterState::Deferred(put) => Some(put),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Stores checkpoints before the loop continues.
+    pub(crate) async fn write(&mut self, scope: &Scope, puts: Puts) -> Going<()> {
+        let Some(saver) = &scope.keep.saver else { return Ok(()) };
+        self.hint = match saver.put(&scope.place, &self.hint, puts) {
+            Kept::Now(result) => result?,
+            Kept::Later(future) => future.await?,
+        };
+        Ok(())
+    }
+
+    /// Stores the deferred checkpoint, if there is one.
+    pub(crate) async fn write_deferred(&mut self, scope: &Scope) -> Going<()> {
+        match self.take_deferred() {
+            Some(put) => self.write(scope, Puts::from_buf([put])).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to write checkpoints once the write before is stored. The checkpointer is called at
+    /// once, so it writes the state before any task of the next superstep begins.
+    pub(crate) async fn write_behind(&mut self, scope: &Arc<Scope>, puts: Puts) -> Going<()> {
+        self.wait_durable(scope).await?;
+        let environment = scope.shared.host.environment();
+        let turn = match environment.reserve() {
+            Some(reserved) => {
+                reserved.await;
+                Some(Turn(environment))
+            }
+            None => None,
+        };
+        // Calls of a branch are found through its first checkpoint.
+        let begins_branch = puts.iter().any(|put| {
+            let checkpoint = &put.checkpoint;
+            checkpoint.metadata.branch == Some(checkpoint.id)
+        });
+        let (within, hint) = (Arc::clone(scope), self.hint.clone());
+        let mut stored: BoxFuture<'static, _> = Box::pin(async move {
+            match &within.keep.saver {
+                Some(saver) => saver.put(&within.place, &hint, puts).done().await,
+                None => Ok(hint),
+            }
+        });
+        let polled = poll_fn(|cx| Poll::Ready(stored.as_mut().poll(cx))).await;
+        drop(turn);
+        match polled {
+            Poll::Ready(stored) => self.wrote(scope, stored),
+            Poll::Pending if begins_branch => {
+                let stored = stored.await;
+                self.wrote(scope, stored)
+            }
+            Poll::Pending => {
+                set_stage(scope, Stage::Writing);
+                self.state = WriterState::InFlight(InFlightWrite { stored, scope: scope.clone() });
+                Ok(())
+            }
+        }
+    }
+
+    /// Records the result of a write that was in flight, or that was ready at once.
+    fn wrote(&mut self, scope: &Scope, stored: Result<Memo, SaverError>) -> Going<()> {
+        match stored {
+            Ok(hint) => {
+                self.hint = hint;
+                if self.is_in_flight() {
+                    set_stage(scope, Stage::Stored);
+                    self.state = WriterState::Idle;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                set_stage(scope, Stage::Failed(error.clone()));
+                self.state = WriterState::Failed;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Waits until all checkpoints are stored that the open superstep depends on. Must not be
+    /// called while tasks run: they may hold a resource that the write needs.
+    pub(crate) async fn wait_durable(&mut self, scope: &Scope) -> Going<()> {
+        if scope.shared.durability != Durability::Async {
+            return Ok(());
+        }
+        if let WriterState::InFlight(write) = &mut self.state {
+            let stored = (&mut write.stored).await;
+            self.wrote(scope, stored)?;
+        }
+        Ok(scope.stored_around().await?)
+    }
+
+    /// Writes while the tasks run, until the checkpoint is stored or a task has `ended`.
+    pub(crate) async fn write_beside<T>(
+        &mut self,
+        scope: &Scope,
+        ended: impl Future<Output = Option<T>> + Unpin,
+    ) -> Going<Option<T>> {
+        let WriterState::InFlight(write) = &mut self.state else { return Ok(None) };
+        match select(&mut write.stored, ended).await {
+            Either::Left((stored, _)) => self.wrote(scope, stored).map(|()| None),
+            Either::Right((ended, _)) => Ok(ended),
+        }
+    }
+}
+
+fn set_stage(scope: &Scope, stage: Stage) {
+    if let Some(Behind(progress)) = &scope.behind {
+        progress.send_replace(stage);
+    }
+}

@@ -1,0 +1,68 @@
+//! The port between the run loop and the environment it runs in.
+
+use super::TaskAt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::CallContext;
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, TaskId};
+
+/// Environment of a run: where its calls and events go, and when it must stop.
+///
+/// Implemented for runs within a program ([`Host`](super::Host)) and for runs under the claim of a
+/// worker.
+pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
+    /// Ports for the model and tool calls of a task.
+    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext;
+
+    /// Emits an event of a task.
+    fn emit(&self, by: &TaskAt, event: AiEvent);
+
+    /// Returns `true` if the run has a log: its calls and events are committed with its
+    /// checkpoints, and calls are not stored in the records of tasks.
+    fn has_log(&self) -> bool;
+
+    /// Returns `true` if the process shuts down, so that the run ends after its superstep.
+    fn shuts_down(&self) -> bool;
+
+    /// Waits until no commit of the run is in flight, and reserves the next one for the next
+    /// checkpoint: it contains what was emitted up to now, and nothing that is emitted later.
+    /// `None` if commits carry no events.
+    fn reserve(&self) -> Option<BoxFuture<'_, ()>>;
+
+    /// Releases a reserved commit that no checkpoint took.
+    fn unreserve(&self);
+
+    /// Returns `true` if an earlier process may have progressed beyond its last stored checkpoint,
+    /// so that calls of any superstep may be on record.
+    fn repeats(&self) -> bool;
+
+    /// Answer to a question, as it was given.
+    fn answer(&self, id: InterruptId) -> Option<Answer>;
+
+    /// Identity of the first branch of a thread that begins with this run: the same in each process
+    /// that executes the run, and in no other thread or store. Keys of calls are made with it and
+    /// are sent to others as idempotency keys.
+    fn branch_root(&self) -> CheckpointId;
+}
+
+/// Source of an event: a task of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speaker {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// Task of the node.
+    pub task: TaskId,
+    /// Superstep of the outermost graph that the task is part of.
+    pub step: i64,
+}
+
+/// An attempt of a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// Its number, from 1.
+    pub number: u32,
+    /// When it last gave a sign of life.
+    pub beat: &'a Arc<AtomicU64>,
+}

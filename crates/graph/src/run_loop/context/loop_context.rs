@@ -1,0 +1,217 @@
+//! Context of a single loop.
+
+use super::{Behind, Earlier, Keeper, Scratch, Shared};
+use crate::compiled::CompiledGraph;
+use crate::run_loop::checkpointer::{Place, Saver, TaskKey, TaskRecord};
+use crate::run_loop::event::StreamEvent;
+use crate::run_loop::namespace::nowhere;
+use crate::run_loop::sync::lock;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering;
+use tokio::sync::Notify;
+use weftwork_types::CheckpointId;
+use weftwork_types::run::Durability;
+/// The replay of an older checkpoint: graphs within start from what they had before it.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) before: CheckpointId,
+    visited: Mutex<BTreeSet<String>>,
+}
+
+impl Replay {
+    pub(crate) fn new(before: CheckpointId) -> Self {
+        Self { before, visited: Mutex::default() }
+    }
+
+    /// Returns `true` if a graph is run for the first time, whatever task runs it.
+    pub(crate) fn first_visit(&self, ns: &str) -> bool {
+        let stable = ns.rsplit_once(':').map_or(ns, |(stable, _)| stable);
+        lock(&self.visited).insert(stable.to_owned())
+    }
+}
+
+/// A single loop: a graph, its place, and its inputs from the enclosing loop.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) graph: CompiledGraph,
+    pub(crate) place: Place,
+    pub(crate) keep: Keeping,
+    /// Tells if the run resumes rather than starts: set by the enclosing loop, or determined by the
+    /// outermost one.
+    resuming: AtomicU8,
+    pub(crate) replay: Mutex<Option<Arc<Replay>>>,
+    /// The checkpoints of the loops around this one, by their ways.
+    pub(crate) around: BTreeMap<String, CheckpointId>,
+    /// The task around this loop.
+    pub(crate) outer: Option<Arc<Scratch>>,
+    /// Where that stands, when calls are journaled.
+    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    /// Earlier attempts that may have made calls of the task around this loop.
+    pub(crate) earlier: Earlier,
+    /// An answer that belongs to no task yet.
+    pub(crate) answer: Mutex<Option<Json>>,
+    /// Outcomes of the tasks that tasks called, in the open superstep.
+    pub(crate) calls: Mutex<Vec<Called>>,
+    /// `true` if there are any.
+    pub(crate) called: AtomicBool,
+    /// The keeper that stores the calls of its tasks: the task of the outermost graph around it.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Tells the loop, when it waits, that a task has calls to keep.
+    pub(crate) noted: Notify,
+    /// Progress of its writes, when they run beside its tasks.
+    pub(crate) behind: Option<Behind>,
+}
+
+/// A task that another called.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) key: TaskKey,
+    pub(crate) record: TaskRecord,
+    /// `true` if it ended in this run.
+    pub(crate) fresh: bool,
+}
+
+/// Where a loop keeps its checkpoints.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keeping {
+    pub(crate) saver: Option<Arc<dyn Saver>>,
+    /// The checkpointer that subgraphs may use.
+    pub(crate) lent: Option<Arc<dyn Saver>>,
+    /// `true` if the graph keeps its state from run to run.
+    pub(crate) own: bool,
+}
+
+impl Keeping {
+    fn behind(&self, shared: &Shared) -> Option<Behind> {
+        let behind = shared.durability == Durability::Async && self.saver.is_some();
+        behind.then(Behind::new)
+    }
+}
+
+impl Scope {
+    pub(crate) fn outermost(
+        shared: Arc<Shared>,
+        graph: CompiledGraph,
+        around: BTreeMap<String, CheckpointId>,
+    ) -> Self {
+        let place = Place { thread: Arc::clone(&shared.thread), ns: nowhere() };
+        let saver = shared.host.saver().cloned();
+        let keep = Keeping { lent: saver.clone(), saver, own: false };
+        Self {
+            behind: keep.behind(&shared),
+            shared,
+            graph,
+            place,
+            keep,
+            resuming: AtomicU8::new(0),
+            replay: Mutex::default(),
+            around,
+            outer: None,
+            outer_task: None,
+            keeper: None,
+            noted: Notify::new(),
+            earlier: Earlier::Nobody,
+            answer: Mutex::default(),
+            calls: Mutex::default(),
+            called: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn within(&self, within: Within<'_>) -> Self {
+        let place = Place { thread: Arc::clone(&self.place.thread), ns: within.ns };
+        let scope = Self {
+            behind: within.keep.behind(&self.shared),
+            shared: Arc::clone(&self.shared),
+            graph: within.graph.clone(),
+            place,
+            keep: within.keep,
+            resuming: AtomicU8::new(0),
+            replay: Mutex::new(lock(&self.replay).clone()),
+            around: within.around,
+            outer: Some(within.outer),
+            outer_task: within.outer_task,
+            keeper: within.keeper,
+            noted: Notify::new(),
+            earlier: within.earlier,
+            answer: Mutex::default(),
+            calls: Mutex::default(),
+            called: AtomicBool::new(false),
+        };
+        scope.set_resuming(within.resuming);
+        scope
+    }
+
+    pub(crate) fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    /// The graph around all others.
+    pub(crate) fn outermost_graph(&self) -> &CompiledGraph {
+        self.outer.as_ref().map_or(&self.graph, |outer| outer.scope.outermost_graph())
+    }
+
+    /// Returns `true` if this loop and those around it store checkpoints to resume from.
+    pub(crate) fn is_kept(&self) -> bool {
+        let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_kept());
+        self.keep.saver.is_some() && around
+    }
+
+    pub(crate) fn resuming(&self) -> Option<bool> {
+        match self.resuming.load(Ordering::Relaxed) {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_resuming(&self, resuming: Option<bool>) {
+        let value = match resuming {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        };
+        self.resuming.store(value, Ordering::Relaxed);
+    }
+
+    /// The answer that belongs to no task yet: this loop's, else that of the task around it.
+    pub(crate) fn take_answer(&self) -> Option<Json> {
+        lock(&self.answer).take()
+    }
+
+    /// Returns `true` if there is an answer that belongs to no task yet, here or in an enclosing
+    /// loop.
+    pub(crate) fn offers_answer(&self) -> bool {
+        let around = || self.outer.as_ref().is_some_and(|outer| outer.scope.offers_answer());
+        lock(&self.answer).is_some() || around()
+    }
+
+    pub(crate) fn tell(&self, event: StreamEvent) {
+        self.tell_from(&self.place.ns, event);
+    }
+
+    pub(crate) fn tell_from(&self, ns: &str, event: StreamEvent) {
+        if let Some(sink) = &self.shared.sink {
+            sink.push(ns, event);
+        }
+    }
+}
+
+/// Inputs of a nested loop.
+pub(crate) struct Within<'a> {
+    pub(crate) graph: &'a CompiledGraph,
+    pub(crate) ns: Arc<str>,
+    pub(crate) keep: Keeping,
+    pub(crate) resuming: Option<bool>,
+    pub(crate) around: BTreeMap<String, CheckpointId>,
+    pub(crate) outer: Arc<Scratch>,
+    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) earlier: Earlier,
+}

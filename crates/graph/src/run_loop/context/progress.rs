@@ -1,0 +1,74 @@
+//! Progress of the checkpoint writes of a loop.
+
+use super::Scope;
+use crate::run_loop::checkpointer::SaverError;
+use tokio::sync::watch;
+use weftwork_types::run::Durability;
+/// Progress of writing a loop's newest checkpoint.
+#[derive(Debug, Clone)]
+pub(crate) enum Stage {
+    Stored,
+    Writing,
+    Failed(SaverError),
+}
+
+/// Progress of a loop's writes, as seen by the tasks and loops within it.
+#[derive(Debug)]
+pub(crate) struct Behind(pub(crate) watch::Sender<Stage>);
+
+impl Behind {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Stage::Stored))
+    }
+
+    fn is_writing(&self) -> bool {
+        matches!(*self.0.borrow(), Stage::Writing)
+    }
+
+    /// Cancel safe.
+    async fn stored(&self) -> Result<(), SaverError> {
+        let mut stage = self.0.subscribe();
+        let over = stage.wait_for(|stage| !matches!(stage, Stage::Writing)).await;
+        match over.as_deref() {
+            Ok(Stage::Failed(error)) => Err(error.clone()),
+            // Fails only without a sender, which `self` is.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Scope {
+    /// The writes of this loop and of those around it, as far as they run beside supersteps.
+    fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a Behind> {
+        let first = Some(self).filter(|scope| scope.shared.durability == Durability::Async);
+        let around = |scope: &&'a Self| -> Option<&'a Self> {
+            let scope: &'a Self = scope;
+            scope.outer.as_ref().map(|outer| &**outer.scope())
+        };
+        std::iter::successors(first, around).filter_map(|scope| scope.behind.as_ref())
+    }
+
+    /// Waits until the checkpoints are stored that the open superstep depends on: those of this loop
+    /// and of the loops around it. Cancel safe.
+    pub(crate) async fn stored(&self) -> Result<(), SaverError> {
+        for behind in self.behinds() {
+            behind.stored().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the checkpoints of the loops around this one are stored.
+    pub(crate) async fn stored_around(&self) -> Result<(), SaverError> {
+        match &self.outer {
+            Some(outer) => outer.scope().stored().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scope {
+    /// Returns `true` if the open superstep depends on a write that is not stored yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behinds().any(Behind::is_writing)
+    }
+}

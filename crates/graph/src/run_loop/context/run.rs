@@ -1,0 +1,133 @@
+//! Data that the loops of a run share, and data of each loop and each task.
+
+use super::Host;
+use crate::error::Drain;
+use crate::run_loop::event::Modes;
+use crate::run_loop::options::Options;
+use crate::run_loop::sink::Sink;
+use crate::run_loop::sync::lock;
+use serde_json::{Map, Value as Json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use weftwork_types::Principal;
+use weftwork_types::ThreadId;
+use weftwork_types::caller::GraphCaller;
+use weftwork_types::port::Budget;
+use weftwork_types::port::Ledger;
+use weftwork_types::run::Durability;
+use weftwork_types::{CheckpointId, InterruptId, Timestamp};
+
+/// Data that all loops of a run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) host: Host,
+    pub(crate) thread: Arc<str>,
+    pub(crate) sink: Option<Sink>,
+    pub(crate) context: Json,
+    pub(crate) configurable: Arc<Map<String, Json>>,
+    pub(crate) concurrency: Option<usize>,
+    /// Time at which the run is cut off.
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) durability: Durability,
+    /// The limit of this run, for each graph in it.
+    pub(crate) step_limit: Option<u32>,
+    /// Why a node asked the run to stop.
+    pub(crate) drain: Mutex<Option<String>>,
+    pub(crate) drains: AtomicBool,
+    /// Answers by the ids of their questions.
+    pub(crate) answers: OnceLock<BTreeMap<InterruptId, Json>>,
+    /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
+    ids: OnceLock<u128>,
+    given: AtomicU32,
+    /// When questions that are on record expire.
+    pub(crate) expiries: Mutex<Expiries>,
+    /// The branch of the thread: the checkpoint it began with; none on the first.
+    pub(crate) branch: Mutex<Option<CheckpointId>>,
+    /// The checkpoint from which the outermost graph went on; none when there was none.
+    pub(crate) since: OnceLock<CheckpointId>,
+    /// Data that calls share in an in-process run.
+    pub(crate) in_process: OnceLock<InProcess>,
+    /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
+    pub(crate) messages: Mutex<BTreeSet<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(host: Host, options: &Options, sink: Option<Sink>) -> Self {
+        let deadline = options.deadline.map(|limit| host.clock().now().plus(limit));
+        Self {
+            host,
+            thread: Arc::clone(&options.thread),
+            sink,
+            context: options.context.clone(),
+            configurable: Arc::clone(&options.configurable),
+            concurrency: options.concurrency,
+            deadline,
+            durability: options.durability,
+            step_limit: options.step_limit,
+            drain: Mutex::default(),
+            drains: AtomicBool::new(false),
+            answers: OnceLock::new(),
+            ids: OnceLock::new(),
+            given: AtomicU32::new(0),
+            expiries: Mutex::default(),
+            messages: Mutex::default(),
+            branch: Mutex::default(),
+            since: OnceLock::new(),
+            in_process: OnceLock::new(),
+        }
+    }
+
+    /// An id for a checkpoint: greater than all that the run gave before, and than all that its
+    /// thread had when the run began.
+    pub(crate) fn next_id(&self) -> CheckpointId {
+        let before = self.ids.get_or_init(|| self.host.id_block());
+        CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    pub(crate) fn answer(&self, id: InterruptId) -> Option<&Json> {
+        self.answers.get()?.get(&id)
+    }
+
+    pub(crate) fn wants(&self, modes: Modes) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.modes.any_of(modes))
+    }
+}
+
+impl Shared {
+    /// Reason to stop after the superstep, when a node or its process asked for that.
+    pub(crate) fn drained(&self) -> Option<Drain> {
+        if self.drains.load(Ordering::Relaxed) {
+            return lock(&self.drain).clone().map(Drain::Requested);
+        }
+        self.host.environment().shuts_down().then_some(Drain::Shutdown)
+    }
+
+    /// Says on which checkpoint of which branch the outermost graph goes on.
+    pub(crate) fn begins(&self, since: Option<CheckpointId>, branch: Option<CheckpointId>) {
+        if let Some(since) = since {
+            // Only the outermost graph comes here, and once.
+            self.since.get_or_init(|| since);
+        }
+        self.set_branch(branch);
+    }
+
+    /// The branch of the thread the run is on.
+    pub(crate) fn set_branch(&self, branch: Option<CheckpointId>) {
+        *lock(&self.branch) = branch;
+    }
+}
+
+/// Data that the calls of all tasks of an in-process run share.
+#[derive(Debug)]
+pub(crate) struct InProcess {
+    pub(crate) principal: Principal,
+    pub(crate) caller: Arc<GraphCaller>,
+    /// None when its name is no id.
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+}
+
+/// When open questions expire, and what they take as their answers then.
+pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;

@@ -1,0 +1,200 @@
+//! Context of a task, and data that it retains across its attempts.
+
+use super::{Keeper, Scope, Speaker};
+use crate::run_loop::calls::{Calls, TaskCalls};
+use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::sync::lock;
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
+use weftwork_types::CheckpointId;
+use weftwork_types::InterruptId;
+use weftwork_types::MessageId;
+use weftwork_types::TaskId;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::Dependencies;
+/// Earlier attempts that may have made calls of a task, so that the calls may be on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Earlier {
+    /// Nobody: its superstep was begun by this loop, and this is its first attempt.
+    Nobody,
+    /// An attempt of this loop.
+    Attempts,
+    /// A process before this one, or this one before it went on with the thread: the superstep was
+    /// open when the loop began.
+    Processes,
+}
+
+/// Data that a task retains across its attempts.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// Answers, in the order of the questions.
+    pub(crate) resume: Mutex<Vec<Json>>,
+    /// `true` if a question took one of them.
+    pub(crate) resumed: AtomicBool,
+    pub(crate) asked: AtomicU32,
+    /// The questions that something on record took, which are not asked again.
+    taken: Mutex<BTreeSet<u32>>,
+    pub(crate) graphs: AtomicU32,
+    pub(crate) called: AtomicU32,
+    pub(crate) calls: TaskCalls,
+    /// The messages of which the task emitted chunks.
+    pub(crate) chunked: Mutex<Vec<MessageId>>,
+    /// `true` if the loop had an unassigned answer when the task began.
+    offered: bool,
+    /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
+    id: OnceLock<TaskId>,
+    pub(crate) scope: Arc<Scope>,
+}
+
+impl Scratch {
+    pub(crate) fn new(scope: Arc<Scope>, resume: Vec<Json>, calls: &Calls) -> Self {
+        let offered = lock(&scope.answer).is_some();
+        Self {
+            resume: Mutex::new(resume),
+            resumed: false.into(),
+            asked: AtomicU32::new(0),
+            taken: Mutex::default(),
+            graphs: AtomicU32::new(0),
+            called: AtomicU32::new(0),
+            calls: TaskCalls::known(calls),
+            chunked: Mutex::default(),
+            offered,
+            id: OnceLock::new(),
+            scope,
+        }
+    }
+
+    /// The number of the next question.
+    pub(crate) fn next_question(&self) -> u32 {
+        loop {
+            let index = self.asked.fetch_add(1, Ordering::Relaxed);
+            if !lock(&self.taken).contains(&index) {
+                return index;
+            }
+        }
+    }
+
+    /// Leaves out questions that something on record took.
+    pub(crate) fn take_questions(&self, taken: &[u32]) {
+        lock(&self.taken).extend(taken);
+    }
+
+    pub(crate) fn is_taken(&self, index: usize) -> bool {
+        u32::try_from(index).is_ok_and(|index| lock(&self.taken).contains(&index))
+    }
+
+    /// The loop of the task.
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+
+    /// An answer that belongs to no task yet. It can be taken once.
+    pub(crate) fn take_answer(&self) -> Option<Json> {
+        if self.offered {
+            return self.scope.take_answer();
+        }
+        self.scope.outer.as_ref()?.take_answer()
+    }
+
+    /// The answers, when a question took one.
+    pub(crate) fn answers(&self) -> Option<Vec<Json>> {
+        self.resumed.load(Ordering::Relaxed).then(|| lock(&self.resume).clone())
+    }
+}
+
+/// A task in its loop.
+#[derive(Debug, Clone)]
+pub struct TaskAt {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) scratch: Arc<Scratch>,
+    pub(crate) key: TaskKey,
+    /// The way to what started it: its graph, or the task whose code or failure it serves.
+    pub(crate) from: Arc<str>,
+    /// The checkpoint its superstep starts from.
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) step: i64,
+    pub(crate) resuming: Option<bool>,
+    pub(crate) earlier: Earlier,
+    /// The keeper that stores its calls, when it is another task: that of the outermost graph
+    /// around it.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// The state its superstep starts from.
+    pub(crate) slots: weftwork_engine::Slots,
+}
+
+impl TaskAt {
+    /// Returns the values of the run that nodes take before those of their graph.
+    pub(crate) fn dependencies(&self) -> &Dependencies {
+        self.scope.shared.host.dependencies()
+    }
+
+    /// Id of the task.
+    #[must_use]
+    pub fn id(&self) -> TaskId {
+        let id = || self.key.id(&self.scope.place.ns, self.checkpoint, self.step);
+        *self.scratch.id.get_or_init(id)
+    }
+
+    /// Checkpoint from which the outermost graph of the run continued; `None` if there was none.
+    #[must_use]
+    pub fn run_base(&self) -> Option<CheckpointId> {
+        self.scope.shared.since.get().copied()
+    }
+}
+
+impl TaskAt {
+    /// Where the task stands, from the outermost graph on: nodes, paths and supersteps, never ids
+    /// that another attempt of the run would make anew.
+    pub(crate) fn way(&self) -> Vec<(String, String, i64)> {
+        let mut way = match &self.scope.outer_task {
+            Some(outer) => outer.clone(),
+            None => Vec::new(),
+        };
+        way.push((self.key.name().to_string(), self.key.path(), self.step));
+        way
+    }
+
+    /// The way to the graph that an attempt calls after `nth` others: graphs that it calls with the
+    /// same input are told apart.
+    pub(crate) fn way_to(&self, nth: u32) -> Vec<(String, String, i64)> {
+        let mut way = self.way();
+        if let Some((_, path, _)) = way.last_mut().filter(|_| nth > 0) {
+            path.push_str(&format!("|{nth}"));
+        }
+        way
+    }
+
+    /// Tells what the task's node chose to tell.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
+        let environment = self.scope.shared.host.environment();
+        if environment.has_log() {
+            environment.emit(self, event());
+        }
+    }
+
+    /// The task as one who tells something.
+    #[must_use]
+    pub fn speaker(&self) -> Speaker {
+        let outer = self.scope.outer_task.as_ref().and_then(|outer| outer.first());
+        let step = outer.map_or(self.step, |(_, _, step)| *step);
+        Speaker { node: Arc::clone(self.key.name()), task: self.id(), step }
+    }
+
+    /// The answer to a question of the task, as it was given; else that it was given here.
+    pub(crate) fn answered(&self, id: InterruptId, value: serde_json::Value) -> Answer {
+        let host = &self.scope.shared.host;
+        let known = host.environment().answer(id);
+        known.filter(|known| known.value == value).unwrap_or_else(|| Answer {
+            value,
+            answered_by: "local".to_owned(),
+            answered_at: host.clock().now(),
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! Events that an in-process run emits.
+
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use weftwork_engine::channel::MessageWrite;
+use weftwork_types::code::Fault;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{CheckpointId, MessageId, TaskId};
+
+/// A set of stream modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Modes(u8);
+
+impl Modes {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// The whole output after each superstep that changed it.
+    pub const VALUES: Self = Self(1);
+    /// Writes of each task.
+    pub const UPDATES: Self = Self(2);
+    /// Tasks as they start and end.
+    pub const TASKS: Self = Self(4);
+    /// Checkpoints as they are made.
+    pub const CHECKPOINTS: Self = Self(8);
+    /// Custom events that nodes emit.
+    pub const CUSTOM: Self = Self(16);
+    /// Messages: partial text as models produce it, and the messages that nodes return.
+    pub const MESSAGES: Self = Self(32);
+    /// Tasks and checkpoints with the number of the superstep.
+    pub const DEBUG: Self = Self(64);
+
+    /// The mode of a name, as in `values`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "values" => Self::VALUES,
+            "updates" => Self::UPDATES,
+            "tasks" => Self::TASKS,
+            "checkpoints" => Self::CHECKPOINTS,
+            "custom" => Self::CUSTOM,
+            "messages" => Self::MESSAGES,
+            "debug" => Self::DEBUG,
+            _ => return None,
+        })
+    }
+
+    /// Returns `true` if any of these modes is in the set.
+    #[must_use]
+    pub const fn any_of(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl std::ops::BitOr for Modes {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// An event and the graph it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamItem {
+    /// The way to the graph: `node:task` for each task that runs a graph, from the outside in;
+    /// empty for the outermost graph.
+    pub ns: Vec<String>,
+    /// The event.
+    pub event: StreamEvent,
+}
+
+/// An event of the stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamEvent {
+    /// The output as it stands.
+    Values {
+        /// The output.
+        values: Json,
+        /// The questions, when the run stops at them.
+        interrupts: Option<Vec<Interrupt>>,
+    },
+    /// Writes of a task.
+    Updates {
+        /// The node.
+        node: String,
+        /// Its writes to the output: nothing, one object, or one for each write when it wrote a
+        /// channel more than once.
+        updates: Vec<Vec<(String, Written)>>,
+        /// Its result, for a [`Flow`](crate::Flow) and its tasks.
+        returned: Option<Json>,
+        /// `true` if it was not run, because it had finished before or its result was cached.
+        cached: bool,
+    },
+    /// The run stops at questions, or, without any, before or after a node.
+    Interrupts(Vec<Interrupt>),
+    /// A task starts.
+    TaskStarted(TaskStarted),
+    /// A task ended.
+    TaskEnded(TaskEnded),
+    /// A checkpoint was made.
+    Checkpoint(Box<Snapshot>),
+    /// A value that a node emitted.
+    Custom(Json),
+    /// A message, or a part of one.
+    Message {
+        /// The message, its text, or what happened to it.
+        part: MessagePart,
+        /// The node it comes from.
+        node: String,
+        /// The superstep.
+        step: i64,
+    },
+    /// A checkpoint or a task with the number of the superstep.
+    Debug {
+        /// The superstep.
+        step: i64,
+        /// The checkpoint or task.
+        event: Box<StreamEvent>,
+    },
+}
+
+/// A message as streams show it. What belongs to one message has its id.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MessagePart {
+    /// Partial text of a message that a model is producing.
+    Chunk {
+        /// The message.
+        id: MessageId,
+        /// The text that follows the chunks before.
+        text: String,
+    },
+    /// The attempt that emitted chunks of the message failed: the chunks are void.
+    Reset {
+        /// The message.
+        id: MessageId,
+    },
+    /// A message that a node returned, or its removal. It is emitted once in a run, and not at all
+    /// when chunks of it were, or when a node got it in its input.
+    Returned(MessageWrite),
+}
+
+/// A task that starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskStarted {
+    /// Its id.
+    pub id: TaskId,
+    /// The node, or the task of a flow.
+    pub name: String,
+    /// Its input.
+    pub input: Json,
+    /// Its triggers.
+    pub triggers: Vec<String>,
+    /// `true` for a task of a flow.
+    pub call: bool,
+}
+
+/// A task that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskEnded {
+    /// Its id.
+    pub id: TaskId,
+    /// The node, or the task of a flow.
+    pub name: String,
+    /// Its writes to the state.
+    pub result: Vec<(String, Written)>,
+    /// Why it failed.
+    pub error: Option<Fault>,
+    /// Its questions.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// A write as it is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Written {
+    /// For the reducer.
+    Put(Json),
+    /// In place of the value.
+    Overwrite(Json),
+}
+
+/// A thread at one of its checkpoints.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// The state.
+    pub values: Json,
+    /// The nodes that are due and have not finished, one that is sent to several times as often.
+    pub next: Vec<String>,
+    /// Where this is.
+    pub config: Option<Config>,
+    /// The checkpoint before it.
+    pub parent: Option<Config>,
+    /// Its origin; `None` for a thread on which nothing ran.
+    pub metadata: Option<Metadata>,
+    /// The tasks that were due, and what became of them.
+    pub tasks: Vec<TaskSnapshot>,
+    /// The questions of the tasks.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// A place in a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    /// The way to the graph, its parts separated by `|`; empty for the outermost graph.
+    pub ns: String,
+    /// The checkpoint.
+    pub id: Option<CheckpointId>,
+    /// The checkpoints of this graph and those around it, by their ways; empty for the outermost
+    /// graph.
+    pub map: BTreeMap<String, CheckpointId>,
+}
+
+impl Config {
+    pub(crate) fn of(ns: &str, id: Option<CheckpointId>, metadata: &Metadata) -> Self {
+        let mut map = metadata.parents.clone();
+        if let (false, Some(id)) = (map.is_empty(), id) {
+            map.insert(ns.to_owned(), id);
+        }
+        Self { ns: ns.to_owned(), id, map }
+    }
+}
+
+/// Origin of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metadata {
+    /// The kind of operation that made it.
+    pub source: Source,
+    /// The number of its superstep; the first input has -1.
+    pub step: i64,
+    /// The checkpoints of the graphs around this one, by their ways.
+    pub parents: BTreeMap<String, CheckpointId>,
+    /// Its branch of the thread: the id of the checkpoint with which that begins, or 128 bits that
+    /// the first branch is known by. None on the first branch of threads that older programs began.
+    pub branch: Option<CheckpointId>,
+    /// Updates and supersteps of counted channels since their counts started over.
+    pub delta: BTreeMap<String, (u64, u64)>,
+}
+
+/// The kind of operation that made a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// New input.
+    Input,
+    /// A superstep.
+    #[default]
+    Loop,
+    /// A change from outside.
+    Update,
+    /// Running again what was due at an older checkpoint.
+    Fork,
+    /// Nothing: it stands for a thread before its first checkpoint.
+    Nothing,
+}
+
+/// A task that was due at a checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskSnapshot {
+    /// Its id.
+    pub id: TaskId,
+    /// The node.
+    pub name: String,
+    /// The path by which the task was scheduled.
+    pub path: weftwork_engine::pregel::Path,
+    /// Why it failed.
+    pub error: Option<Fault>,
+    /// Its questions.
+    pub interrupts: Vec<Interrupt>,
+    /// Its result, once it finished.
+    pub result: Option<TaskResult>,
+    /// The graph it runs.
+    pub state: Option<SubState>,
+}
+
+/// Result of a finished task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskResult {
+    /// Its writes.
+    Writes(Vec<(String, Written)>),
+    /// Its return value.
+    Returned(Json),
+}
+
+/// The graph that a task runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SubState {
+    /// Where it is.
+    Config(Config),
+    /// Its state.
+    Snapshot(Box<Snapshot>),
+}

@@ -1,0 +1,163 @@
+//! The environment of runs within a program: no log, nobody is billed, and calls are journaled in
+//! the records of tasks when the checkpoints of the run are stored.
+
+use crate::clock::SystemClock;
+use crate::clock::millis;
+use crate::journal::TaskJournal;
+use crate::run_loop::context::Host;
+use crate::run_loop::context::{Attempt, InProcess, RunEnvironment, TaskAt};
+use crate::run_loop::event::Modes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Answer;
+use weftwork_types::port::{CallContext, Clock, Emit, Journal, NoJournal, NoLedger, Unlimited};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, RunId, ThreadId};
+
+/// Environment of runs within a program.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalEnvironment {
+    clock: Arc<dyn Clock>,
+}
+
+impl LocalEnvironment {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// A host that stores no checkpoints.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self::over(Arc::clone(&clock), Arc::new(LocalEnvironment::new(clock)))
+    }
+
+    /// Takes time from another clock than that of the system.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        let local = Arc::new(LocalEnvironment::new(Arc::clone(&clock)));
+        self.on(clock, local)
+    }
+}
+
+impl RunEnvironment for LocalEnvironment {
+    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+        let beat = attempt.beat;
+        let journal: Arc<dyn Journal> = match at.keeper() {
+            Some(keeper) => Arc::new(TaskJournal::new(Box::new(keeper), at, attempt)),
+            None => Arc::new(NoJournal),
+        };
+        let shared = at.scope.shared.in_process.get_or_init(|| InProcess::new(at));
+        let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
+        CallContext {
+            principal: shared.principal.clone(),
+            caller: Arc::clone(&shared.caller),
+            thread: shared.thread.clone().unwrap_or_else(own),
+            journal,
+            budget: Arc::clone(&shared.budget),
+            ledger: Arc::clone(&shared.ledger),
+            clock: Arc::clone(&self.clock),
+            emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
+            deadline: at.scope.shared.deadline,
+            configurable: Arc::clone(&at.scope.shared.configurable),
+            dependencies: at.dependencies().clone(),
+        }
+    }
+
+    fn emit(&self, _: &TaskAt, _: AiEvent) {}
+
+    fn has_log(&self) -> bool {
+        false
+    }
+
+    fn shuts_down(&self) -> bool {
+        false
+    }
+
+    fn reserve(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
+    fn unreserve(&self) {}
+
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    fn answer(&self, _: InterruptId) -> Option<Answer> {
+        None
+    }
+
+    fn branch_root(&self) -> CheckpointId {
+        CheckpointId(self.clock.unique())
+    }
+}
+
+/// Tells what a node's calls tell.
+#[derive(Debug)]
+struct Teller {
+    at: TaskAt,
+    beat: Arc<AtomicU64>,
+}
+
+impl Teller {
+    fn beat(&self) {
+        let now = millis(self.at.scope.shared.host.clock().elapsed());
+        self.beat.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Emit for Teller {
+    fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        if let AiEvent::TextDelta { delta } = event {
+            self.beat();
+            return self.at.emit_chunk(message, &delta);
+        }
+        if let AiEvent::AttemptReset { .. } = event {
+            self.at.reset_chunks_of(message);
+        }
+        self.emit(event);
+    }
+
+    fn emit(&self, event: AiEvent) {
+        self.beat();
+        match event {
+            AiEvent::Custom { value } => self.at.emit(value),
+            _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
+            other => {
+                if let Ok(value) = serde_json::to_value(&other) {
+                    self.at.emit(value);
+                }
+            }
+        }
+    }
+}
+
+impl InProcess {
+    /// For the run whose first call this task makes.
+    fn new(first: &TaskAt) -> Self {
+        let outermost = first.scope.outermost_graph();
+        let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
+        Self {
+            principal: Principal::local(),
+            caller: Arc::new(GraphCaller {
+                caller: Caller::in_process(&run),
+                run,
+                graph: outermost.name().to_owned(),
+                graph_version: outermost.version().to_owned(),
+            }),
+            thread: ThreadId::new(&first.scope.shared.thread).ok(),
+            budget: Arc::new(Unlimited),
+            ledger: Arc::new(NoLedger),
+        }
+    }
+}

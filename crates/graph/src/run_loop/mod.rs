@@ -1,0 +1,58 @@
+//! The run loop: it takes a graph from its input to its end, superstep by superstep.
+//!
+//! [`CompiledGraph::invoke`](crate::CompiledGraph::invoke) and
+//! [`CompiledGraph::run`](crate::CompiledGraph::run) execute a graph within the task of the caller.
+//! One loop starts, resumes, replays and streams runs, and runs subgraphs. Its checkpoints go to a
+//! [`Saver`], its calls and events to a [`RunEnvironment`].
+//!
+//! Source: `pregel/_loop.py`, `_algo.py`, `_runner.py` and `main.py` of LangGraph 1.2.22 for the
+//! semantics.
+
+mod calls;
+mod checkpoint_writer;
+mod checkpointer;
+pub(crate) mod context;
+mod event;
+mod local;
+mod namespace;
+mod nested;
+mod node_cache;
+mod options;
+mod panics;
+mod questions;
+mod recorder;
+mod run;
+mod schema;
+mod sink;
+mod stream;
+mod supersteps;
+pub(crate) mod sync;
+mod task;
+mod thread;
+pub(crate) mod values;
+
+pub use crate::clock::millis;
+pub use crate::journal::{CallBook, Origin, TaskJournal};
+pub use crate::semantics::{Keep, Limits, Resuming, Semantics, Unanswered};
+pub use calls::{CallList, Calls};
+pub use checkpointer::{
+    Checkpoint, Kept, Memo, MemorySaver, Outside, Place, Put, Puts, Records, Saved, Saver,
+    SaverError, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskWrites,
+};
+pub use context::{Attempt, Host, RunEnvironment, Speaker, TaskAt};
+pub use event::{
+    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
+    TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
+};
+pub use node_cache::CACHED_MAX;
+pub use options::{Start, StartCommand};
+pub use panics::out_of_node;
+pub use questions::answers_by_id;
+pub use run::{Finished, Run, RunStream};
+pub use schema::Checker;
+pub use thread::{AsNode, At, HistoryFilter, StateUpdate};
+pub use values::last_writes;
+pub use weftwork_engine::Plan;
+pub use weftwork_engine::pregel::Path;
+pub use weftwork_types::run::RunOutcome;
+pub use weftwork_types::run::{Answers, Durability, Stops};

@@ -1,0 +1,377 @@
+//! Code that a node may run: other graphs, and tasks of a flow.
+
+use crate::compiled::{CompiledGraph, NodeFn};
+use crate::context::Ctx;
+use crate::error::{NodeError, RuntimeError, Stop};
+use crate::flow::TaskDef;
+use crate::output::NodeResult;
+use crate::run_loop::checkpointer::{
+    Records, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord,
+};
+use crate::run_loop::context::{Called, Keeping, Scope, Scratch, TaskAt, Within};
+use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
+use crate::run_loop::namespace::{task_ns, without_tasks};
+use crate::run_loop::node_cache::CacheKey;
+use crate::run_loop::options::{Begin, LoopOutcome, Options};
+use crate::run_loop::supersteps::Cycle;
+use crate::run_loop::sync::{lock, turn};
+use crate::run_loop::task::{Follows, Job, TaskOutcome};
+use crate::run_loop::values::output_json;
+use crate::semantics::Keep;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{NodeIdx, TaskOutput, Write};
+use weftwork_types::MessageId;
+use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
+use weftwork_types::run::Durability;
+
+impl Ctx {
+    /// Runs another graph and returns its output; `null` when the graph told none.
+    ///
+    /// When the graph stops at a question, this node stops with it; when the run goes on, the node
+    /// runs again from its first line, and the graph goes on where it stopped.
+    ///
+    /// # Errors
+    /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
+    pub async fn call(&self, graph: &CompiledGraph, keep: Keep, input: Json) -> NodeResult<Json> {
+        let at = self.at();
+        let start = match input {
+            Json::Null => Begin::Nothing,
+            input => Begin::Input(StartInput::Json(Arc::new(input))),
+        };
+        let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
+        match at.run_graph((graph, nth), keep, start).await {
+            Ok((LoopOutcome::Completed, cycle)) => {
+                let emitted = cycle.emitted.as_ref();
+                Ok(emitted.map(|slots| output_json(graph.plan(), slots)).unwrap_or_default())
+            }
+            Ok((LoopOutcome::Interrupted(interrupts), _)) => {
+                self.open(interrupts);
+                Err(NodeError::interrupted())
+            }
+            Ok((LoopOutcome::LimitReached, cycle)) => {
+                let text = format!("graph `{}` reached its step limit", graph.name());
+                tracing::debug!(step = cycle.position.step(), "{text}");
+                let fault = Fault::new(crate::error::NODE_FAILED, text);
+                Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
+            }
+            Ok((LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain), _)) => {
+                Err(NodeError(Stop::Drained(drain)))
+            }
+            Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
+            Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
+        }
+    }
+
+    /// Runs a task and returns its result. A task that finished in this superstep before is not
+    /// run again.
+    ///
+    /// # Errors
+    /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
+    pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
+        let at = self.at();
+        let index = at.scratch.called.fetch_add(1, Ordering::Relaxed);
+        let name = Arc::clone(task.name());
+        let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
+        let call = Call { at, key, node: task.node() };
+        call.tell_start(&arg);
+        at.scope.know_messages_in(&arg);
+        if let Some(returned) = call.known() {
+            return Ok(returned);
+        }
+        let key = task.cache().map(|cache| call.cache_key(&arg, cache));
+        if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
+            call.tell_update(&returned, true);
+            call.record(TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() })
+                .await?;
+            return Ok(returned);
+        }
+        // Tasks that are called together start together.
+        turn().await;
+        let end = call.job(arg).attempts().await;
+        call.settle(end.what, end.answers, self, key).await
+    }
+
+    /// Returns the value that the flow's previous turn on this thread saved; `None` in its first.
+    #[must_use]
+    pub fn previous(&self) -> Option<Json> {
+        let at = self.at();
+        let plan = at.scope.graph.plan();
+        plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
+    }
+
+    /// Asks the run to stop after this superstep. It can go on later. A hosted run that
+    /// stops so ends as cancelled.
+    pub fn drain(&self, reason: impl Into<String>) {
+        let shared = &self.at().scope.shared;
+        lock(&shared.drain).get_or_insert_with(|| reason.into());
+        shared.drains.store(true, Ordering::Relaxed);
+    }
+
+    /// Value given to the run besides its input; `null` if none was given.
+    #[must_use]
+    pub fn context(&self) -> &Json {
+        &self.at().scope.shared.context
+    }
+
+    /// Named settings given to the run; empty if none were given.
+    #[must_use]
+    pub fn configurable(&self) -> &Map<String, Json> {
+        &self.at().scope.shared.configurable
+    }
+
+    /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's
+    /// store. A node reads and writes for the organisation of its run, `ctx.calls().principal`.
+    #[must_use]
+    pub fn items(&self) -> Option<&Arc<dyn weftwork_types::item::ItemStore>> {
+        self.at().scope.shared.host.items()
+    }
+
+    /// Emits partial text of a message. A node that returns the message under the same id does not
+    /// emit it again.
+    pub fn token(&self, id: &MessageId, text: &str) {
+        let at = self.at();
+        at.tell(|| AiEvent::TextDelta { delta: text.to_owned() });
+        at.emit_chunk(id, text);
+    }
+
+    /// Keeps the messages that this attempt of the node returns out of streams of messages. Partial
+    /// text is emitted all the same.
+    pub fn mute_messages(&self) {
+        self.0.muted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl TaskAt {
+    /// Runs the graph that an attempt calls after `nth` others.
+    async fn run_graph(
+        &self,
+        (graph, nth): (&CompiledGraph, u32),
+        keep: Keep,
+        begin: Begin,
+    ) -> Result<(LoopOutcome, Cycle), RuntimeError> {
+        let scope = &self.scope;
+        let mut ns = task_ns(&self.from, self.key.name(), self.id());
+        if keep == Keep::Own {
+            ns = without_tasks(&ns);
+        }
+        let earlier = self.scratch.graphs.fetch_add(1, Ordering::Relaxed);
+        if earlier > 0 {
+            ns = format!("{ns}|{earlier}");
+        }
+        let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
+        let lent = saver.clone().or_else(|| scope.keep.lent.clone());
+        let keeper = self.keeper().map(Arc::new);
+        let journals = keeper.is_some() || scope.shared.host.environment().has_log();
+        let mut around = scope.around.clone();
+        around.insert(scope.place.ns.to_string(), self.checkpoint);
+        let within = scope.within(Within {
+            graph,
+            ns: ns.into(),
+            keeper,
+            keep: Keeping { saver, lent, own: keep == Keep::Own },
+            resuming: self.resuming,
+            around,
+            outer: Arc::clone(&self.scratch),
+            outer_task: journals.then(|| self.way_to(nth)),
+            earlier: self.earlier,
+        });
+        let options = Options::within(scope);
+        Box::pin(Cycle::run(Arc::new(within), begin, &options)).await
+    }
+}
+
+/// A task that a node's code called.
+struct Call<'a> {
+    at: &'a TaskAt,
+    key: TaskKey,
+    node: &'a NodeFn,
+}
+
+impl Call<'_> {
+    fn id(&self) -> weftwork_types::TaskId {
+        self.key.id(&self.at.scope.place.ns, self.at.checkpoint, self.at.step)
+    }
+
+    fn tell_start(&self, arg: &Json) {
+        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            return;
+        }
+        let started = TaskStarted {
+            id: self.id(),
+            name: self.key.name().to_string(),
+            input: arg.clone(),
+            triggers: vec!["__pregel_push".to_owned()],
+            call: true,
+        };
+        self.at.scope.tell_task(self.at.step, StreamEvent::TaskStarted(started));
+    }
+
+    fn known(&self) -> Option<Json> {
+        let calls = lock(&self.at.scope.calls);
+        let known = calls.iter().find(|called| called.key == self.key)?;
+        known.record.returned().cloned()
+    }
+
+    fn answers_before(&self) -> Vec<Json> {
+        let calls = lock(&self.at.scope.calls);
+        let known = calls.iter().find(|called| called.key == self.key);
+        known.and_then(|called| called.record.answers().cloned()).unwrap_or_default()
+    }
+
+    fn cache_key(&self, arg: &Json, cache: crate::policy::Cache) -> CacheKey {
+        let scope = &self.at.scope;
+        CacheKey::new(scope.graph.name(), self.key.name(), arg, cache)
+    }
+
+    fn cached(&self, key: &CacheKey) -> Option<Json> {
+        let output = self.at.scope.shared.host.cached(key)?;
+        returned_of(&output)
+    }
+
+    fn job(&self, arg: Json) -> Job {
+        let scope = &self.at.scope;
+        let mut resume = self.answers_before();
+        let next = u32::try_from(resume.len()).unwrap_or(u32::MAX);
+        let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(self.id(), next));
+        resume.extend(given.cloned());
+        let at = TaskAt {
+            scratch: Arc::new(Scratch::new(Arc::clone(scope), resume, &None)),
+            keeper: self.at.keeper().map(Arc::new),
+            key: self.key.clone(),
+            from: task_ns(&self.at.from, self.at.key.name(), self.at.id()).into(),
+            ..self.at.clone()
+        };
+        Job {
+            at,
+            index: NodeIdx(0),
+            node: self.node.clone(),
+            arg: Some(Arc::new(Arg { typed: None, json: arg })),
+            failure: None,
+            follows: Follows::Caller,
+        }
+    }
+
+    async fn settle(
+        &self,
+        what: TaskOutcome,
+        answers: Option<Vec<Json>>,
+        ctx: &Ctx,
+        cached: Option<CacheKey>,
+    ) -> NodeResult<Json> {
+        match what {
+            TaskOutcome::Done(output, _) => {
+                let returned = returned_of(&output).unwrap_or_default();
+                if let Some(key) = cached {
+                    self.at.scope.shared.host.cache(key, output);
+                }
+                self.tell_update(&returned, false);
+                let value = Some(returned.clone());
+                self.tell_end(value.clone(), None);
+                self.record(TaskDetails { returned: value, answers, ..TaskDetails::default() })
+                    .await?;
+                Ok(returned)
+            }
+            TaskOutcome::Failed(failed) => {
+                let fault = failed.fault;
+                self.tell_end(None, Some(fault.clone()));
+                let failure = Some(TaskFailure::Unhandled(fault.clone()));
+                self.record(TaskDetails { failure, answers, ..TaskDetails::default() }).await?;
+                Err(NodeError(Stop::Failed(fault)))
+            }
+            TaskOutcome::Waiting(interrupts) => {
+                let pause = match interrupts.as_slice() {
+                    [] => TaskPause::None,
+                    _ => TaskPause::Asked(interrupts.clone()),
+                };
+                self.record(TaskDetails { pause, answers, ..TaskDetails::default() }).await?;
+                ctx.open(interrupts);
+                Err(NodeError::interrupted())
+            }
+            TaskOutcome::Parent(output) => Err(NodeError(Stop::Parent(output))),
+            TaskOutcome::Drained(drain) => Err(NodeError(Stop::Drained(drain))),
+        }
+    }
+
+    fn tell_update(&self, returned: &Json, cached: bool) {
+        if self.at.scope.shared.wants(Modes::UPDATES) {
+            self.at.scope.tell(StreamEvent::Updates {
+                node: self.key.name().to_string(),
+                updates: Vec::new(),
+                returned: Some(returned.clone()),
+                cached,
+            });
+        }
+    }
+
+    fn tell_end(&self, returned: Option<Json>, error: Option<Fault>) {
+        if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
+            return;
+        }
+        let result = returned.map(|json| ("__return__".to_owned(), Written::Put(json)));
+        let ended = TaskEnded {
+            id: self.id(),
+            name: self.key.name().to_string(),
+            result: result.into_iter().collect(),
+            error,
+            interrupts: Vec::new(),
+        };
+        self.at.scope.tell_task(self.at.step, StreamEvent::TaskEnded(ended));
+    }
+
+    /// Keeps what became of the task, before the node that called it goes on.
+    async fn record(&self, details: TaskDetails) -> NodeResult<()> {
+        let record = TaskRecord::from(details);
+        let scope = &self.at.scope;
+        {
+            let mut calls = lock(&scope.calls);
+            match calls.iter_mut().find(|called| called.key == self.key) {
+                Some(known) => {
+                    known.record.merge(record.clone());
+                    known.fresh = true;
+                }
+                None => calls.push(Called {
+                    key: self.key.clone(),
+                    record: record.clone(),
+                    fresh: true,
+                }),
+            }
+            scope.called.store(true, Ordering::Relaxed);
+        }
+        let exit = scope.shared.durability == Durability::Exit;
+        if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
+            let tasks = Records::from_iter([(self.key.clone(), record)]);
+            let (plan, of) = (scope.graph.plan(), self.at.checkpoint);
+            let put = async {
+                scope.stored().await?;
+                saver.put_tasks(&scope.place, plan, of, tasks).await
+            };
+            put.await
+                .map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the result of a flow's task.
+fn returned_of(output: &TaskOutput) -> Option<Json> {
+    output.named.iter().find_map(|(_, write)| match write {
+        Write::Json(json) => Some((**json).clone()),
+        _ => None,
+    })
+}
+
+impl Options {
+    /// Options of a nested run.
+    pub(crate) fn within(scope: &Scope) -> Self {
+        Self {
+            thread: Arc::clone(&scope.place.thread),
+            step_limit: scope.shared.step_limit,
+            ..Self::fresh()
+        }
+    }
+}

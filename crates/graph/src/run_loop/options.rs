@@ -1,0 +1,140 @@
+//! Requests for in-process runs, and their outcomes.
+
+use crate::error::{Drain, RuntimeError};
+use crate::extract::BuildInfo;
+use crate::output::IntoOutput;
+use crate::route::Next;
+use crate::run_loop::namespace::nowhere;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use weftwork_engine::TaskOutput;
+use weftwork_engine::pregel::StartInput;
+use weftwork_types::CheckpointId;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::RunCommand;
+use weftwork_types::run::{Answers, Durability, Stops};
+
+/// Starting point of a run.
+#[derive(Debug)]
+pub enum Start {
+    /// New input: an object of channel values, or whatever a [`Flow`](crate::Flow) takes.
+    Input(Json),
+    /// Nothing new: go on where the thread stands; or, at an older checkpoint, run what was due
+    /// there again on a branch of its own.
+    Continue,
+    /// Answers, a change of the state, nodes to go to.
+    Command(StartCommand),
+    /// New input that is typed already, and what tells whether it is of a graph's state.
+    #[doc(hidden)]
+    Typed(TaskOutput, fn(&BuildInfo<'_>) -> Option<(String, String)>),
+}
+
+impl Start {
+    /// New input that is typed already: an update of the state.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Node`] with the update's own.
+    pub fn typed<U: IntoOutput>(update: U) -> Result<Self, RuntimeError> {
+        let output = update.into_output();
+        let output = output.map_err(|error| RuntimeError::Node(error.into_fault()))?;
+        Ok(Self::Typed(output, U::check))
+    }
+}
+
+impl From<Json> for Start {
+    fn from(input: Json) -> Self {
+        if input.is_null() { Self::Continue } else { Self::Input(input) }
+    }
+}
+
+/// A command as input: applied to the thread as it stands.
+#[derive(Debug, Default)]
+pub struct StartCommand {
+    /// Where to go on besides what is due.
+    pub goto: Vec<Next>,
+    /// Writes, in order.
+    pub update: Vec<(String, Json)>,
+    /// Answers to open questions.
+    pub resume: Option<Answers>,
+}
+
+impl From<RunCommand> for StartCommand {
+    fn from(command: RunCommand) -> Self {
+        let RunCommand { answers, update, goto } = command;
+        Self { goto: goto.into_iter().map(Next::from).collect(), update, resume: answers }
+    }
+}
+
+/// Options of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) thread: Arc<str>,
+    pub(crate) at: Option<CheckpointId>,
+    pub(crate) step_limit: Option<u32>,
+    pub(crate) before: Option<Stops>,
+    pub(crate) after: Option<Stops>,
+    pub(crate) context: Json,
+    pub(crate) configurable: Arc<Map<String, Json>>,
+    /// Maximum number of tasks that run concurrently, in place of that of the graph.
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) durability: Durability,
+    pub(crate) deadline: Option<std::time::Duration>,
+    /// `true` if the run waits in place for its timers.
+    pub(crate) waiting: bool,
+}
+
+/// Outcome of a graph's loop; the graph's caller is the program or another graph.
+#[derive(Debug)]
+pub(crate) enum LoopOutcome {
+    /// Nothing is left to do.
+    Completed,
+    /// A stop, or open questions.
+    Interrupted(Vec<Interrupt>),
+    LimitReached,
+    /// The loop stopped after its superstep, because the run was to stop.
+    Drained(Drain),
+    /// A task ended the loop within its superstep, because a graph that it ran was drained.
+    TaskDrained(Drain),
+    /// A task ended the loop with a command for the parent graph.
+    Parent(Box<TaskOutput>),
+}
+
+impl LoopOutcome {
+    /// Returns `true` if a task ended the loop within its superstep.
+    pub(crate) fn by_task(&self) -> bool {
+        matches!(self, Self::TaskDrained(_) | Self::Parent(_))
+    }
+}
+
+pub(crate) type Going<T> = Result<T, RuntimeError>;
+
+impl Options {
+    pub(crate) fn fresh() -> Self {
+        Self {
+            thread: nowhere(),
+            at: None,
+            step_limit: None,
+            before: None,
+            after: None,
+            context: Json::Null,
+            configurable: Arc::default(),
+            concurrency: None,
+            durability: Durability::Sync,
+            deadline: None,
+            waiting: false,
+        }
+    }
+}
+
+/// Starting point of a loop.
+pub(crate) enum Begin {
+    Input(StartInput),
+    Nothing,
+    Command(StartCommand),
+}
+
+impl Begin {
+    pub(crate) fn answers(&self) -> bool {
+        matches!(self, Self::Command(StartCommand { resume: Some(_), .. }))
+    }
+}

@@ -1,0 +1,96 @@
+//! Recording of calls in the records of tasks.
+
+use crate::error::RuntimeError;
+use crate::journal::{CallBook, Origin};
+use crate::run_loop::calls::Taken;
+use crate::run_loop::checkpointer::{Records, TaskDetails, TaskRecord};
+use crate::run_loop::context::Keeper;
+use std::sync::Arc;
+use weftwork_types::BoxFuture;
+use weftwork_types::CheckpointId;
+use weftwork_types::code::Fault;
+use weftwork_types::port::CallKey;
+use weftwork_types::port::CallRecord;
+use weftwork_types::port::Clock;
+use weftwork_types::run::Durability;
+impl CallBook for Keeper {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.scope.shared.host.clock()
+    }
+
+    fn lost(&self) -> u32 {
+        0
+    }
+
+    fn reuses_origins(&self) -> bool {
+        false
+    }
+
+    fn origins(&self, _: CheckpointId) -> BoxFuture<'_, Result<Arc<[Origin]>, Fault>> {
+        Box::pin(std::future::ready(Ok(Arc::from([]))))
+    }
+
+    fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        Box::pin(std::future::ready(Ok(self.scratch.calls.find(key))))
+    }
+
+    fn find_on_thread(
+        &self,
+        key: CallKey,
+    ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        self.find(key)
+    }
+
+    /// Includes the call in the next record of the task: at the latest that of its end, before that
+    /// when the loop waits.
+    fn note(&self, call: Arc<CallRecord>) {
+        self.scratch.calls.put(call);
+        self.scope.noted.notify_one();
+    }
+
+    fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move { self.keep(call).await.map_err(|error| error.fault()) })
+    }
+}
+
+impl Keeper {
+    /// Keeps a call, and what else the task called, at once. A run that keeps everything at its end
+    /// does so with this.
+    async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
+        let (scope, of) = (&self.scope, &self.scratch.calls);
+        let exit = scope.shared.durability == Durability::Exit;
+        let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else {
+            of.put(call);
+            return Ok(());
+        };
+        let mut taken = Taken { of, calls: of.put_and_take(call) };
+        // The answers that led here are as durable as what is done because of them, and so are the
+        // checkpoints that it is done upon.
+        if let Some(own) = &self.own {
+            own.scope.stored().await?;
+            own.keep_answers().await?;
+        }
+        scope.stored().await?;
+        let mut record = self.answers().unwrap_or_default();
+        record.calls.clone_from(&taken.calls);
+        let tasks = Records::from_iter([(self.key.clone(), record)]);
+        saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        taken.calls = None;
+        Ok(())
+    }
+
+    /// The answers that the task took, when it took any.
+    fn answers(&self) -> Option<TaskRecord> {
+        let answers = Some(self.scratch.answers()?);
+        Some(TaskDetails { answers, ..TaskDetails::default() }.into())
+    }
+
+    async fn keep_answers(&self) -> Result<(), RuntimeError> {
+        let scope = &self.scope;
+        if let (Some(saver), Some(answers)) = (&scope.keep.saver, self.answers()) {
+            let tasks = Records::from_iter([(self.key.clone(), answers)]);
+            saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! Putting a run together, and what comes of it.
+
+mod check;
+mod waiting;
+
+use crate::clock::millis;
+use crate::compiled::CompiledGraph;
+use crate::error::{Drain, RuntimeError};
+use crate::input::IntoInput;
+use crate::run_loop::context::{Host, Scope, Shared};
+use crate::run_loop::event::{Config, Modes, StreamItem};
+use crate::run_loop::options::{Begin, LoopOutcome, Options, Start};
+use crate::run_loop::panics::out_of_node;
+use crate::run_loop::sink::{Destination, Sink};
+use crate::run_loop::supersteps::Cycle;
+use crate::run_loop::sync::lock;
+use crate::run_loop::values::output_json;
+use crate::state::{Seen, State, StateSpec};
+use check::check;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use serde_json::{Map, Value as Json};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::{NodeIdx, Slots};
+use weftwork_types::code::Fault;
+use weftwork_types::run::{Durability, Stops};
+use weftwork_types::run::{RunInput, RunOutcome};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// A run that is being put together. Nothing happens before it is awaited or streamed.
+#[derive(Debug)]
+#[must_use]
+pub struct Run {
+    host: Host,
+    graph: CompiledGraph,
+    start: Start,
+    around: BTreeMap<String, CheckpointId>,
+    modes: Modes,
+    sink: Option<Sink>,
+    pub(crate) options: Options,
+}
+
+impl CompiledGraph {
+    /// Puts a run in this process together.
+    pub fn run(&self, host: &Host, start: impl Into<Start>) -> Run {
+        Run {
+            host: host.clone(),
+            graph: self.clone(),
+            start: start.into(),
+            around: BTreeMap::new(),
+            modes: Modes::NONE,
+            sink: None,
+            options: Options::fresh(),
+        }
+    }
+
+    /// Runs to its end without a thread: no checkpoint is stored, and the run leaves nothing
+    /// behind. Durable runs are those of a `Runtime`.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when a node fails or the input does not fit.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the run.
+    pub async fn invoke(&self, input: impl IntoInput) -> Result<RunOutcome, RuntimeError> {
+        self.run(&Host::new(), self.started(input)?).outcome().await
+    }
+
+    /// The start of a run of this process from new input or a command.
+    fn started(&self, input: impl IntoInput) -> Result<Start, RuntimeError> {
+        match input.into_input(self)? {
+            RunInput::Start { input } => Ok(Start::Input(input)),
+            RunInput::Command(command) => Ok(Start::Command(command.into())),
+            RunInput::Continue => Ok(Start::Continue),
+            RunInput::Update { .. } => Err(RuntimeError::NoSaver { what: "a change from outside" }),
+        }
+    }
+}
+
+impl Run {
+    /// The thread whose checkpoints the run goes on from and adds to; without this, the one whose
+    /// name is empty. It means nothing on a host without a saver.
+    pub fn thread(mut self, thread: impl Into<Arc<str>>) -> Self {
+        self.options.thread = thread.into();
+        self
+    }
+
+    /// Starts from this checkpoint rather than the thread's newest.
+    pub fn at(mut self, checkpoint: CheckpointId) -> Self {
+        self.options.at = Some(checkpoint);
+        self
+    }
+
+    /// Starts from this place: of a checkpoint of a graph within, the graphs around it start from
+    /// theirs.
+    pub fn from(mut self, config: &Config) -> Self {
+        self.options.at = match config.map.get("") {
+            Some(id) => Some(*id),
+            None => config.id,
+        };
+        self.around.clone_from(&config.map);
+        self
+    }
+
+    /// The most supersteps the run may take.
+    pub fn step_limit(mut self, steps: u32) -> Self {
+        self.options.step_limit = Some(steps);
+        self
+    }
+
+    /// Stops before these nodes rather than those of the graph.
+    pub fn interrupt_before(mut self, stops: Stops) -> Self {
+        self.options.before = Some(stops);
+        self
+    }
+
+    /// Stops after these nodes rather than those of the graph.
+    pub fn interrupt_after(mut self, stops: Stops) -> Self {
+        self.options.after = Some(stops);
+        self
+    }
+
+    /// Gives nodes something besides the input: [`Ctx::context`](crate::Ctx::context).
+    pub fn context(mut self, context: Json) -> Self {
+        self.options.context = context;
+        self
+    }
+
+    /// Gives nodes named settings: [`Ctx::configurable`](crate::Ctx::configurable).
+    pub fn configurable(mut self, settings: Map<String, Json>) -> Self {
+        self.options.configurable = Arc::new(settings);
+        self
+    }
+
+    /// Runs at most so many tasks of a superstep concurrently, in place of the limit of the graph.
+    pub fn concurrency(mut self, tasks_max: usize) -> Self {
+        self.options.concurrency = Some(tasks_max);
+        self
+    }
+
+    /// When checkpoints are kept.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.options.durability = durability;
+        self
+    }
+
+    /// Cuts the run off, nodes included, after this long.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.options.deadline = Some(limit);
+        self
+    }
+
+    /// Sets the modes of the stream.
+    pub fn modes(mut self, modes: Modes) -> Self {
+        self.modes = modes;
+        self
+    }
+
+    /// Sends the events of these modes while the run goes, whoever polls it.
+    pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
+        self.sink = Some(Sink { modes, to: Destination::Channel(items) });
+        self
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when a node fails, the input does not fit, or a checkpoint cannot be read
+    /// or kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the run; what is kept stays.
+    pub async fn outcome(self) -> Result<RunOutcome, RuntimeError> {
+        self.finish().await?.told()
+    }
+
+    /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
+    ///
+    /// # Errors
+    /// As [`outcome`](Self::outcome).
+    ///
+    /// # Cancel safety
+    /// As [`outcome`](Self::outcome).
+    pub async fn finish(self) -> Result<Finished, RuntimeError> {
+        self.drive().await
+    }
+
+    /// Runs as the stream is read: nothing goes on while nobody reads.
+    pub fn stream(mut self) -> RunStream {
+        let queue = Arc::default();
+        self.sink = Some(Sink { modes: self.modes, to: Destination::Queue(Arc::clone(&queue)) });
+        let ended = self.drive();
+        let run: BoxFuture<'static, _> = Box::pin(async move { ended.await?.told() });
+        RunStream { run: Some(run), queue, outcome: None }
+    }
+
+    async fn drive(self) -> Result<Finished, RuntimeError> {
+        check(&self.graph, &self.host, &self.start, &self.options)?;
+        let Self { host, graph, start, around, modes: _, sink, options } = self;
+        let deadline = options.deadline;
+        let clock = Arc::clone(host.clock());
+        let shared = Arc::new(Shared::new(host, &options, sink));
+        let scope = Arc::new(Scope::outermost(shared, graph, around));
+        // Types of users are written, read and dropped outside of nodes too, and may panic there.
+        let run = async {
+            match options.waiting {
+                false => Cycle::run(scope, begin(start), &options).await,
+                true => Box::pin(waiting::run(scope, begin(start), &options)).await,
+            }
+        };
+        let run = AssertUnwindSafe(run).catch_unwind();
+        let run = run.map(|ran| ran.unwrap_or_else(|panic| Err(out_of_node(&*panic))));
+        let ended = match deadline {
+            None => run.await,
+            Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => {
+                    return Err(RuntimeError::DeadlinePassed { limit_ms: millis(limit) });
+                }
+            },
+        };
+        let (ended, cycle) = ended?;
+        let is_released = matches!(ended, LoopOutcome::Drained(Drain::Shutdown));
+        let outcome = match ended {
+            // The output is converted on request.
+            LoopOutcome::Completed => RunOutcome::Completed { output: Json::Null },
+            LoopOutcome::Interrupted(questions) => RunOutcome::interrupted(questions),
+            LoopOutcome::LimitReached => RunOutcome::LimitReached {
+                step_limit: options.step_limit.unwrap_or(cycle.scope.graph.step_limit()),
+            },
+            LoopOutcome::Drained(drain) => {
+                RunOutcome::Cancelled { reason: Some(drain.into_reason()) }
+            }
+            LoopOutcome::Parent(_) => return Err(RuntimeError::NoParent),
+            LoopOutcome::TaskDrained(drain) => {
+                let fault = Fault::new(crate::error::NODE_FAILED, drain.into_reason());
+                return Err(RuntimeError::Node(fault.of_kind("Drained")));
+            }
+        };
+        let (graph, slots) = cycle.into_state();
+        Ok(Finished { outcome, is_released, graph, slots })
+    }
+}
+
+/// A run that ended, with the state at its end.
+#[derive(Debug)]
+pub struct Finished {
+    /// The outcome, without the output.
+    outcome: RunOutcome,
+    is_released: bool,
+    graph: CompiledGraph,
+    slots: Slots,
+}
+
+impl Finished {
+    /// Returns `true` if nothing is left to do.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        matches!(self.outcome, RunOutcome::Completed { .. })
+    }
+
+    /// Returns `true` if the run stopped because its process shuts down.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.is_released
+    }
+
+    /// The state; none when the graph's is another than `S`.
+    #[must_use]
+    pub fn state<S: StateSpec>(&self) -> Option<State<S>> {
+        let seen = || Seen {
+            slots: self.slots.clone(),
+            plan: self.graph.plan(),
+            node: NodeIdx::START,
+            returned: None,
+        };
+        self.graph.is_over::<S>().then(|| State::over(seen()))
+    }
+
+    /// Returns the outcome of the run, with its output as JSON.
+    #[must_use]
+    pub fn outcome(self) -> RunOutcome {
+        match self.outcome {
+            RunOutcome::Completed { .. } => {
+                RunOutcome::Completed { output: output_json(self.graph.plan(), &self.slots) }
+            }
+            other => other,
+        }
+    }
+
+    /// The same. The output is made by types of users, which may panic.
+    ///
+    /// # Errors
+    /// The panic of a type.
+    pub fn told(self) -> Result<RunOutcome, RuntimeError> {
+        let told = catch_unwind(AssertUnwindSafe(|| self.outcome()));
+        told.map_err(|panic| out_of_node(&*panic))
+    }
+}
+
+fn begin(start: Start) -> Begin {
+    match start {
+        Start::Input(json) => Begin::Input(StartInput::Json(Arc::new(json))),
+        Start::Typed(output, _) => Begin::Input(StartInput::Writes(Arc::new(output))),
+        Start::Continue => Begin::Nothing,
+        Start::Command(command) => Begin::Command(command),
+    }
+}
+
+/// A run that goes on as its events are read. After the last event, [`outcome`](Self::outcome)
+/// says how it ended.
+pub struct RunStream {
+    run: Option<BoxFuture<'static, Result<RunOutcome, RuntimeError>>>,
+    queue: Arc<Mutex<VecDeque<StreamItem>>>,
+    outcome: Option<Result<RunOutcome, RuntimeError>>,
+}
+
+impl std::fmt::Debug for RunStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunStream").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+impl RunStream {
+    /// Returns the outcome of the run; `None` before the last event was read.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Result<RunOutcome, RuntimeError>> {
+        self.outcome.as_ref()
+    }
+
+    /// The next event; `None` when the run has ended.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<StreamItem> {
+        std::future::poll_fn(|cx| self.poll_item(cx)).await
+    }
+
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        loop {
+            if let Some(item) = lock(&self.queue).pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            let Some(run) = &mut self.run else { return Poll::Ready(None) };
+            let polled = run.as_mut().poll(cx);
+            if let Poll::Ready(outcome) = polled {
+                self.outcome = Some(outcome);
+                self.run = None;
+            } else if lock(&self.queue).is_empty() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl futures_core::Stream for RunStream {
+    type Item = StreamItem;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        self.poll_item(cx)
+    }
+}

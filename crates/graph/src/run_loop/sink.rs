@@ -1,0 +1,39 @@
+//! Destination of the events of a run.
+
+use crate::run_loop::event::{Modes, StreamEvent, StreamItem};
+use crate::run_loop::sync::lock;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+/// Receiver of the events of a run, in its modes.
+#[derive(Debug, Clone)]
+pub(crate) struct Sink {
+    pub(crate) modes: Modes,
+    pub(crate) to: Destination,
+}
+
+/// Destination of the events of a run.
+#[derive(Debug, Clone)]
+pub(crate) enum Destination {
+    /// A queue that whoever drives the run reads. Events that were not read can still be changed.
+    Queue(Arc<Mutex<VecDeque<StreamItem>>>),
+    /// A channel that anyone reads.
+    Channel(UnboundedSender<StreamItem>),
+}
+
+impl Sink {
+    pub(crate) fn push(&self, ns: &str, event: StreamEvent) {
+        let item = StreamItem { ns: parts(ns), event };
+        match &self.to {
+            Destination::Queue(queue) => lock(queue).push_back(item),
+            // Fails without a receiver: nobody reads then.
+            Destination::Channel(channel) => drop(channel.send(item)),
+        }
+    }
+}
+
+/// The parts of a way to a graph.
+pub(crate) fn parts(ns: &str) -> Vec<String> {
+    if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
+}

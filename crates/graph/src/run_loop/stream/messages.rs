@@ -1,0 +1,108 @@
+//! Messages in streams: the partial text of models, and the messages that nodes return.
+//!
+//! Source: `pregel/_messages.py` of LangGraph 1.2.22. A message is emitted once: whole messages
+//! whose id was emitted, in chunks or whole, or was in the input of a node, are not emitted again.
+
+use crate::run_loop::checkpointer::TaskKey;
+use crate::run_loop::context::Scope;
+use crate::run_loop::context::TaskAt;
+use crate::run_loop::event::{MessagePart, Modes, StreamEvent};
+use crate::run_loop::sync::lock;
+use serde_json::Value as Json;
+use weftwork_engine::TaskOutput;
+use weftwork_engine::channel::{MessageWrite, ids_in_json};
+use weftwork_types::MessageId;
+
+/// The task that emits a message.
+pub(crate) struct By<'a> {
+    pub(crate) ns: &'a str,
+    pub(crate) node: &'a str,
+    pub(crate) step: i64,
+}
+
+impl Scope {
+    /// The messages in a node's result; none unless the run streams them.
+    pub(crate) fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
+        let wanted = self.shared.wants(Modes::MESSAGES);
+        if wanted { self.graph.plan().messages_in(output) } else { Vec::new() }
+    }
+
+    /// Emits messages that a task returned, unless they were emitted before.
+    pub(crate) fn emit_messages(&self, by: &By<'_>, messages: Vec<MessageWrite>) {
+        for message in messages {
+            let id = match &message {
+                MessageWrite::Put(message) => &message.id,
+                MessageWrite::Remove { remove } => remove,
+            };
+            if lock(&self.shared.messages).insert(id.to_string()) {
+                self.emit_part(by, MessagePart::Returned(message));
+            }
+        }
+    }
+
+    /// Marks the messages that a task gets as known.
+    pub(crate) fn know_messages_in(&self, arg: &Json) {
+        if self.shared.wants(Modes::MESSAGES) {
+            let mut known = lock(&self.shared.messages);
+            ids_in_json(arg, |id| {
+                known.insert(id.to_owned());
+            });
+        }
+    }
+
+    fn emit_part(&self, by: &By<'_>, part: MessagePart) {
+        let (node, step) = (by.node.to_owned(), by.step);
+        self.tell_from(by.ns, StreamEvent::Message { part, node, step });
+    }
+}
+
+impl TaskAt {
+    /// The task as streams of messages name it. A task that a node's code calls belongs to the
+    /// graph of that node.
+    fn by(&self) -> By<'_> {
+        let ns = match self.key {
+            TaskKey::Call { .. } => &self.scope.place.ns,
+            TaskKey::Node { .. } => &self.from,
+        };
+        By { ns, node: self.key.name(), step: self.step }
+    }
+
+    pub(crate) fn emit_messages(&self, messages: Vec<MessageWrite>) {
+        self.scope.emit_messages(&self.by(), messages);
+    }
+
+    /// Emits partial text of a message.
+    pub fn emit_chunk(&self, id: &MessageId, text: &str) {
+        if !self.scope.shared.wants(Modes::MESSAGES) {
+            return;
+        }
+        {
+            let mut chunked = lock(&self.scratch.chunked);
+            if !chunked.contains(id) {
+                chunked.push(id.clone());
+                lock(&self.scope.shared.messages).insert(id.to_string());
+            }
+        }
+        self.scope
+            .emit_part(&self.by(), MessagePart::Chunk { id: id.clone(), text: text.to_owned() });
+    }
+
+    /// Voids the chunks of a message: the attempt that emitted them failed.
+    pub fn reset_chunks_of(&self, id: &MessageId) {
+        let mut chunked = lock(&self.scratch.chunked);
+        if let Some(at) = chunked.iter().position(|known| known == id) {
+            self.emit_reset(chunked.remove(at));
+        }
+    }
+
+    /// Voids all chunks that the task has emitted.
+    pub(crate) fn reset_chunks(&self) {
+        let chunked = std::mem::take(&mut *lock(&self.scratch.chunked));
+        chunked.into_iter().for_each(|id| self.emit_reset(id));
+    }
+
+    fn emit_reset(&self, id: MessageId) {
+        lock(&self.scope.shared.messages).remove(id.as_str());
+        self.scope.emit_part(&self.by(), MessagePart::Reset { id });
+    }
+}

@@ -1,0 +1,6 @@
+//! Streams of events.
+
+mod emit;
+mod messages;
+
+pub(crate) use messages::By;

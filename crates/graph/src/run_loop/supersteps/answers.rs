@@ -1,0 +1,58 @@
+//! Answers that a run takes.
+
+use super::Cycle;
+use crate::error::RuntimeError;
+use crate::run_loop::options::Going;
+use crate::run_loop::questions::{answers_by_id, check_answer};
+use crate::semantics::Unanswered;
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use weftwork_types::interrupt::Interrupt;
+use weftwork_types::run::Answers;
+impl Cycle {
+    /// Accepts answers once each of them fits its question. Returns the one that names none.
+    pub(crate) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
+        if !self.writer.is_on() {
+            return Err(RuntimeError::NoSaver { what: "an answer" }.into());
+        }
+        let open = self.open_questions();
+        let now = self.scope.shared.host.clock().now();
+        let answers = match answers {
+            Answers::One(answer) if open.len() < 2 && !(self.waits() && open.len() == 1) => {
+                open.first().map_or(Ok(()), |only| check_answer(only, &answer))?;
+                return Ok(Some(answer));
+            }
+            answers => answers_by_id(&open, answers, now)?,
+        };
+        for question in open {
+            if let Some(answer) = answers.get(&question.id) {
+                check_answer(question, answer)?;
+            }
+        }
+        if self.scope.shared.answers.set(answers).is_err() {
+            tracing::warn!("the answers of a run were given twice; the first count");
+        }
+        Ok(None)
+    }
+
+    /// Returns `true` if tasks wait until their questions are answered.
+    fn waits(&self) -> bool {
+        self.scope.graph.semantics().unanswered == Unanswered::Wait
+    }
+
+    /// The questions that wait for an answer, of this graph and those within.
+    fn open_questions(&self) -> Vec<&Interrupt> {
+        let (mut open, mut ids) = (Vec::new(), BTreeSet::new());
+        let waits = self.waits();
+        for (_, record) in self.open.recorded().iter().filter(|(_, record)| !record.is_finished()) {
+            for question in record.questions() {
+                // What failed after its question was answered has it on record still.
+                let answered = waits && (record.has_passed() || record.has_answered(question));
+                if !answered && ids.insert(question.id) {
+                    open.push(question);
+                }
+            }
+        }
+        open
+    }
+}

@@ -1,0 +1,304 @@
+//! Creation of a loop's checkpoints, and the records stored between them.
+
+use super::Cycle;
+use crate::error::RuntimeError;
+use crate::run_loop::checkpointer::{
+    Checkpoint, Memo, Outside, Put, Puts, Records, SaverError, TaskRecord,
+};
+use crate::run_loop::context::Scope;
+use crate::run_loop::event::{Modes, Source};
+use crate::run_loop::options::{Going, LoopOutcome};
+use crate::run_loop::sync::lock;
+use crate::run_loop::task::Slot;
+use std::sync::Arc;
+use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::pregel::Machine;
+use weftwork_engine::{NodeIdx, Unknown};
+use weftwork_types::run::Durability;
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// State of the superstep when records are stored: open or closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Still {
+    Open,
+    Closed,
+}
+
+impl Cycle {
+    /// Returns `true` if checkpoints are stored at the end of the run only.
+    pub(crate) fn on_exit(&self) -> bool {
+        self.scope.shared.durability == Durability::Exit
+    }
+
+    /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
+    pub(crate) async fn checkpoint(&mut self, source: Source) -> Going<()> {
+        let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
+        if !self.writer.is_on() || self.on_exit() || unkept {
+            self.advance(source, false);
+            return Ok(());
+        }
+        let of = self.position.id();
+        let ran = self.ran(source);
+        let tasks = self.unkept(Still::Closed);
+        self.advance(source, true);
+        match self.to_keep(of, tasks) {
+            Some(mut put) => {
+                put.ran = ran;
+                self.keep(put).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The current state as a checkpoint to be stored.
+    fn to_keep(&self, of: Option<CheckpointId>, tasks: Records) -> Option<Box<Put>> {
+        let metadata = self.position.metadata();
+        let mut put = Box::new(Put {
+            checkpoint: Checkpoint {
+                id: self.position.id()?,
+                parent: self.writer.newest(),
+                metadata: metadata.clone(),
+                machine: self.machine.stored(),
+            },
+            of,
+            tasks,
+            ran: None,
+        });
+        if metadata.source == Source::Fork {
+            put.checkpoint.machine.forget_updated();
+        }
+        Some(put)
+    }
+
+    /// The nodes that ran, where somebody is told.
+    fn ran(&self, source: Source) -> Option<Vec<String>> {
+        let told = source == Source::Loop && !self.scope.is_nested();
+        if !told || !self.scope.shared.host.environment().has_log() {
+            return None;
+        }
+        let graph = &self.scope.graph;
+        let of = |slot: &Slot| slot.name(graph).to_string();
+        let ran = self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
+        Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
+    }
+
+    async fn keep(&mut self, put: Box<Put>) -> Going<()> {
+        let (id, deferred) = (put.checkpoint.id, self.writer.take_deferred());
+        // The hidden first superstep runs no code of a node: its checkpoint follows at once.
+        let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
+        let rebuilds = self.scope.shared.host.rebuilds();
+        if input && deferred.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
+            self.writer.defer(put);
+        } else {
+            let mut puts = Puts::from_buf([put]);
+            if let Some(deferred) = deferred {
+                puts.insert(0, deferred);
+            }
+            if self.scope.behind.is_some() {
+                self.writer.write_behind(&self.scope, puts).await?;
+            } else {
+                self.writer.write(&self.scope, puts).await?;
+            }
+        }
+        self.position.set_parent(self.writer.newest());
+        self.writer.set_newest(id);
+        if self.scope.behind.is_none() && self.rebuilds() {
+            Box::pin(self.rebuild(id)).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the state of the loop is to be read back from its newest checkpoint.
+    fn rebuilds(&self) -> bool {
+        // A branch starts its tasks in the order of the checkpoint it leaves; a thread that is
+        // loaded there, in the order of the graph, as in the reference.
+        let forked = self.position.metadata().source == Source::Fork;
+        self.scope.shared.host.rebuilds() && !self.on_exit() && !forked
+    }
+
+    /// Reads back a checkpoint that was written while the tasks of the open superstep ran.
+    pub(crate) async fn rebuild_behind(&mut self) -> Going<()> {
+        let newest = self.writer.newest();
+        let made_here = newest == self.position.id() && self.position.has_moved();
+        if self.scope.behind.is_none() || !made_here || !self.rebuilds() {
+            return Ok(());
+        }
+        self.writer.wait_durable(&self.scope).await?;
+        if let Some(id) = newest {
+            Box::pin(self.rebuild(id)).await?;
+        }
+        self.machine.set_managed(self.position.step(), self.position.stop());
+        Ok(())
+    }
+
+    /// Continues with the stored state of a checkpoint.
+    async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        let Some(saver) = &scope.keep.saver else { return Ok(()) };
+        let plan = scope.graph.plan();
+        let lost = || self::lost(&scope, id);
+        let saved = saver.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
+        self.writer.set_hint(Memo { newest: true, ..saved.memo });
+        self.machine = saved.checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
+        self.position.set_metadata(saved.checkpoint.metadata);
+        Ok(())
+    }
+
+    fn advance(&mut self, source: Source, stored: bool) {
+        let (plan, before) = (self.scope.graph.plan(), self.position.metadata());
+        let delta = self.counters.next(plan, before, stored);
+        self.position.advance(&self.scope, source, delta);
+    }
+
+    /// Takes the task outcomes that are not stored yet.
+    pub(crate) fn unkept(&mut self, still: Still) -> Records {
+        if !self.writer.is_on() {
+            return Records::new();
+        }
+        let plan = self.scope.graph.plan();
+        let mut records = Records::new();
+        if still == Still::Closed {
+            records.reserve_exact(self.open.tasks().len());
+        }
+        for slot in self.open.tasks_mut() {
+            // What runs on has called something, perhaps.
+            let (fresh, calls) = (slot.is_to_store(), slot.take_calls());
+            if !fresh && calls.is_none() {
+                continue;
+            }
+            if fresh {
+                slot.set_stored();
+            }
+            let mut record = match still {
+                _ if !fresh => TaskRecord::default(),
+                Still::Closed => std::mem::take(&mut slot.record),
+                Still::Open => slot.record.clone(),
+            };
+            record.calls = calls;
+            // What is kept at the end is kept as it is, in the reference as well.
+            if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
+                record.untrack(plan, slot.task.node);
+            }
+            records.push((slot.key(&self.scope.graph), record));
+        }
+        records
+    }
+
+    /// Keeps what became of tasks while their superstep is open.
+    pub(crate) async fn flush(&mut self) -> Going<()> {
+        if self.writer.has_deferred() && self.scope.graph.semantics().unknown == Unknown::Refuse {
+            // The input is not taken yet.
+            return Ok(());
+        }
+        self.writer.wait_durable(&self.scope).await?;
+        self.writer.write_deferred(&self.scope).await?;
+        match self.flushing() {
+            Some(flushed) => Ok(flushed.await?),
+            None => Ok(()),
+        }
+    }
+
+    /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
+    pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), SaverError>>> {
+        let unkept = planted::has(Bug::KeepsNothing);
+        if unkept || self.on_exit() {
+            return None;
+        }
+        let tasks = self.unkept(Still::Open);
+        let scope = Arc::clone(&self.scope);
+        let (saver, of) = (scope.keep.saver.clone()?, self.position.id()?);
+        if tasks.is_empty() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            scope.stored_around().await?;
+            saver.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
+        }))
+    }
+
+    /// Keeps what is kept at the end only, and tells how the loop stands.
+    pub(crate) async fn leave(&mut self, ended: &Going<LoopOutcome>) -> Going<()> {
+        if self.writer.has_failed() {
+            return Ok(());
+        }
+        let stopped = !matches!(
+            ended,
+            Ok(LoopOutcome::Completed | LoopOutcome::LimitReached | LoopOutcome::Drained(_))
+        );
+        let drained = matches!(ended, Ok(LoopOutcome::Drained(_)));
+        // Input that cannot be applied leaves the thread as it was; not so in the reference.
+        let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
+        let fails = ended.as_ref().map_or(true, LoopOutcome::by_task);
+        if fails && refuses && self.writer.take_deferred().is_some() {
+            return Ok(());
+        }
+        self.writer.wait_durable(&self.scope).await?;
+        self.writer.write_deferred(&self.scope).await?;
+        self.flush().await?;
+        let nested = self.scope.is_nested();
+        if self.on_exit() && self.writer.is_on() && (!nested || stopped || self.scope.keep.own) {
+            self.keep_at_exit().await?;
+        }
+        if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
+            self.tell_stop(interrupts.is_empty())?;
+        }
+        Ok(())
+    }
+
+    async fn keep_at_exit(&mut self) -> Going<()> {
+        if self.position.has_moved() {
+            self.keep_stub().await?;
+            if let Some(put) = self.to_keep(None, Records::new()) {
+                self.keep(put).await?;
+            }
+        }
+        let tasks = self.unkept(Still::Open);
+        let calls = std::mem::take(&mut *lock(&self.scope.calls));
+        let calls = calls.into_iter().filter(|called| called.fresh);
+        let calls = calls.map(|called| (called.key, called.record));
+        let tasks: Records = tasks.into_iter().chain(calls).collect();
+        // An answer that a question took is none that waits for one.
+        let resume = lock(&self.scope.answer).clone();
+        let outside = Outside { output: self.open.outside().output.clone(), resume };
+        if let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id()) {
+            let (at, plan) = (&self.scope.place, self.scope.graph.plan());
+            saver.put_tasks(at, plan, id, tasks).await?;
+            saver.put_outside(at, plan, id, outside).await?;
+        }
+        Ok(())
+    }
+
+    /// Computes the counts of the checkpoint that is stored at the end. If a counted channel does
+    /// not start over there and nothing was stored before, an empty checkpoint is stored first.
+    async fn keep_stub(&mut self) -> Going<()> {
+        let plan = Arc::clone(self.scope.graph.plan());
+        if plan.counted().next().is_none() {
+            return Ok(());
+        }
+        let restarts = self.writer.newest().is_some() && self.start.is_addressed();
+        let mut metadata = self.position.metadata().clone();
+        let counts = self.counters.at_exit(&plan, std::mem::take(&mut metadata.delta), restarts);
+        metadata.delta = counts.delta;
+        self.position.set_metadata(metadata);
+        // A task that ran since the checkpoint was emitted shows that the event was read.
+        let ran = |slot: &Slot| !slot.is_due() && !slot.is_reused();
+        if let Some(id) = self.position.id().filter(|_| !self.open.tasks().iter().any(ran)) {
+            self.scope.retell(id, self.position.metadata());
+        }
+        if counts.is_open && self.writer.newest().is_none() {
+            let empty = self.position.empty_start(Machine::new(plan));
+            if let Some(checkpoint) = empty {
+                let id = checkpoint.id;
+                let put = Put { checkpoint, of: None, tasks: Records::new(), ran: None };
+                self.writer.write(&self.scope, Puts::from_buf([Box::new(put)])).await?;
+                self.writer.set_newest(id);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lost(scope: &Scope, checkpoint: CheckpointId) -> RuntimeError {
+    let (thread, ns) = (scope.place.thread.to_string(), scope.place.ns.to_string());
+    RuntimeError::UnknownCheckpoint { thread, ns, checkpoint }
+}

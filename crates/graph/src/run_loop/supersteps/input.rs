@@ -1,0 +1,153 @@
+//! The start of a run: it takes its input, or continues from the thread's checkpoint.
+
+use super::{Cycle, counted};
+use crate::error::RuntimeError;
+use crate::run_loop::context::Replay;
+use crate::run_loop::event::Source;
+use crate::run_loop::options::{Begin, Going, StartCommand};
+use crate::run_loop::sync::lock;
+use crate::semantics::{Resuming, Unanswered};
+use std::sync::Arc;
+use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::pregel::StartInput;
+use weftwork_engine::{NodeIdx, TaskOutput, Write};
+
+impl Cycle {
+    pub(crate) async fn begin(&mut self, begin: Begin) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        if self.starts_anew() {
+            scope.set_resuming(Some(false));
+        }
+        let flag = scope.resuming();
+        let goes_on = matches!(begin, Begin::Nothing | Begin::Command(_));
+        let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
+        let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
+        let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
+        let travels = addressed && (here || !(begin.answers() || flag == Some(true)));
+        let again = travels || superseded;
+        self.open.set_runs_again(again);
+        let waits = scope.graph.semantics().unanswered == Unanswered::Wait;
+        if waits {
+            // An answer counts once.
+            self.open.outside_mut().resume = None;
+        }
+        if travels || superseded && waits {
+            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_answers());
+            self.open.outside_mut().resume = None;
+        }
+        let forks = resuming && travels && (!self.position.is_forked() || superseded);
+        if !resuming || again {
+            self.counters.set_recount(self.counted_in_records());
+        }
+        let (begin, given) = match begin {
+            Begin::Command(command) => (Begin::Nothing, Some(command)),
+            other => (other, None),
+        };
+        let command = match given {
+            Some(given) => Some(self.take_command(given, forks).await?),
+            None => None,
+        };
+        let beside = self.open.outside().output.clone();
+        self.machine.apply_beside(&beside).map_err(RuntimeError::Engine)?;
+        *lock(&scope.answer) = self.open.outside().resume.clone();
+        let mut bound = None;
+        if resuming {
+            bound = self.go_on(forks).await?;
+        } else if let Some(input) = match begin {
+            Begin::Input(input) => Some(input),
+            // Where nothing is to be gone on with, a command is input too.
+            _ => command.map(|output| StartInput::Writes(Arc::new(output))),
+        } {
+            self.machine.take_input(input);
+            self.forget_known();
+            self.counters.clear_written();
+            self.checkpoint(Source::Input).await?;
+        } else if flag.is_none() {
+            return Err(RuntimeError::EmptyInput);
+        }
+        if !scope.is_nested() {
+            scope.set_resuming(Some(resuming));
+            if travels {
+                let parent = self.position.parent().filter(|_| self.position.is_forked());
+                let bound = bound.or(parent).or(self.position.id());
+                *lock(&scope.replay) = bound.map(|bound| Arc::new(Replay::new(bound)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on past what stopped the thread; on a branch of its own when that was asked for.
+    async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
+        self.machine.pass();
+        let mut bound = None;
+        if forks {
+            if self.position.is_forked() {
+                bound = self.position.parent();
+            }
+            self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
+            self.counters.clear_written();
+            self.checkpoint(Source::Fork).await?;
+        }
+        self.emitted = Some(self.machine.slots().clone());
+        self.scope.tell_values(self.machine.slots(), None);
+        Ok(bound)
+    }
+
+    pub(crate) fn forget_known(&mut self) {
+        self.open.clear_records();
+        *lock(&self.scope.answer) = None;
+        lock(&self.scope.calls).clear();
+    }
+
+    /// Returns what the command writes and where it leads.
+    async fn take_command(&mut self, command: StartCommand, forks: bool) -> Going<TaskOutput> {
+        let StartCommand { goto, update, resume } = command;
+        let answers = resume.is_some();
+        let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
+        let nothing = goto.is_empty() && update.is_empty() && one.is_none();
+        if nothing && !answers {
+            return Err(RuntimeError::EmptyInput);
+        }
+        let mut output = TaskOutput::default();
+        for next in goto {
+            output.goto.push(next.into_goto().map_err(node_fail)?);
+        }
+        output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
+        let plan = self.scope.graph.plan();
+        plan.find_named(NodeIdx::START, &mut output).map_err(RuntimeError::Engine)?;
+        if forks {
+            self.counters.recount(counted(plan, &output));
+        }
+        let outside = self.open.outside_mut();
+        outside.output.writes.extend(output.writes.iter().cloned());
+        outside.output.goto.extend_from_slice(&output.goto);
+        output.writes.retain(|(index, _)| plan.is_input(*index));
+        if !nothing {
+            self.open.outside_mut().resume = one;
+        }
+        if !nothing
+            && !forks
+            && !self.on_exit()
+            && let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id())
+        {
+            let (at, outside) = (&self.scope.place, self.open.outside().clone());
+            saver.put_outside(at, self.scope.graph.plan(), id, outside).await?;
+        }
+        Ok(output)
+    }
+
+    /// Returns `true` if a graph that keeps its own state was last run by another task than the
+    /// current one.
+    fn starts_anew(&self) -> bool {
+        let scope = &self.scope;
+        scope.keep.own
+            && scope.resuming() == Some(true)
+            && self.position.metadata().parents != scope.around
+            && !planted::has(Bug::DropsOwnInput)
+            && scope.graph.semantics().resuming == Resuming::Exact
+    }
+}
+
+fn node_fail(error: crate::error::NodeError) -> RuntimeError {
+    RuntimeError::Node(error.into_fault())
+}

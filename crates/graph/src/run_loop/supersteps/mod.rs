@@ -1,0 +1,190 @@
+//! The loop of one graph: where it stands, how it begins and how it ends.
+
+mod answers;
+mod commit;
+mod counters;
+mod emit;
+mod input;
+mod open_step;
+mod plan;
+mod position;
+mod restore;
+mod settle;
+mod start;
+mod stop_points;
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::run_loop::checkpoint_writer::CheckpointWriter;
+use crate::run_loop::checkpointer::{Memo, Outside, Records, Saved};
+use crate::run_loop::context::Scope;
+use crate::run_loop::event::{Modes, StreamEvent};
+use crate::run_loop::options::{Begin, Going, LoopOutcome, Options};
+use crate::run_loop::sync::lock;
+use counters::Counters;
+pub(crate) use counters::counted;
+use open_step::OpenStep;
+use position::{Position, StartPoint};
+use start::Started;
+use std::sync::Arc;
+use stop_points::StopPoints;
+use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::pregel::Machine;
+use weftwork_engine::{Slots, TaskOutput};
+
+/// The loop of one graph.
+pub(crate) struct Cycle {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) machine: Machine,
+    pub(crate) start: StartPoint,
+    pub(crate) position: Position,
+    pub(crate) open: OpenStep,
+    pub(crate) writer: CheckpointWriter,
+    pub(crate) counters: Counters,
+    pub(crate) stops: StopPoints,
+    /// State when the output was last emitted.
+    pub(crate) emitted: Option<Slots>,
+}
+
+impl Cycle {
+    /// Takes the loop from what the thread has to its end. Returns the output as last told.
+    pub(crate) async fn run(
+        scope: Arc<Scope>,
+        start: Begin,
+        options: &Options,
+    ) -> Going<(LoopOutcome, Self)> {
+        let mut cycle = Self::load(scope, options).await?;
+        cycle.begin(start).await?;
+        cycle.position.set_limit(&cycle.scope, &cycle.machine, options.step_limit);
+        let ended = cycle.supersteps().await;
+        cycle.leave(&ended).await?;
+        Ok((ended?, cycle))
+    }
+
+    async fn load(scope: Arc<Scope>, options: &Options) -> Going<Self> {
+        // Graphs within begin after this one, in the same run.
+        if !scope.is_nested()
+            && let Some(saver) = &scope.keep.saver
+            && let Some(newest) = saver.newest_of_all(&scope.place.thread).await?
+        {
+            scope.shared.host.seen_id(newest);
+        }
+        let (mut start, mut saved) = scope.start_point(options).await?;
+        if scope.is_nested() && planted::has(Bug::StartsOverWithin) {
+            saved = None;
+        }
+        if saved.is_none() && !start.is_addressed() {
+            start = StartPoint::Empty;
+        }
+        let mut cycle = Self::over(scope, saved, start, options)?;
+        cycle.begin_run();
+        Ok(cycle)
+    }
+
+    fn over(
+        scope: Arc<Scope>,
+        saved: Option<Saved>,
+        start: StartPoint,
+        options: &Options,
+    ) -> Going<Self> {
+        let plan = scope.graph.plan();
+        let (mut machine, mut open, mut hint) = (None, None, Memo::default());
+        let loaded = match saved {
+            Some(Saved { checkpoint, tasks, outside, memo }) => {
+                let over = checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
+                (machine, open, hint) = (Some(over), Some(OpenStep::new(tasks, outside)), memo);
+                Some((checkpoint.id, checkpoint.parent, checkpoint.metadata))
+            }
+            None => None,
+        };
+        let newest = loaded.as_ref().map(|(id, ..)| *id);
+        Ok(Self {
+            machine: machine.unwrap_or_else(|| Machine::new(Arc::clone(plan))),
+            start,
+            position: Position::new(&scope, loaded, start, options),
+            open: open.unwrap_or_else(|| OpenStep::new(Records::new(), Outside::default())),
+            writer: CheckpointWriter::new(&scope, hint, newest),
+            counters: Counters::default(),
+            stops: StopPoints::new(&scope, options),
+            emitted: None,
+            scope,
+        })
+    }
+
+    /// Sets the branch that the run continues, and the checkpoint it starts from.
+    fn begin_run(&mut self) {
+        if self.scope.is_nested() {
+            return;
+        }
+        let loaded = self.writer.newest();
+        if loaded.is_none() {
+            self.position.set_root(self.scope.shared.host.environment().branch_root());
+        }
+        self.scope.shared.begins(loaded, self.position.metadata().branch);
+    }
+
+    /// The graph and the state at the end.
+    pub(crate) fn into_state(self) -> (CompiledGraph, Slots) {
+        let slots = self.machine.slots().clone();
+        (self.scope.graph.clone(), slots)
+    }
+
+    /// When the outermost graph stops: the output with what finished tasks wrote.
+    pub(crate) fn tell_stop(&mut self, plain: bool) -> Going<()> {
+        let scope = Arc::clone(&self.scope);
+        let nothing = TaskOutput::default();
+        let tasks = self.open.tasks();
+        let finished = tasks.iter().any(|slot| slot.record.output().is_some());
+        if finished {
+            let mut ahead = self.machine.clone();
+            let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
+            let mut written = Vec::new();
+            ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
+            if written.iter().any(|index| scope.tells(*index)) {
+                scope.tell_values(ahead.slots(), None);
+            }
+            self.machine = ahead;
+        }
+        if plain && scope.shared.wants(Modes::UPDATES) {
+            scope.tell(StreamEvent::Interrupts(Vec::new()));
+        }
+        Ok(())
+    }
+}
+
+impl Scope {
+    /// Finds the checkpoint that the loop starts from.
+    async fn start_point(&self, options: &Options) -> Going<(StartPoint, Option<Saved>)> {
+        let Some(saver) = &self.keep.saver else { return Ok((StartPoint::Newest, None)) };
+        let (at, plan) = (&self.place, self.graph.plan());
+        let id = match self.around.get(&*at.ns) {
+            Some(id) => Some(*id),
+            None if self.is_nested() => None,
+            None => options.at,
+        };
+        let replay = lock(&self.replay).clone();
+        if let Some(id) = id {
+            let saved = saver.load(at, plan, Some(id)).await?;
+            if saved.is_none() && !self.is_nested() {
+                self.graph.known_checkpoint(at, Some(id))?;
+            }
+            let newest = saver.newest(at).await?;
+            let superseded = match (&saved, newest) {
+                (Some(saved), Some(newest)) => newest != saved.checkpoint.id,
+                _ => false,
+            };
+            let addressed = if superseded { StartPoint::Superseded } else { StartPoint::Addressed };
+            return Ok((addressed, saved));
+        }
+        if let Some(replay) = replay {
+            let saved = if replay.first_visit(&at.ns) {
+                saver.list(at, plan, Some(replay.before), 1).await?.pop()
+            } else {
+                saver.load(at, plan, None).await?
+            };
+            self.set_resuming(None);
+            return Ok((StartPoint::Replay, saved));
+        }
+        Ok((StartPoint::Newest, saver.load(at, plan, None).await?))
+    }
+}

@@ -1,0 +1,114 @@
+//! The open superstep of a loop.
+
+use crate::run_loop::checkpointer::{Outside, Records};
+use crate::run_loop::task::Slot;
+/// The open superstep: its tasks, and what is on record of it.
+#[derive(Debug)]
+pub(crate) struct OpenStep {
+    tasks: Vec<Slot>,
+    /// Outcomes of its tasks before this loop.
+    recorded: Records,
+    outside: Outside,
+    origin: StepOrigin,
+    reuse: Reuse,
+}
+
+/// Origin of the open superstep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StepOrigin {
+    /// It was open when the loop began, or it is the first one.
+    Loaded,
+    /// The loop began it after the superstep that it loaded.
+    AfterLoaded,
+    /// The loop began it, and the superstep before it.
+    Begun,
+}
+
+/// Use of the recorded outcomes of the open superstep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    /// Tasks that finished do not run again.
+    Results,
+    /// All tasks run again, with their answers and calls.
+    Answers,
+}
+
+impl OpenStep {
+    /// The superstep that starts from a loaded checkpoint.
+    pub(crate) fn new(recorded: Records, outside: Outside) -> Self {
+        let (origin, reuse) = (StepOrigin::Loaded, Reuse::Results);
+        Self { tasks: Vec::new(), recorded, outside, origin, reuse }
+    }
+
+    pub(crate) fn tasks(&self) -> &[Slot] {
+        &self.tasks
+    }
+
+    pub(crate) fn tasks_mut(&mut self) -> &mut Vec<Slot> {
+        &mut self.tasks
+    }
+
+    /// Outcomes of its tasks before this loop.
+    pub(crate) fn recorded(&self) -> &Records {
+        &self.recorded
+    }
+
+    pub(crate) fn recorded_mut(&mut self) -> &mut Records {
+        &mut self.recorded
+    }
+
+    /// The tasks, and their outcomes before this loop.
+    pub(crate) fn restoring(&mut self) -> (&mut Vec<Slot>, &Records) {
+        (&mut self.tasks, &self.recorded)
+    }
+
+    /// Input from outside the graph.
+    pub(crate) fn outside(&self) -> &Outside {
+        &self.outside
+    }
+
+    pub(crate) fn outside_mut(&mut self) -> &mut Outside {
+        &mut self.outside
+    }
+
+    /// Removes what is on record of the superstep.
+    pub(crate) fn clear_records(&mut self) {
+        self.recorded.clear();
+        self.outside = Outside::default();
+    }
+
+    /// Returns `true` if the superstep may have been begun before this loop.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.origin == StepOrigin::Loaded
+    }
+
+    /// Returns `true` if the superstep or the one before it may have been begun before this loop.
+    pub(crate) fn follows_loaded(&self) -> bool {
+        self.origin != StepOrigin::Begun
+    }
+
+    /// Returns `true` if tasks that finished run again.
+    pub(crate) fn runs_again(&self) -> bool {
+        self.reuse == Reuse::Answers
+    }
+
+    /// Runs all tasks again, or only those that have not finished.
+    pub(crate) fn set_runs_again(&mut self, again: bool) {
+        self.reuse = if again { Reuse::Answers } else { Reuse::Results };
+    }
+
+    /// Begins the next superstep, of which nothing is on record. Returns `true` if the closed one
+    /// was loaded.
+    pub(crate) fn begin_next(&mut self) -> bool {
+        let loaded = self.is_loaded();
+        self.origin = match self.origin {
+            StepOrigin::Loaded => StepOrigin::AfterLoaded,
+            StepOrigin::AfterLoaded | StepOrigin::Begun => StepOrigin::Begun,
+        };
+        if loaded {
+            self.clear_records();
+        }
+        self.reuse = Reuse::Results;
+        loaded
+    }
+}

@@ -1,0 +1,141 @@
+//! Taking up how a task ended.
+
+use super::Cycle;
+use crate::error::{NODE_CANCELLED, RuntimeError};
+use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskWrites};
+use crate::run_loop::options::{Going, LoopOutcome};
+use crate::run_loop::task::{End, Ending, Failed, Slot, Storage, TaskOutcome};
+use std::sync::Arc;
+use weftwork_engine::NodeIdx;
+use weftwork_engine::planted::{self, Bug};
+use weftwork_engine::pregel::Path;
+use weftwork_types::code::Fault;
+
+impl Cycle {
+    pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
+        let handles = self.has_handler(index);
+        let graph = &self.scope.graph;
+        let (tasks, recorded) = self.open.restoring();
+        let Some(slot) = tasks.get_mut(index) else { return };
+        slot.end(Ending::Ran, Storage::Due);
+        planted::ended(index);
+        let answered = end.answers.is_some();
+        if answered {
+            slot.record.details_mut().answers = end.answers;
+        }
+        let mut failed = None;
+        match end.what {
+            TaskOutcome::Done(output, ahead) => {
+                slot.ahead = ahead;
+                if let Some(key) = slot.cache.take() {
+                    self.scope.shared.host.cache(*key, Arc::clone(&output));
+                }
+                let handler = matches!(slot.task.path, Path::Handler(_));
+                let first = slot.task.node == NodeIdx::START;
+                slot.record.writes = match handler {
+                    true => TaskWrites::Unfollowed(output),
+                    false if first && graph.routes(NodeIdx::START).is_empty() => {
+                        TaskWrites::Input(output)
+                    }
+                    false => TaskWrites::Followed(output),
+                };
+            }
+            TaskOutcome::Waiting(interrupts) if interrupts.is_empty() => {
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                // The record is stored if it closes a question that is on record.
+                let asked = |(key, record): &(_, TaskRecord)| {
+                    slot.is(key, graph) && !record.open_questions().is_empty()
+                };
+                let stored = !recorded.iter().any(asked);
+                if stored || planted::has(Bug::StaleQuestions) {
+                    slot.set_stored();
+                }
+                return;
+            }
+            TaskOutcome::Waiting(interrupts) => {
+                slot.record.details_mut().pause = TaskPause::Asked(interrupts);
+            }
+            TaskOutcome::Failed(how) => {
+                let Failed { fault, partial } = *how;
+                if answered && partial.is_none() {
+                    self.scope.tell_nothing(slot.name(graph));
+                }
+                slot.record.writes = match partial {
+                    Some(output) => TaskWrites::Followed(Arc::new(output)),
+                    None => TaskWrites::None,
+                };
+                let failure = if handles { TaskFailure::Handled } else { TaskFailure::Unhandled };
+                slot.record.details_mut().failure = Some(failure(fault));
+                if handles {
+                    failed = Some((slot.task.clone(), slot.at()));
+                }
+            }
+            TaskOutcome::Parent(output) => {
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                slot.set_stored();
+                ends.get_or_insert(LoopOutcome::Parent(output));
+                return;
+            }
+            TaskOutcome::Drained(drain) => {
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                slot.set_stored();
+                ends.get_or_insert(LoopOutcome::TaskDrained(drain));
+                return;
+            }
+        }
+        if let Some(slot) = self.open.tasks().get(index) {
+            self.scope.tell_end(slot, self.position.step(), self.machine.slots(), false);
+        }
+        if let Some((task, at)) = failed {
+            self.add_handler(&task, at);
+        }
+    }
+
+    fn has_handler(&self, index: usize) -> bool {
+        let slot =
+            self.open.tasks().get(index).filter(|s| !matches!(s.task.path, Path::Handler(_)));
+        let node = slot.and_then(|slot| self.scope.graph.node(slot.task.node));
+        node.is_some_and(|node| node.options.on_error.is_some())
+    }
+
+    /// Returns `true` if a task failed and no error handler takes over.
+    pub(crate) fn failed(&self) -> bool {
+        self.fault().is_some()
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        let fresh = self.open.tasks().iter().filter(|slot| slot.has_ended_here());
+        fresh.filter(|slot| !slot.record.is_handled()).find_map(|slot| slot.record.fault())
+    }
+
+    /// Returns the outcome of the loop if the superstep stopped early: a failure, an end of the loop
+    /// by a task, or questions, in this order.
+    pub(crate) async fn stopped(
+        &mut self,
+        ends: Option<LoopOutcome>,
+    ) -> Going<Option<LoopOutcome>> {
+        if let Some(fault) = self.fault().cloned() {
+            let graph = &self.scope.graph;
+            for slot in self.open.tasks_mut().iter_mut().filter(|slot| slot.is_running()) {
+                let text = format!("node `{}` was cut off: another task failed", slot.name(graph));
+                let fault = Fault::new(NODE_CANCELLED, text).of_kind("CancelledError");
+                slot.record.details_mut().failure = Some(TaskFailure::Unhandled(fault));
+                slot.end(Ending::Ran, Storage::Due);
+            }
+            self.flush().await?;
+            return Err(RuntimeError::Node(fault));
+        }
+        if ends.is_some() {
+            return Ok(ends);
+        }
+        let waiting = self.open.tasks().iter().filter(|slot| slot.record.output().is_none());
+        let paused = |slot: &&Slot| !slot.record.questions().is_empty() || slot.record.is_stopped();
+        let waiting = waiting.filter(paused);
+        let waiting: Vec<_> = waiting.collect();
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let all = waiting.iter().flat_map(|slot| slot.record.questions().iter().cloned());
+        Ok(Some(LoopOutcome::Interrupted(all.collect())))
+    }
+}

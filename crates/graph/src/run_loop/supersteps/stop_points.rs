@@ -1,0 +1,47 @@
+//! Nodes before and after which a run stops.
+
+use crate::compiled::CompiledGraph;
+use crate::run_loop::context::Scope;
+use crate::run_loop::options::Options;
+use crate::run_loop::task::Slot;
+use weftwork_types::run::Stops;
+/// Nodes before and after which a loop stops.
+#[derive(Debug)]
+pub(crate) struct StopPoints {
+    before: Stops,
+    after: Stops,
+}
+
+impl StopPoints {
+    /// Stops of the request for the outermost graph, and those of the graph otherwise.
+    pub(crate) fn new(scope: &Scope, options: &Options) -> Self {
+        let before = options.before.clone().filter(|_| !scope.is_nested());
+        let after = options.after.clone().filter(|_| !scope.is_nested());
+        Self {
+            before: before.unwrap_or_else(|| scope.graph.before().clone()),
+            after: after.unwrap_or_else(|| scope.graph.after().clone()),
+        }
+    }
+
+    pub(crate) fn has_before(&self) -> bool {
+        !self.before.is_none()
+    }
+
+    pub(crate) fn has_after(&self) -> bool {
+        !self.after.is_none()
+    }
+
+    pub(crate) fn is_before(&self, tasks: &[Slot], graph: &CompiledGraph) -> bool {
+        tasks.iter().any(|slot| holds(&self.before, slot.name(graph)))
+    }
+
+    pub(crate) fn is_after(&self, tasks: &[Slot], graph: &CompiledGraph) -> bool {
+        tasks.iter().any(|slot| holds(&self.after, slot.name(graph)))
+    }
+}
+
+/// Returns `true` if the run stops at a node. The hidden first node counts only if it is named.
+fn holds(stops: &Stops, node: &str) -> bool {
+    let hidden = *stops == Stops::All && node == weftwork_engine::plan::START_NAME;
+    !hidden && stops.contains(node)
+}

@@ -1,0 +1,406 @@
+//! A single task: its attempts and its outcome.
+
+use crate::clock::millis;
+use crate::compiled::{CompiledGraph, NodeFn, Thread};
+use crate::context::{Ctx, LazyCtx, Local, TaskContext};
+use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
+use crate::extract::TaskInput;
+use crate::output::NodeResult;
+use crate::run_loop::context::{Earlier, TaskAt};
+use crate::run_loop::panics::{choose, node_panicked};
+use crate::semantics::{Resuming, Unanswered};
+use crate::state::{Members, Seen};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use serde_json::Value as Json;
+use std::any::Any;
+use std::cell::OnceCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use weftwork_engine::pregel::Ahead;
+use weftwork_engine::task::Arg;
+use weftwork_engine::{NodeIdx, TaskOutput, Unknown, Write};
+use weftwork_types::BoxFuture;
+use weftwork_types::code::Fault;
+use weftwork_types::event::AiEvent;
+use weftwork_types::interrupt::Interrupt;
+
+/// End of a task.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) what: TaskOutcome,
+    /// The answers its questions took.
+    pub(crate) answers: Option<Vec<Json>>,
+}
+
+/// Outcome of a task.
+#[derive(Debug)]
+pub(crate) enum TaskOutcome {
+    /// Its writes, and the state with them if its routes have seen it.
+    Done(Arc<TaskOutput>, Option<Box<Ahead>>),
+    /// Questions are open; none: a graph within stopped before or after a node.
+    Waiting(Vec<Interrupt>),
+    Failed(Box<Failed>),
+    /// A command for the parent graph, which ends the loop.
+    Parent(Box<TaskOutput>),
+    /// A graph that it ran was drained, which ends the loop.
+    Drained(Drain),
+}
+
+/// Failure of a task.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    /// Its writes before it failed.
+    pub(crate) partial: Option<TaskOutput>,
+}
+
+impl End {
+    /// Returns `true` if a task ended with a question, which is emitted only once the checkpoint it
+    /// depends on is stored.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self.what, TaskOutcome::Waiting(_))
+    }
+}
+
+impl TaskOutcome {
+    pub(crate) fn failed(fault: Fault) -> Self {
+        Self::Failed(Box::new(Failed { fault, partial: None }))
+    }
+}
+
+/// The result of a node's future, or its panic.
+pub(crate) type Polled = Result<NodeResult<TaskOutput>, Box<dyn Any + Send>>;
+
+pub(crate) type NodeFuture = BoxFuture<'static, NodeResult<TaskOutput>>;
+
+/// Everything a task needs, so that it can be tried as often as its policy says.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) at: TaskAt,
+    pub(crate) index: NodeIdx,
+    pub(crate) node: NodeFn,
+    pub(crate) arg: Option<Arc<Arg>>,
+    pub(crate) failure: Option<Fault>,
+    pub(crate) follows: Follows,
+}
+
+/// The consumer of the node's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follows {
+    Routes,
+    /// Nothing: it is an error handler.
+    Nothing,
+    /// Nothing, and what it returns is no update: it is a task that a node's code called.
+    Caller,
+}
+
+impl Job {
+    fn graph(&self) -> &CompiledGraph {
+        &self.at.scope.graph
+    }
+
+    pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
+        let beat = millis(self.at.scope.shared.host.clock().elapsed());
+        Ctx(Arc::new(TaskContext {
+            node: Arc::clone(self.at.key.name()),
+            step: self.at.step,
+            attempt,
+            messages: 0.into(),
+            muted: false.into(),
+            graphs: 0.into(),
+            failure: self.failure.clone(),
+            beat: Arc::new(beat.into()),
+            open: Mutex::default(),
+            run: Local { at: self.at.clone(), calls: OnceLock::new() },
+        }))
+    }
+
+    /// Calls the node; its code may panic before there is a future.
+    fn call(&self, ctx: &Ctx) -> Result<NodeFuture, Box<dyn Any + Send>> {
+        let cell = OnceCell::new();
+        let source = LazyCtx { cell: &cell, make: &|| ctx.clone() };
+        let input = TaskInput {
+            slots: &self.at.slots,
+            plan: self.graph().plan(),
+            node: self.index,
+            arg: self.arg.as_deref(),
+            source: &source,
+        };
+        catch_unwind(AssertUnwindSafe(|| self.node.call(&input)))
+    }
+
+    /// Tries until an attempt finishes, asks a question, or policy gives up.
+    pub(crate) async fn attempts(mut self) -> End {
+        let mut attempt = 1;
+        loop {
+            let ctx = self.ctx(attempt);
+            let end = match self.once(&ctx).await {
+                Ok(polled) => self.finish(polled, Some(&ctx)),
+                Err(cut) => self.end(TaskOutcome::failed(cut)),
+            };
+            let TaskOutcome::Failed(failed) = &end.what else { return end };
+            let fault = &failed.fault;
+            let clock = Arc::clone(self.at.scope.shared.host.clock());
+            let retry = self.node.options.retry.as_ref();
+            let random = clock.unique();
+            let Some(wait) = retry.and_then(|retry| retry.wait(attempt, fault, random)) else {
+                return end;
+            };
+            tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
+            self.at.tell(|| AiEvent::AttemptReset { node: self.at.key.name().to_string() });
+            self.at.reset_chunks();
+            clock.sleep(wait).await;
+            attempt += 1;
+            self.at.resuming = Some(true);
+            self.at.earlier = self.at.earlier.max(Earlier::Attempts);
+            self.at.scratch.asked.store(0, Ordering::Relaxed);
+            if self.graph().semantics().resuming == Resuming::Exact {
+                // In the reference what an attempt calls is never what the one before it called.
+                self.at.scratch.called.store(0, Ordering::Relaxed);
+                self.at.scratch.graphs.store(0, Ordering::Relaxed);
+            }
+            self.at.scratch.resumed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    async fn once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
+        let future = match self.call(ctx) {
+            Ok(future) => on_thread(self.node.options.thread, future),
+            Err(panic) => return Ok(Err(panic)),
+        };
+        let future = AssertUnwindSafe(future).catch_unwind();
+        let limits = self.node.options.timeout;
+        if limits.run.is_none() && limits.idle.is_none() {
+            return Ok(future.await);
+        }
+        let cut = std::pin::pin!(self.time_out(ctx, limits.run, limits.idle));
+        match select(std::pin::pin!(future), cut).await {
+            Either::Left((ended, _)) => Ok(ended),
+            Either::Right((fault, _)) => Err(fault),
+        }
+    }
+
+    /// Ends when a limit is reached.
+    async fn time_out(&self, ctx: &Ctx, run: Option<Duration>, idle: Option<Duration>) -> Fault {
+        let clock = self.at.scope.shared.host.clock();
+        let began = clock.elapsed();
+        loop {
+            let now = clock.elapsed();
+            let left =
+                |since: Duration, limit: Duration| since.saturating_add(limit).saturating_sub(now);
+            let run_left = run.map(|limit| (left(began, limit), "an end for", limit));
+            let idle_left = idle.map(|l| (left(ctx.last_beat(), l), "a sign of life for", l));
+            let first = run_left.into_iter().chain(idle_left).min_by_key(|(left, ..)| *left);
+            let Some((left, kind, limit)) = first else { return std::future::pending().await };
+            if left.is_zero() {
+                let (name, ms) = (self.at.key.name(), limit.as_millis());
+                let text = format!("node `{name}` was without {kind} {ms} ms, its limit");
+                return Fault::new(NODE_TIMED_OUT, text)
+                    .retriable(true)
+                    .of_kind("NodeTimeoutError");
+            }
+            clock.sleep(left).await;
+        }
+    }
+
+    /// Returns the outcome of an attempt.
+    pub(crate) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
+        finish(&self.at, (self.index, self.follows), polled, ctx)
+    }
+
+    fn end(&self, what: TaskOutcome) -> End {
+        End { what, answers: self.at.scratch.answers() }
+    }
+}
+
+/// Returns the outcome of an attempt of a node, given the consumer of its result.
+pub(crate) fn finish(
+    at: &TaskAt,
+    node: (NodeIdx, Follows),
+    polled: Polled,
+    ctx: Option<&Ctx>,
+) -> End {
+    let messages = match &polled {
+        Ok(Ok(output)) => at.scope.messages_in(output),
+        _ => Vec::new(),
+    };
+    let what = match polled {
+        Ok(Ok(output)) => followed(at, node, output),
+        Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
+        Ok(Err(NodeError(Stop::Failed(fault)))) => TaskOutcome::failed(fault),
+        Ok(Err(NodeError(Stop::Interrupted))) => {
+            // The reference stops at the first of several questions that were asked side by side.
+            let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
+            let open = if all { Ctx::take_open } else { Ctx::take_first_open };
+            TaskOutcome::Waiting(ctx.map(open).unwrap_or_default())
+        }
+        Ok(Err(NodeError(Stop::Parent(output)))) => TaskOutcome::Parent(output),
+        Ok(Err(NodeError(Stop::Drained(reason)))) => TaskOutcome::Drained(reason),
+        Err(panic) => TaskOutcome::failed(node_panicked(at.key.name(), panic.as_ref())),
+    };
+    let muted = || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
+    if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
+        at.emit_messages(messages);
+    }
+    End { what, answers: at.scratch.answers() }
+}
+
+/// The result with its channels found, and with where its routes lead.
+fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> TaskOutcome {
+    let graph = &at.scope.graph;
+    if follows == Follows::Caller || graph.plan().is_single() {
+        return finished(at.key.name(), output);
+    }
+    if follows == Follows::Nothing {
+        return match found(graph, node, output) {
+            Ok(output) => led(graph, node, output, None),
+            Err(fault) => TaskOutcome::failed(fault),
+        };
+    }
+    routed(graph, node, &at.slots, output)
+}
+
+fn found(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    mut output: TaskOutput,
+) -> Result<TaskOutput, Fault> {
+    if !output.named.is_empty() && !graph.plan().is_single() {
+        graph.plan().find_named(node, &mut output).map_err(|error| error.fault())?;
+    }
+    Ok(output)
+}
+
+/// The result of a flow or of a task of one, which is no update.
+fn finished(name: &str, output: TaskOutput) -> TaskOutcome {
+    let returned = output.named.iter().any(|(name, _)| name == "__return__");
+    let nothing = output.named.is_empty() && output.writes.is_empty() && output.goto.is_empty();
+    if returned || nothing {
+        return TaskOutcome::Done(Arc::new(output), None);
+    }
+    let text = format!(
+        "`{name}` returned an update, where a flow or a task of one returns a `Finish`; return `Finish::value(..)`"
+    );
+    TaskOutcome::failed(Fault::new(NODE_FAILED, text))
+}
+
+/// The output, unless it leads to nodes the graph does not have.
+fn led(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    output: TaskOutput,
+    ahead: Option<Box<Ahead>>,
+) -> TaskOutcome {
+    match graph.plan().check_targets(node, &output) {
+        Ok(()) => TaskOutcome::Done(Arc::new(output), ahead),
+        Err(error) => TaskOutcome::failed(error.fault()),
+    }
+}
+
+/// A node's result with its channels found, and with where its routes lead.
+pub(crate) fn routed(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    slots: &weftwork_engine::Slots,
+    output: TaskOutput,
+) -> TaskOutcome {
+    let none = graph.routes(node).is_empty();
+    let returned = if none { None } else { returned_object(graph, &output) };
+    routed_after(graph, node, slots, output, returned)
+}
+
+/// The same after a node that returned this object.
+pub(crate) fn routed_after(
+    graph: &CompiledGraph,
+    node: NodeIdx,
+    slots: &weftwork_engine::Slots,
+    output: TaskOutput,
+    returned: Option<Arc<Members>>,
+) -> TaskOutcome {
+    let routes = graph.routes(node);
+    let mut output = match found(graph, node, output) {
+        Ok(output) => output,
+        Err(fault) => return TaskOutcome::failed(fault),
+    };
+    if routes.is_empty() {
+        return led(graph, node, output, None);
+    }
+    let plan = graph.plan();
+    let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
+    let ahead = plan.ahead(slots, node, &output).map(Box::new);
+    let view = ahead.as_ref().map(|ahead| ahead.seen(plan));
+    for route in routes {
+        let chosen = match &view {
+            Ok(view) => {
+                let (slots, returned) = (view.clone(), returned.as_ref());
+                choose(route, Seen { slots, plan, node, returned })
+            }
+            Err(error) => Err(error.fault()),
+        };
+        match chosen {
+            Ok(goto) if output.goto.is_empty() => output.goto = goto,
+            Ok(goto) => output.goto.extend(goto),
+            Err(fault) => {
+                let partial = wrote.then_some(output);
+                return TaskOutcome::Failed(Box::new(Failed { fault, partial }));
+            }
+        }
+    }
+    led(graph, node, output, ahead.ok())
+}
+
+/// Returns the object that a node returned, if the graph leaves unknown names to the routes.
+fn returned_object(graph: &CompiledGraph, output: &TaskOutput) -> Option<Arc<Members>> {
+    let lenient = graph.semantics().unknown == Unknown::Ignore && output.goto.is_empty();
+    if !lenient || output.named.is_empty() {
+        return None;
+    }
+    let mut members = Members::new();
+    for (name, write) in &output.named {
+        let Write::Json(json) = write else { return None };
+        if members.insert(name.clone(), (**json).clone()).is_some() {
+            return None;
+        }
+    }
+    Some(Arc::new(members))
+}
+
+/// The future on the thread its node asks for.
+fn on_thread(thread: Thread, future: NodeFuture) -> NodeFuture {
+    let task = match thread {
+        Thread::Run => return future,
+        Thread::Blocking => {
+            let runtime = tokio::runtime::Handle::current();
+            tokio::task::spawn_blocking(move || runtime.block_on(future))
+        }
+        Thread::Parallel => tokio::spawn(future),
+    };
+    Box::pin(Spawned(task).map(|ended| match ended {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(NodeError::message(format!("the node's thread ended: {error}"))),
+    }))
+}
+
+/// A task that ends with whoever waits for it.
+struct Spawned(tokio::task::JoinHandle<NodeResult<TaskOutput>>);
+
+impl Future for Spawned {
+    type Output = Result<NodeResult<TaskOutput>, tokio::task::JoinError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

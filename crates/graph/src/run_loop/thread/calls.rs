@@ -1,0 +1,39 @@
+//! Calls on record of a thread.
+
+use super::At;
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::run_loop::context::Host;
+use std::sync::Arc;
+use weftwork_types::port::CallRecord;
+/// Number of checkpoints read at a time.
+const PAGE: usize = 64;
+
+impl CompiledGraph {
+    /// The calls that runs of this process left on record on a thread, and those of graphs within:
+    /// superstep by superstep, the oldest first, of all branches, whichever checkpoint `at` names.
+    ///
+    /// They are kept with the checkpoints of the outermost graph and go with them. Calls of hosted
+    /// runs are in the store (`JournalRead` of the store).
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`], and what the saver says: a checkpoint that cannot be read is an
+    /// error, never left out.
+    pub async fn calls(&self, host: &Host, at: &At) -> Result<Vec<CallRecord>, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at calls" })?;
+        let (graph, place) = self.at(at)?;
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = saver.list(&place, graph.plan(), before, PAGE).await?;
+            let Some(oldest) = page.last() else { break };
+            before = Some(oldest.checkpoint.id);
+            for saved in page {
+                let calls = saved.tasks.into_iter().filter_map(|(_, record)| record.calls);
+                let mut calls: Vec<_> = calls.flat_map(|calls| calls.0).collect();
+                calls.reverse();
+                found.extend(calls);
+            }
+        }
+        Ok(found.into_iter().rev().map(Arc::unwrap_or_clone).collect())
+    }
+}

@@ -1,0 +1,81 @@
+//! History of threads.
+
+use super::{At, Look};
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::run_loop::checkpointer::Place;
+use crate::run_loop::context::Host;
+use crate::run_loop::event::{Snapshot, Source};
+use std::sync::Arc;
+use weftwork_types::CheckpointId;
+/// Which checkpoints of a history are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryFilter {
+    /// Only those before this one.
+    pub before: Option<CheckpointId>,
+    /// At most so many.
+    pub limit: usize,
+    /// Only those that this made.
+    pub source: Option<Source>,
+    /// Only those of this superstep.
+    pub step: Option<i64>,
+}
+
+impl Default for HistoryFilter {
+    fn default() -> Self {
+        Self { before: None, limit: usize::MAX, source: None, step: None }
+    }
+}
+
+impl CompiledGraph {
+    /// The checkpoints of a thread on all its branches, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(&self, host: &Host, at: &At) -> Result<Vec<Snapshot>, RuntimeError> {
+        self.history_of(host, at, &HistoryFilter::default()).await
+    }
+
+    /// Returns the checkpoints that match the filter, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history_of(
+        &self,
+        host: &Host,
+        at: &At,
+        filter: &HistoryFilter,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
+        let (graph, place) = self.at(at)?;
+        let look = Look { graph: &graph, saver, within: false };
+        let all = filter.source.is_none() && filter.step.is_none();
+        let limit = if all { filter.limit } else { usize::MAX };
+        let saved = saver.list(&place, graph.plan(), filter.before, limit).await?;
+        let wanted = saved.into_iter().filter(|saved| {
+            let metadata = &saved.checkpoint.metadata;
+            filter.source.is_none_or(|source| metadata.source == source)
+                && filter.step.is_none_or(|step| metadata.step == step)
+        });
+        let mut found = Vec::new();
+        for saved in wanted.take(filter.limit) {
+            found.push(look.snapshot(&place, saved, false).await?);
+        }
+        Ok(found)
+    }
+
+    /// Forgets all checkpoints of a thread but the newest `keep` of each of its graphs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`], or what the saver said: that the thread went on meanwhile, for
+    /// one.
+    pub async fn prune(&self, host: &Host, thread: &str, keep: usize) -> Result<(), RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "pruning a thread" })?;
+        for ns in saver.graphs(thread).await? {
+            let (graph, _) = self.at(&At::thread(thread).within(Arc::clone(&ns)))?;
+            let place = Place { thread: thread.into(), ns };
+            saver.prune(&place, graph.plan(), keep).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! Looking at threads: a state at a checkpoint, and how it came about.
+
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::run_loop::checkpointer::{Place, Saved, Saver, TaskKey, TaskRecord};
+use crate::run_loop::context::Host;
+use crate::run_loop::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot};
+use crate::run_loop::namespace::{task_ns, without_tasks};
+use crate::run_loop::task::{handler_of, key_of};
+use crate::run_loop::values::{returned, state_json, written};
+use crate::semantics::{Keep, Resuming, Unanswered};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weftwork_engine::pregel::{Done, Task};
+use weftwork_engine::{NodeIdx, TaskOutput};
+use weftwork_types::{BoxFuture, CheckpointId};
+
+/// A place to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The thread.
+    pub thread: Arc<str>,
+    /// The way to the graph; empty for the outermost one.
+    pub ns: Arc<str>,
+    /// The checkpoint; none: as the thread stands, with what finished tasks of the open superstep
+    /// wrote.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+impl At {
+    /// A thread as it stands.
+    pub fn thread(thread: impl Into<Arc<str>>) -> Self {
+        Self { thread: thread.into(), ns: "".into(), checkpoint: None }
+    }
+
+    /// A place of a thread.
+    pub fn config(thread: impl Into<Arc<str>>, config: &Config) -> Self {
+        Self { thread: thread.into(), ns: config.ns.as_str().into(), checkpoint: config.id }
+    }
+
+    /// Another graph of the thread.
+    #[must_use]
+    pub fn within(mut self, ns: impl Into<Arc<str>>) -> Self {
+        self.ns = ns.into();
+        self
+    }
+
+    fn place(&self) -> Place {
+        Place { thread: Arc::clone(&self.thread), ns: Arc::clone(&self.ns) }
+    }
+}
+
+impl CompiledGraph {
+    /// A thread as it stands, or at a checkpoint; with the states of graphs within, if wanted.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NoSaver`] when the host keeps no checkpoints,
+    /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`], or what the saver
+    /// said.
+    pub async fn state(
+        &self,
+        host: &Host,
+        at: &At,
+        within: bool,
+    ) -> Result<Snapshot, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
+        let (graph, place) = match self.at(at) {
+            // The reference shows the state of no graph as that of a thread on which nothing ran.
+            Err(RuntimeError::UnknownNamespace { .. }) if self.is_lenient() => {
+                (Self::clone(self), at.place())
+            }
+            found => found?,
+        };
+        let look = Look { graph: &graph, saver, within };
+        look.at(place, at.checkpoint).await
+    }
+
+    pub(super) fn is_lenient(&self) -> bool {
+        self.semantics().unknown == weftwork_engine::Unknown::Ignore
+    }
+
+    /// Refuses a checkpoint that was named and not found, unless the graph ignores such names.
+    pub(crate) fn known_checkpoint(
+        &self,
+        place: &Place,
+        id: Option<CheckpointId>,
+    ) -> Result<(), RuntimeError> {
+        match id.filter(|_| self.semantics().unknown == weftwork_engine::Unknown::Refuse) {
+            None => Ok(()),
+            Some(checkpoint) => Err(RuntimeError::UnknownCheckpoint {
+                thread: place.thread.to_string(),
+                ns: place.ns.to_string(),
+                checkpoint,
+            }),
+        }
+    }
+
+    fn nodes_with_graphs(&self) -> String {
+        let nodes = self.plan().nodes().iter().enumerate();
+        let runs = |i| self.node(NodeIdx(i)).is_some_and(|node| node.options.graph.is_some());
+        let names: Vec<_> = nodes.filter(|(i, _)| runs(*i)).map(|(_, node)| &*node.name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+
+    /// The graph at a place, and where it keeps its checkpoints.
+    pub(crate) fn at(&self, at: &At) -> Result<(Self, Place), RuntimeError> {
+        let mut place = at.place();
+        if at.ns.is_empty() {
+            return Ok((self.clone(), place));
+        }
+        let mut graph = self.clone();
+        let mut own = false;
+        for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
+            let name = part.split(':').next().unwrap_or_default();
+            let known = graph.clone();
+            let unknown = || RuntimeError::UnknownNamespace {
+                ns: at.ns.to_string(),
+                known: known.nodes_with_graphs(),
+            };
+            let index = graph.plan().node_idx(name).ok_or_else(unknown)?;
+            let inner = graph.node(index).and_then(|node| node.options.graph.clone());
+            let (inner, keep) = inner.ok_or_else(unknown)?;
+            own = keep == Keep::Own;
+            graph = inner;
+        }
+        if own {
+            place.ns = without_tasks(&place.ns).into();
+        }
+        Ok((graph, place))
+    }
+}
+
+pub(crate) struct Look<'a> {
+    pub(crate) graph: &'a CompiledGraph,
+    pub(crate) saver: &'a Arc<dyn Saver>,
+    pub(crate) within: bool,
+}
+
+impl Look<'_> {
+    fn at(
+        &self,
+        place: Place,
+        id: Option<CheckpointId>,
+    ) -> BoxFuture<'_, Result<Snapshot, RuntimeError>> {
+        Box::pin(async move {
+            match self.saver.load(&place, self.graph.plan(), id).await? {
+                Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
+                None => {
+                    self.graph.known_checkpoint(&place, id)?;
+                    Ok(Snapshot {
+                        values: serde_json::json!({}),
+                        config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
+                        ..Snapshot::default()
+                    })
+                }
+            }
+        })
+    }
+
+    /// A checkpoint: as a record of its superstep, or, `live`, as it stands.
+    pub(super) async fn snapshot(
+        &self,
+        place: &Place,
+        saved: Saved,
+        live: bool,
+    ) -> Result<Snapshot, RuntimeError> {
+        let Saved { checkpoint, tasks: records, outside, .. } = saved;
+        let step = checkpoint.metadata.step + 1;
+        let mut machine = checkpoint.machine.over(self.graph.plan())?;
+        let due = machine.due_in_order();
+        machine.apply_beside(&outside.output)?;
+        let mut tasks = Vec::with_capacity(due.len());
+        let mut next = Vec::new();
+        for task in &due {
+            let key = key_of(self.graph, task);
+            let record = record_of(&records, &key);
+            let id = key.id(&place.ns, checkpoint.id, step);
+            if !(live && self.is_over(task, record, &records)) {
+                next.push(key.name().to_string());
+            }
+            let state = self.state_of(place, task.node, &key, id).await?;
+            tasks.push(self.task(task, &key, id, record, live, state));
+        }
+        if live {
+            self.apply_finished(&mut machine, &due, &records)?;
+        }
+        let metadata = checkpoint.metadata;
+        let config = |id| Config::of(&place.ns, Some(id), &metadata);
+        Ok(Snapshot {
+            values: state_json(self.graph.plan(), machine.slots()),
+            next,
+            config: Some(config(checkpoint.id)),
+            parent: checkpoint.parent.map(config),
+            interrupts: tasks.iter().flat_map(|t| t.interrupts.iter().cloned()).collect(),
+            tasks,
+            metadata: Some(metadata.clone()),
+        })
+    }
+
+    /// Returns `true` if nothing is left to do for a task: it finished, or its error handler did.
+    fn is_over(
+        &self,
+        task: &Task,
+        record: Option<&TaskRecord>,
+        records: &[(TaskKey, TaskRecord)],
+    ) -> bool {
+        let handled = record.is_some_and(TaskRecord::is_handled) && self.keeps_handlers();
+        let handler = || record_of(records, &key_of(self.graph, &handler_of(task)));
+        record.is_some_and(TaskRecord::is_finished)
+            || handled && handler().is_some_and(TaskRecord::is_finished)
+    }
+
+    fn keeps_handlers(&self) -> bool {
+        self.graph.semantics().resuming == Resuming::Exact
+    }
+
+    fn apply_finished(
+        &self,
+        machine: &mut weftwork_engine::pregel::Machine,
+        due: &[Task],
+        records: &[(TaskKey, TaskRecord)],
+    ) -> Result<(), RuntimeError> {
+        let handlers = due.iter().filter(|_| self.keeps_handlers()).map(handler_of);
+        let tasks: Vec<Task> = due.iter().cloned().chain(handlers).collect();
+        let finished = tasks.iter().filter_map(|task| {
+            let record = record_of(records, &key_of(self.graph, task))?;
+            let edges = record.writes.follows_edges();
+            Some(Done { task, output: record.output()?, edges })
+        });
+        let mut done: Vec<_> = finished.collect();
+        if !done.is_empty() {
+            machine.apply(&mut done, &mut Vec::new())?;
+            // What lasts one superstep is not shown beyond the one it was written in.
+            machine.clear_lapsing();
+        }
+        Ok(())
+    }
+
+    async fn state_of(
+        &self,
+        place: &Place,
+        node: NodeIdx,
+        key: &TaskKey,
+        id: weftwork_types::TaskId,
+    ) -> Result<Option<SubState>, RuntimeError> {
+        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.kept_graph()) else {
+            return Ok(None);
+        };
+        let ns = task_ns(&place.ns, key.name(), id);
+        if !self.within {
+            return Ok(Some(SubState::Config(Config { ns, ..Config::default() })));
+        }
+        let ns = if *keep == Keep::Own { without_tasks(&ns) } else { ns };
+        let place = Place { thread: Arc::clone(&place.thread), ns: ns.into() };
+        let look = Look { graph, saver: self.saver, within: true };
+        let snapshot = Look::at(&look, place, None).await?;
+        Ok(Some(SubState::Snapshot(Box::new(snapshot))))
+    }
+
+    fn task(
+        &self,
+        task: &Task,
+        key: &TaskKey,
+        id: weftwork_types::TaskId,
+        record: Option<&TaskRecord>,
+        live: bool,
+        state: Option<SubState>,
+    ) -> TaskSnapshot {
+        let finished = record.is_some_and(TaskRecord::is_finished);
+        let waits = self.graph.semantics().unanswered == Unanswered::Wait;
+        let asked = |record: &TaskRecord| {
+            if waits && live && !record.is_finished() {
+                return record.open_questions();
+            }
+            record.questions().to_vec()
+        };
+        let asked = record.map(asked).unwrap_or_default();
+        TaskSnapshot {
+            id,
+            name: key.name().to_string(),
+            path: task.path,
+            error: record.and_then(|record| record.fault().cloned()),
+            interrupts: if live && finished { Vec::new() } else { asked },
+            result: record.and_then(TaskRecord::output).map(|output| self.result(output)),
+            state,
+        }
+    }
+
+    fn result(&self, output: &TaskOutput) -> TaskResult {
+        let plan = self.graph.plan();
+        if plan.is_single() {
+            return TaskResult::Returned(returned(plan, output).unwrap_or_default());
+        }
+        TaskResult::Writes(written(plan, output, |_| true))
+    }
+}
+
+fn record_of<'r>(records: &'r [(TaskKey, TaskRecord)], key: &TaskKey) -> Option<&'r TaskRecord> {
+    records.iter().find(|(known, _)| known == key).map(|(_, record)| record)
+}

@@ -1,0 +1,370 @@
+//! Changing threads from outside.
+
+use super::At;
+use crate::compiled::CompiledGraph;
+use crate::error::RuntimeError;
+use crate::output::IntoOutput;
+use crate::run_loop::checkpointer::{
+    Checkpoint, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, TaskRecord,
+};
+use crate::run_loop::context::Host;
+use crate::run_loop::event::{Config, Metadata, Source};
+use crate::run_loop::supersteps::counted;
+use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weftwork_engine::plan::START_NAME;
+use weftwork_engine::pregel::{Done, Machine, Path, StartInput, Task};
+use weftwork_engine::{ChannelIdx, NodeIdx, TaskOutput, Write};
+use weftwork_types::CheckpointId;
+
+/// A change of a thread's state in the name of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateUpdate {
+    /// Writes, in order; none for a change that only clears or copies.
+    pub values: Option<Vec<(String, Json)>>,
+    /// In whose name.
+    pub as_node: AsNode,
+}
+
+/// In whose name a change is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AsNode {
+    /// The node that ran last, when there is only one.
+    Infer,
+    /// This node: what follows it is due.
+    Node(String),
+    /// The hidden first node.
+    Start,
+    /// The end: what is due is dropped, what finished is applied.
+    End,
+    /// New input.
+    Input,
+    /// Nobody: the checkpoint is copied, beside itself.
+    Copy,
+}
+
+impl CompiledGraph {
+    /// Changes a thread, one superstep for each list, and says where it stands.
+    ///
+    /// # Errors
+    /// [`RuntimeError::AmbiguousUpdate`], [`RuntimeError::UnknownNode`],
+    /// [`RuntimeError::BadUpdate`], [`RuntimeError::NoUpdates`], or what the graph or the saver
+    /// said of it. Supersteps before the failing one stay.
+    pub async fn update(
+        &self,
+        host: &Host,
+        at: &At,
+        supersteps: Vec<Vec<StateUpdate>>,
+    ) -> Result<Config, RuntimeError> {
+        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "a change" })?;
+        if supersteps.is_empty() || supersteps.iter().any(Vec::is_empty) {
+            return Err(RuntimeError::NoUpdates);
+        }
+        let (graph, place) = self.at(at)?;
+        let mut id = at.checkpoint;
+        let mut config = Config::default();
+        for (index, updates) in supersteps.into_iter().enumerate() {
+            let change = Change { graph: &graph, host, saver, place: &place, first: index == 0 };
+            config = change.apply(id, updates).await?;
+            id = config.id;
+        }
+        Ok(config)
+    }
+}
+
+struct Change<'a> {
+    graph: &'a CompiledGraph,
+    host: &'a Host,
+    saver: &'a Arc<dyn Saver>,
+    place: &'a Place,
+    first: bool,
+}
+
+/// Where a change starts from.
+struct From {
+    machine: Machine,
+    id: Option<CheckpointId>,
+    parent: Option<CheckpointId>,
+    metadata: Metadata,
+    tasks: Records,
+    outside: Outside,
+    memo: Memo,
+    /// Counted channels whose counts start over.
+    recount: BTreeSet<ChannelIdx>,
+    superseded: bool,
+}
+
+impl Change<'_> {
+    async fn load(&self, id: Option<CheckpointId>) -> Result<From, RuntimeError> {
+        let plan = self.graph.plan();
+        let Some(saved) = self.saver.load(self.place, plan, id).await? else {
+            self.graph.known_checkpoint(self.place, id)?;
+            return Ok(From {
+                machine: Machine::new(Arc::clone(plan)),
+                id: None,
+                parent: None,
+                metadata: Metadata { step: -1, ..Metadata::default() },
+                tasks: Records::new(),
+                outside: Outside::default(),
+                memo: Memo::default(),
+                recount: BTreeSet::new(),
+                superseded: false,
+            });
+        };
+        let newest = self.saver.newest(self.place).await?;
+        let Saved { checkpoint, tasks, outside, memo } = saved;
+        let mut recount = BTreeSet::new();
+        if self.first {
+            let outputs = tasks.iter().filter_map(|(_, record)| record.output());
+            recount.extend(outputs.flat_map(|output| counted(plan, output)));
+            recount.extend(counted(plan, &outside.output));
+        }
+        Ok(From {
+            machine: checkpoint.machine.over(plan)?,
+            id: Some(checkpoint.id),
+            parent: checkpoint.parent,
+            metadata: checkpoint.metadata,
+            tasks,
+            outside,
+            memo,
+            recount,
+            superseded: newest.is_some_and(|newest| newest != checkpoint.id),
+        })
+    }
+
+    async fn apply(
+        &self,
+        id: Option<CheckpointId>,
+        updates: Vec<StateUpdate>,
+    ) -> Result<Config, RuntimeError> {
+        let from = self.load(id).await?;
+        let several = updates.len() > 1;
+        let first = updates.first().map(|update| (update.values.is_some(), update.as_node.clone()));
+        let alone = |what: &'static str| {
+            if several { Err(RuntimeError::BadUpdate { reason: what }) } else { Ok(()) }
+        };
+        match first {
+            Some((false, AsNode::End)) => {
+                alone(
+                    "clearing what is due is a change of its own; give it a superstep of its own",
+                )?;
+                self.clear(from).await
+            }
+            Some((_, AsNode::Input)) => {
+                alone("new input is a change of its own; give it a superstep of its own")?;
+                self.input(from, updates).await
+            }
+            Some((_, AsNode::Copy)) => {
+                alone(
+                    "copying a checkpoint is a change of its own; give it a superstep of its own",
+                )?;
+                self.copy(from).await
+            }
+            _ => self.write(from, updates).await,
+        }
+    }
+
+    async fn clear(&self, mut from: From) -> Result<Config, RuntimeError> {
+        let mut written = Vec::new();
+        if from.id.is_some() {
+            let due = from.machine.due_in_order();
+            from.machine.apply_beside(&from.outside.output)?;
+            let nothing = TaskOutput::default();
+            let mut done: Vec<_> = due
+                .iter()
+                .map(|task| {
+                    let key = key_of(self.graph, task);
+                    let record = from.tasks.iter().find(|(known, _)| *known == key);
+                    let output = record.and_then(|(_, record)| record.output());
+                    let edges = record.is_some_and(|(_, record)| record.writes.follows_edges());
+                    Done { task, output: output.map_or(&nothing, |output| output), edges }
+                })
+                .collect();
+            if !done.is_empty() {
+                from.machine.apply(&mut done, &mut written)?;
+            }
+        }
+        self.put(from, Source::Update, &written, Records::new()).await
+    }
+
+    async fn input(
+        &self,
+        mut from: From,
+        updates: Vec<StateUpdate>,
+    ) -> Result<Config, RuntimeError> {
+        let values = updates.into_iter().next().and_then(|update| update.values);
+        let Some(values) = values else {
+            return Err(RuntimeError::BadUpdate {
+                reason: "new input needs values: give the channels that it writes",
+            });
+        };
+        let json = Json::Object(values.into_iter().collect());
+        from.machine.add_input(StartInput::Json(Arc::new(json)));
+        self.put(from, Source::Input, &[], Records::new()).await
+    }
+
+    async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
+        if from.id.is_none() {
+            let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
+            return Err(RuntimeError::BadUpdate { reason });
+        }
+        let id = self.next_id().await?;
+        let metadata = Metadata {
+            branch: Some(id),
+            source: Source::Fork,
+            step: from.metadata.step + 1,
+            parents: from.metadata.parents.clone(),
+            delta: from.metadata.delta.clone(),
+        };
+        let mut machine = from.machine;
+        machine.forget_updated();
+        let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
+        self.store(checkpoint, None, Records::new(), (&from.metadata, &from.memo)).await
+    }
+
+    async fn write(
+        &self,
+        mut from: From,
+        updates: Vec<StateUpdate>,
+    ) -> Result<Config, RuntimeError> {
+        let several = updates.len() > 1;
+        let mut tasks = Vec::with_capacity(updates.len());
+        for (update, index) in updates.into_iter().zip(0u32..) {
+            let node = self.node(&from, &update.as_node, several)?;
+            let output = self.output(&from, node, update.values.unwrap_or_default())?;
+            tasks.push((Task { node, path: Path::Outside(index), arg: None }, output));
+        }
+        let records = self.records(&from, &tasks);
+        let plan = self.graph.plan();
+        for (_, output) in &tasks {
+            let overwritten =
+                output.writes.iter().filter(|(_, w)| matches!(w, Write::Overwrite(_)));
+            let overwritten: BTreeSet<_> = overwritten.map(|(index, _)| *index).collect();
+            let all = counted(plan, output).into_iter();
+            let superseded = self.first && from.superseded;
+            from.recount.extend(all.filter(|index| superseded || overwritten.contains(index)));
+        }
+        let mut done: Vec<_> =
+            tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
+        let mut written = Vec::new();
+        from.machine.apply(&mut done, &mut written)?;
+        let records = if self.first && from.superseded { Records::new() } else { records };
+        self.put(from, Source::Update, &written, records).await
+    }
+
+    /// Returns the records of the due tasks in whose name the changes are made.
+    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> Records {
+        let mut due: Vec<_> = from.machine.due_in_order();
+        let mut records = Records::new();
+        for (task, output) in tasks {
+            let Some(index) = due.iter().position(|due| due.node == task.node) else { continue };
+            let record = TaskRecord::finished(Arc::new(output.clone()));
+            records.push((key_of(self.graph, &due.remove(index)), record));
+        }
+        records
+    }
+
+    fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
+        let name = match as_node {
+            AsNode::Infer if several => {
+                let reason =
+                    "several changes of one superstep must each name their node (`AsNode::Node`)";
+                return Err(RuntimeError::BadUpdate { reason });
+            }
+            AsNode::Infer => return from.machine.last_node().ok_or(RuntimeError::AmbiguousUpdate),
+            AsNode::Start => return Ok(NodeIdx::START),
+            AsNode::Node(name) if name == START_NAME => return Ok(NodeIdx::START),
+            AsNode::Node(name) => name.as_str(),
+            AsNode::End => "END",
+            AsNode::Input => "__input__",
+            AsNode::Copy => "__copy__",
+        };
+        let plan = self.graph.plan();
+        plan.node_idx(name).ok_or_else(|| RuntimeError::unknown_node("the change", name, plan))
+    }
+
+    /// The writes, and where the routes of the node lead after them.
+    fn output(
+        &self,
+        from: &From,
+        node: NodeIdx,
+        values: Vec<(String, Json)>,
+    ) -> Result<TaskOutput, RuntimeError> {
+        let plan = self.graph.plan();
+        if plan.is_single() {
+            let value = Json::Object(values.into_iter().collect());
+            return crate::flow::Finish::value(value)
+                .into_output()
+                .map_err(|error| RuntimeError::Node(error.into_fault()));
+        }
+        let lenient = self.graph.semantics().unknown == weftwork_engine::Unknown::Ignore;
+        let returned = lenient.then(|| Arc::new(values.iter().cloned().collect()));
+        let named = values.into_iter().map(|(name, json)| (name, Write::json(json))).collect();
+        let mut output = TaskOutput { named, ..TaskOutput::default() };
+        plan.find_named(node, &mut output)?;
+        if node == NodeIdx::START {
+            output.writes.retain(|(index, _)| plan.is_input(*index));
+        }
+        match routed_after(self.graph, node, from.machine.slots(), output, returned) {
+            TaskOutcome::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
+            TaskOutcome::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
+            TaskOutcome::Waiting(_) | TaskOutcome::Parent(_) | TaskOutcome::Drained(_) => {
+                Ok(TaskOutput::default())
+            }
+        }
+    }
+
+    async fn next_id(&self) -> Result<CheckpointId, RuntimeError> {
+        let newest = self.saver.newest_of_all(&self.place.thread).await?;
+        newest.into_iter().for_each(|id| self.host.seen_id(id));
+        Ok(self.host.next_id())
+    }
+
+    async fn put(
+        &self,
+        from: From,
+        source: Source,
+        written: &[ChannelIdx],
+        records: Records,
+    ) -> Result<Config, RuntimeError> {
+        let fresh = from.id.is_none();
+        let delta = if fresh { BTreeMap::new() } else { self.counts(&from, written) };
+        // The first change of a thread is its superstep 0, its first input -1.
+        let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
+        let parents = from.metadata.parents.clone();
+        let id = self.next_id().await?;
+        let branch = if fresh || from.superseded { Some(id) } else { from.metadata.branch };
+        let metadata = Metadata { source, step, parents, branch, delta };
+        let mut machine = from.machine;
+        machine.forget_updated();
+        let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
+        self.store(checkpoint, from.id, records, (&from.metadata, &from.memo)).await
+    }
+
+    async fn store(
+        &self,
+        checkpoint: Checkpoint,
+        of: Option<CheckpointId>,
+        tasks: Records,
+        (before, memo): (&Metadata, &Memo),
+    ) -> Result<Config, RuntimeError> {
+        let id = checkpoint.id;
+        let puts = Puts::from_iter([Box::new(Put { checkpoint, of, tasks, ran: None })]);
+        self.saver.put(self.place, memo, puts).done().await?;
+        Ok(Config::of(&self.place.ns, Some(id), before))
+    }
+
+    fn counts(&self, from: &From, written: &[ChannelIdx]) -> BTreeMap<String, (u64, u64)> {
+        let plan = self.graph.plan();
+        let counted = plan.counted().filter_map(|(index, every)| {
+            let name = plan.channel_name(index);
+            let (updates, steps) = from.metadata.delta.get(name).copied().unwrap_or_default();
+            let (updates, steps) = (updates + u64::from(written.contains(&index)), steps + 1);
+            let over = updates >= every || from.recount.contains(&index);
+            (!over).then(|| (name.to_owned(), (updates, steps)))
+        });
+        counted.collect()
+    }
+}
