@@ -1,4 +1,4 @@
-//! Events of one run on their way to the log and to those who watch.
+//! Delivery of the events of one run to the log and to its watchers.
 
 #[cfg(test)]
 mod tests;
@@ -14,15 +14,15 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
 use weftwork_types::port::Clock;
 
-/// Keeps the order in which events were told: a piece of text that comes after an event that is not
-/// yet on disk waits behind it. Watchers get durable events once they are committed, with their
-/// sequence number, and text at once; those who fall behind or leave hold nothing up. Text goes to
-/// the store a little later, with what else is committed or by itself.
+/// Delivers events in the order in which they were emitted: a piece of text that follows an event
+/// which is not yet stored waits for it. Watchers receive durable events after they are committed,
+/// with their sequence number, and text at once; slow or disconnected watchers block nothing. Text
+/// is stored a little later, with the next commit or by itself.
 #[derive(Debug)]
 pub(crate) struct EventBus {
     state: Mutex<State>,
     arrived: Notify,
-    /// Text came that waits for nothing else, or enough of it.
+    /// Text is due for a commit of its own, or there is enough of it.
     spoke: Notify,
     clock: Arc<dyn Clock>,
 }
@@ -60,7 +60,7 @@ struct Flight {
     durable: usize,
     /// `true` if it has events of its own, behind which text must wait.
     own: bool,
-    /// The places of the pieces among those.
+    /// Positions of the pieces of text among these events.
     places: VecDeque<PieceAt>,
     /// State of the text once it succeeds; `None` if it takes nothing but text.
     after: Option<TextBuffer>,
@@ -71,7 +71,7 @@ struct Flight {
 pub(crate) struct Carried {
     /// Events that waited for the log.
     pub(crate) events: Vec<AiEvent>,
-    /// Up to where text is void with this commit.
+    /// Position up to which text is void with this commit.
     pub(crate) void: Option<Position>,
     /// Text that is not in the store.
     pub(crate) pieces: Vec<Piece>,
@@ -80,9 +80,9 @@ pub(crate) struct Carried {
 /// State handed to a watcher that attaches in the middle of a run.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// Everything before is in the store, or void.
+    /// Everything before this position is stored or void.
     pub(crate) from: Position,
-    /// Text that is not there.
+    /// Text that is not stored.
     pub(crate) unsaved: Vec<Piece>,
     /// Events from now on.
     pub(crate) live: mpsc::UnboundedReceiver<RunEvent>,
@@ -110,15 +110,15 @@ impl EventBus {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a watcher, before anything is told.
+    /// Adds a watcher before the first event.
     pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<RunEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.lock().watchers.push(sender);
         receiver
     }
 
-    /// Adds a watcher in the middle of the run; none when there is nothing more to come, or nobody
-    /// knows yet where the run stands.
+    /// Adds a watcher in the middle of the run; `None` if no more events follow, or if the position
+    /// of the run in the log is not known yet.
     pub(crate) fn attach(&self) -> Option<Attached> {
         let mut state = self.lock();
         if state.over || !state.synced {
@@ -145,8 +145,8 @@ impl EventBus {
         }
     }
 
-    /// Waits until text is to be saved. Asks the clock for nothing as long as there is none. Cancel
-    /// safe.
+    /// Waits until text is due to be stored. Does not read the clock as long as there is no text.
+    /// Cancel safe.
     pub(crate) async fn text_due(&self) {
         loop {
             let spoke = self.spoke.notified();
@@ -187,9 +187,9 @@ impl EventBus {
         state.text.nodes().into_iter().chain(held).collect()
     }
 
-    /// Begins a commit with these events of its own: what it takes along. Until
-    /// [`committed`](Self::committed) or [`failed`](Self::failed), text that is told goes behind
-    /// them.
+    /// Starts a commit with these events of its own, and returns the waiting ones that it includes.
+    /// Until [`committed`](Self::committed) or [`failed`](Self::failed) is called, emitted text is
+    /// ordered after them.
     pub(crate) fn begin(&self, own: &[AiEvent]) -> Carried {
         self.lock().begin(own, &*self.clock)
     }
@@ -204,8 +204,8 @@ impl EventBus {
         }
     }
 
-    /// Tells what the commit that was begun took along, which is on disk from `first_seq` on, and
-    /// after it its own events. After a `done` or `released` nothing more is told.
+    /// Delivers the events that the commit included, which are stored from `first_seq` on, and then
+    /// its own events. After `done` or `released` no more events are delivered.
     pub(crate) fn committed(&self, first_seq: u64, own: Vec<AiEvent>) {
         let mut state = self.lock();
         if state.paused.take().is_some() {
@@ -220,7 +220,7 @@ impl EventBus {
         }
     }
 
-    /// The commit that was begun did not take effect; text need not wait for it any more.
+    /// Ends a commit that did not take effect. Text does not wait for it any more.
     pub(crate) fn failed(&self) {
         let mut state = self.lock();
         // Text that waits for the log is told below only if nothing durable stands before it, and
@@ -230,25 +230,25 @@ impl EventBus {
         state.tell_held(&*self.clock);
     }
 
-    /// Lets the next commit take along no more events than the one that failed, which it is once
-    /// more: what was told since then may be of the superstep after it. One that ends the run takes
-    /// them all, since nothing comes after it.
+    /// Limits the next commit to the events of the failed one, which it repeats: events emitted
+    /// since may belong to the superstep after it. A commit that ends the run includes all events,
+    /// because none follow.
     pub(crate) fn tries_again(&self) {
         self.lock().again = true;
     }
 
-    /// Tells an event that somebody else put into the log.
+    /// Delivers an event that was written to the log elsewhere.
     pub(crate) fn logged(&self, seq: u64, event: AiEvent) {
         self.lock().tell_own(seq, vec![event]);
     }
 
-    /// Tells nothing more.
+    /// Ends the delivery.
     pub(crate) fn end(&self) {
         self.lock().end();
     }
 
-    /// Tells everything that still waits and then `last`, without places, when the log is out of
-    /// reach.
+    /// Delivers all waiting events and then `last`, without positions, if the log cannot be
+    /// written.
     pub(crate) fn give_up(&self, last: AiEvent) {
         let mut state = self.lock();
         while let Some(told) = state.queue.pop_front() {
@@ -258,7 +258,7 @@ impl EventBus {
         state.end();
     }
 
-    /// Tells something.
+    /// Emits an event.
     pub(crate) fn emit(&self, by: &Speaker, event: AiEvent) {
         if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
@@ -298,7 +298,7 @@ impl State {
         self.watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
     }
 
-    /// Tells text at once. Says whether somebody who waits for text that is due must look again.
+    /// Delivers text at once. Returns `true` if a task that waits for due text must check again.
     fn say(&mut self, by: &Speaker, event: AiEvent, clock: &dyn Clock) -> bool {
         let Some(piece) = piece(&event) else { return false };
         let before = self.text.due();
@@ -308,7 +308,7 @@ impl State {
         changed
     }
 
-    /// Tells text that waits for nothing any more.
+    /// Delivers text that waits for no event any more.
     fn tell_held(&mut self, clock: &dyn Clock) -> bool {
         let mut changed = false;
         while let Some(told) = self.queue.pop_front_if(|told| !told.event.is_durable()) {
@@ -349,7 +349,7 @@ impl State {
         carried
     }
 
-    /// Tells what a commit took along; returns the number of its first own event.
+    /// Delivers the events that a commit included, and returns the number of its first own event.
     fn land(&mut self, mut flight: Flight, first_seq: u64, own: usize) -> u64 {
         let mut seq = first_seq;
         for _ in 0..flight.taken {

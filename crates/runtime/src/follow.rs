@@ -1,4 +1,4 @@
-//! Following a run, by what the store has of it and, while it goes here, by what is told live.
+//! Following a run: its stored events, and live ones while this process executes it.
 
 use crate::context::WorkerContext;
 use crate::event_bus::{Attached, EventBus};

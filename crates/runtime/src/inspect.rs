@@ -1,4 +1,4 @@
-//! Looking at a thread without running it.
+//! Inspection of a thread without running it.
 
 use crate::stored::StoreSaver;
 use std::sync::Arc;

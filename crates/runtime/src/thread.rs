@@ -1,4 +1,4 @@
-//! Threads of hosted graphs: the front door to durable runs.
+//! Threads of hosted graphs: the interface to durable runs.
 
 use crate::fork::fork_thread;
 use crate::runtime::Runtime;

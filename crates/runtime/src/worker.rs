@@ -1,4 +1,4 @@
-//! Saying that this process is alive.
+//! The lease by which a process is alive as a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use weftwork_types::{Timestamp, WorkerId};
 pub struct LeaseConfig {
     /// Interval at which a worker renews its lease. In machine time, as all of these.
     pub renew_every: Duration,
-    /// For how long it is believed. Several times `renew_every`.
+    /// Time for which a renewed lease is valid. Several times `renew_every`.
     pub lease: Duration,
     /// Interval at which a worker looks for runs without a living worker.
     pub look_every: Duration,
 }
 
 impl Default for LeaseConfig {
-    /// Two seconds, eight seconds, two seconds: what a worker leaves is taken over within twelve.
+    /// Two seconds, eight seconds, two seconds: runs of a dead worker are taken over within twelve.
     fn default() -> Self {
         let two = Duration::from_secs(2);
         Self { renew_every: two, lease: Duration::from_secs(8), look_every: two }

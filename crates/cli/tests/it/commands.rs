@@ -145,7 +145,7 @@ fn a_thread_is_forked_and_both_continue() {
         [(["threads", "fork", "a", "b"], "W0212"), (["threads", "fork", "nobody", "c"], "W0201")]
     {
         let came = home.weft(&args);
-        assert!(came.status == Some(1) && came.errors.contains(code), "{came:?}");
+        assert!(came.status != Some(0) && came.errors.contains(code), "{came:?}");
     }
     let came = home.weft(&["threads", "fork", "a", "c", "--at", &"7".repeat(26)]);
     assert!(came.status != Some(0), "{came:?}");

@@ -33,7 +33,7 @@ pub(crate) type Live = (Modes, mpsc::UnboundedSender<StreamItem>);
 pub(crate) struct RunDriver {
     pub(crate) run: ClaimedRun,
     pub(crate) graph: CompiledGraph,
-    /// `true` if a client asked for it to resume, however often it ended its process.
+    /// `true` if a client requested it, so that it runs however many processes it has ended before.
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
@@ -50,7 +50,7 @@ const LOG_PAGE: usize = 1_000;
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 impl RunDriver {
-    /// Takes the run to its end, or puts it back when the process stops before.
+    /// Executes the run to its end, or releases it when the process shuts down.
     pub(crate) async fn drive(self) -> ClaimEnd {
         let writer = Writer::new(&self.run);
         let cut = async {
@@ -121,7 +121,8 @@ impl RunDriver {
         self.end(writer, error).await
     }
 
-    /// Records an end that the graph did not come to by itself.
+    /// Records the end of a run that its graph did not reach: an error, or a cancellation while the
+    /// store accepted nothing.
     async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> ClaimEnd {
         let run = &self.run.claim.at.run;
         if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
@@ -190,9 +191,9 @@ impl RunDriver {
         self.scope.get_or_try_init(|| RunScope::open(&self.run, &self.graph, used)).await
     }
 
-    /// A run that was there when two processes died is under suspicion. Such runs are begun one at
-    /// a time, each once the one before got further, ended, or took its time; so those that only
-    /// were there do not count the deaths that another one brings about.
+    /// Waits for the turn of a suspect: a run during which two processes died. Suspects start one
+    /// at a time, each after the one before has made progress, has ended, or has had its time; so
+    /// runs that were only present do not count the deaths that another one causes.
     async fn wait_for_turn(&self, writer: &Arc<Writer>) {
         let mut cancelled = self.run.cancel.subscribe();
         let turn = tokio::select! {
@@ -226,7 +227,7 @@ impl RunDriver {
         }
     }
 
-    /// `None` when the process stops before the run's end.
+    /// Executes the run from its first action; `None` if the process shuts down before its end.
     async fn go(
         &self,
         writer: &Arc<Writer>,
@@ -292,8 +293,8 @@ impl RunDriver {
         Ok(Some(ready(self.stopped(local, writer, outcome).await?)))
     }
 
-    /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
-    /// wait for go to the log meanwhile.
+    /// Executes the supersteps; `None` if the run was cancelled. Events that watchers wait for are
+    /// written to the log in the meantime.
     async fn run(
         &self,
         local: &Local,
@@ -357,7 +358,7 @@ impl RunDriver {
         run.context(options.context.clone()).configurable(options.configurable.clone())
     }
 
-    /// Ends a run before its graph's end. Questions that nobody answered stay open.
+    /// Ends a run before its graph has completed. Unanswered questions stay open.
     async fn stopped(
         &self,
         local: &Local,
@@ -371,8 +372,8 @@ impl RunDriver {
     }
 }
 
-/// When the first of the questions takes its default. One that had expired when the run began and
-/// is still open waits for another to be answered before it.
+/// Time at which the first of the questions takes its default. A question that had expired when the
+/// run started and is still open waits for another to be answered before it.
 fn wakes_at(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
     open.iter().filter_map(Interrupt::lapses_at).filter(|at| *at > began).min()
 }

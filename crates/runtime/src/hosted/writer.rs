@@ -1,4 +1,4 @@
-//! Commits: everything a moment of the run leaves behind, in one transaction.
+//! Commits: all records of one moment of a run, in one transaction.
 
 use super::claimed::ClaimedRun;
 use super::log::{CallLog, Waiting};
@@ -84,13 +84,13 @@ impl Writer {
         })
     }
 
-    /// Keeps a turn in place of the one before, which is over.
+    /// Holds a turn in place of the previous one, which is released.
     pub(super) fn hold(&self, turn: Option<OwnedSemaphorePermit>) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// Commits events and calls as they come, and text once it has waited for long or there is much
-    /// of it, unless another commit takes them along before. Ends only with an error.
+    /// Commits events and calls as they arrive, and text once it is due, unless another commit
+    /// includes them before. Ends only with an error.
     pub(super) async fn keep_log(&self) -> StoreError {
         loop {
             tokio::select! {
@@ -117,8 +117,8 @@ impl Writer {
         !self.calls.is_empty() || self.bus.waits()
     }
 
-    /// Puts facts into the ledger that no commit of the run took, because it was lost or put back:
-    /// what was paid is billed.
+    /// Records usage facts that no commit of the run included, because the run was lost or
+    /// released: calls that were paid for are billed.
     pub(super) async fn bill_the_rest(&self) {
         for row in self.calls.unbilled() {
             let recorded = self.context.ledger.record(&self.who, &row.caller, &row.fact).await;
@@ -128,8 +128,8 @@ impl Writer {
         }
     }
 
-    /// Says that this claim goes on with the run. Text of attempts that the one before it left
-    /// behind is void.
+    /// Records that this claim takes the run over. Text of attempts that the previous one left is
+    /// void.
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
         // Those that were speaking when their worker died, or put the run back.
@@ -142,7 +142,7 @@ impl Writer {
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
-    /// Makes void what attempts have told that were cut off with the loop.
+    /// Voids the text of attempts that were interrupted with the loop.
     pub(super) async fn reset(&self) -> Result<(), StoreError> {
         let events: Vec<_> = resets(self.bus.speaking()).collect();
         if events.is_empty() {
@@ -152,7 +152,7 @@ impl Writer {
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
-    /// Waits until no commit is on its way, and holds the next one for [`keep`](Claimed::keep).
+    /// Waits until no commit is in progress, and reserves the next one for [`keep`](Claimed::keep).
     pub(super) async fn reserve(&self) {
         let state = Arc::clone(&self.state).lock_owned().await;
         *self.reserved() = Some(state);
@@ -162,7 +162,7 @@ impl Writer {
         &self.bus
     }
 
-    /// Holds the next commit no more.
+    /// Releases the reserved commit.
     pub(super) fn unreserve(&self) {
         drop(self.reserved().take());
     }
@@ -215,8 +215,8 @@ impl Writer {
         Ok(outcome)
     }
 
-    /// Puts the run back, with what waits to be told. Does not wait for a store that takes nothing
-    /// now.
+    /// Releases the run, with the records that wait for a commit. Does not wait for a store that
+    /// accepts no writes.
     pub(super) async fn release(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         let (keep, events) = state.held.clone().unwrap_or_default();
@@ -229,7 +229,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits what waits for the end of the run: somebody wants to read it.
+    /// Commits the records that are held until the end of the run, because they are about to be
+    /// read.
     pub(super) async fn let_go(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         self.commit_held(&mut state).await
@@ -267,7 +268,7 @@ impl Writer {
         self.commit_once(&mut state, &mut commit).await
     }
 
-    /// When the thread goes on by itself after a run that got nowhere.
+    /// Time at which the thread wakes after a run that made no progress.
     async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
         let (store, at) = (self.context.store.as_ref(), &self.claim.at);
         let found = wakes_as_before(store, &self.who, at, open).await;
@@ -277,8 +278,8 @@ impl Writer {
         })
     }
 
-    /// Commits, and waits for a store that is full or out of reach for now: the run stands still
-    /// meanwhile. A run that somebody cancels does not wait.
+    /// Commits, and waits while the store is full or unreachable; the run pauses meanwhile. A run
+    /// that is cancelled does not wait.
     async fn commit(&self, state: &mut State, mut commit: Commit) -> Result<(), StoreError> {
         let mut patience = Patience::new();
         let mut cancelled = self.cancel.subscribe();

@@ -1,4 +1,4 @@
-//! Putting a runtime together.
+//! Construction of a runtime.
 
 use super::core::{Inner, Runtime};
 use super::{queue, recovery};
@@ -18,16 +18,16 @@ use weftwork_types::{Principal, WorkerId};
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
-    /// It leaves them to others, and to [`Runtime::take_over`] and [`Runtime::recover`]: for
-    /// processes that come for one thing and go.
+    /// Only on request, by [`Runtime::take_over`], [`Runtime::resume`] and [`Runtime::recover`].
+    /// For short-lived processes.
     #[default]
     Manual,
-    /// It looks for them again and again and takes those to their ends whose graphs it hosts, and
-    /// goes on with threads whose time has come ([`Runtime::wake`]): for processes that stay.
+    /// At regular intervals ([`LeaseConfig`]), the runtime takes over runs whose graphs it hosts,
+    /// and wakes threads whose time has come ([`Runtime::wake`]). For long-lived processes.
     Automatic,
 }
 
-/// Puts a [`Runtime`] together.
+/// Builder of a [`Runtime`].
 #[derive(Debug)]
 #[must_use]
 pub struct RuntimeBuilder {
@@ -49,7 +49,7 @@ impl Runtime {
         RuntimeBuilder::new(Arc::new(MemoryStore::new()))
     }
 
-    /// Starts to put a runtime together.
+    /// Builder of a runtime over a store.
     pub fn builder(store: Arc<dyn Store>) -> RuntimeBuilder {
         RuntimeBuilder::new(store)
     }
@@ -148,7 +148,7 @@ impl RuntimeBuilder {
         self.graph(id, graph)
     }
 
-    /// Takes time from another clock than the system's.
+    /// Sets the clock; the system clock by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -161,13 +161,14 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Switches the taking over of runs that no living worker has; see [`Recovery`].
+    /// Sets the handling of runs that no living worker has; see [`Recovery`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = recovery;
         self
     }
 
-    /// Changes how fast the death of a worker is noticed. All workers of a store must use the same intervals.
+    /// Sets the intervals that decide how fast the death of a worker is detected. All workers of a
+    /// store must use the same intervals.
     pub fn lease(mut self, lease: LeaseConfig) -> Self {
         self.lease = lease;
         self
@@ -193,10 +194,11 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Registers this process as a worker of the store and opens for business.
+    /// Registers this process as a worker of the store and starts the runtime.
     ///
     /// # Errors
-    /// [`RuntimeError::DuplicateGraph`], or what the store said.
+    /// [`RuntimeError::DuplicateGraph`], and [`RuntimeError::Store`] if the worker cannot be
+    /// registered.
     pub async fn open(self) -> Result<Runtime, RuntimeError> {
         let mut graphs = BTreeMap::new();
         for (id, graph) in self.graphs {

@@ -14,9 +14,10 @@ use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 
-/// Hosts graphs over a store. The one [`GraphExecutor`] of a process; cloning shares it.
+/// Hosts graphs over a store. The only [`GraphExecutor`](weftwork_types::port::GraphExecutor) of a
+/// process; clones share it.
 ///
-/// Must be opened and used within a tokio runtime, on whose threads the runs go.
+/// Must be opened and used within a tokio runtime, which executes the runs.
 #[derive(Debug, Clone)]
 pub struct Runtime(pub(super) Arc<Inner>);
 
@@ -30,13 +31,13 @@ pub(super) struct Inner {
     pub(super) ends: watch::Sender<u64>,
 }
 
-/// A run that goes in this process.
+/// A run that this process executes.
 #[derive(Debug, Clone)]
 pub(super) struct Here {
     pub(super) org: OrgId,
     pub(super) thread: ThreadId,
     pub(super) cancel: watch::Sender<bool>,
-    /// Where it tells what happens, once it is claimed.
+    /// Receiver of its events, once it is claimed.
     pub(super) bus: Option<Arc<EventBus>>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Admitted {
     pub(super) who: Principal,
     pub(super) row: RunRow,
     pub(super) graph: CompiledGraph,
-    /// `true` if a client asked for it, however often it ended its process before.
+    /// `true` if a client requested it, so that it runs however many processes it has ended before.
     pub(super) asked: bool,
     /// Receiver of its events in stream modes.
     pub(super) live: Option<Live>,
@@ -55,7 +56,7 @@ pub(super) struct Admitted {
 /// A run that was accepted.
 pub(super) enum Goes {
     Here(RunHandle),
-    /// Another worker has it, an earlier request made it, or it waits for its turn.
+    /// Another worker executes it, an earlier request created it, or it is queued.
     Elsewhere(RunHandle),
 }
 
@@ -74,7 +75,7 @@ impl Runtime {
         &self.0.context.store
     }
 
-    /// The worker that this runtime is to its store.
+    /// Id of this runtime as a worker of its store.
     #[must_use]
     pub fn worker(&self) -> &WorkerId {
         self.0.heartbeat.id()
@@ -85,12 +86,13 @@ impl Runtime {
         self.0.graphs.iter().map(|(id, graph)| (id.as_str(), graph))
     }
 
-    /// A thread as it stands: what finished in an open superstep counts, and only the rest is due.
+    /// Current state of a thread. Finished tasks of an open superstep are included, and only the
+    /// other ones are due.
     ///
     /// # Errors
-    /// [`RuntimeError::Store`] with `NotFound` when there is no such thread,
-    /// [`RuntimeError::UnknownGraph`] when its graph is not hosted here,
-    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph.
+    /// [`RuntimeError::Store`] with `NotFound` if the thread does not exist,
+    /// [`RuntimeError::UnknownGraph`] if its graph is not hosted here, [`RuntimeError::Engine`] if
+    /// a checkpoint does not fit the graph.
     pub async fn state(
         &self,
         who: &Principal,
@@ -100,7 +102,7 @@ impl Runtime {
         graph.state(&self.0.context.looking(who), &At::thread(thread.as_str()), false).await
     }
 
-    /// A thread at one of its checkpoints, when what was due there had not run yet.
+    /// State of a thread at one of its checkpoints, before the tasks that were due there ran.
     ///
     /// # Errors
     /// As [`state`](Self::state), and [`RuntimeError::UnknownCheckpoint`].

@@ -96,7 +96,7 @@ impl Runtime {
         Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
     }
 
-    /// Starts a run that was just put into the store.
+    /// Starts a run that was just stored, or follows it if another worker has claimed it.
     pub(super) async fn start_or_follow(&self, admitted: Admitted) -> Result<Goes, RuntimeError> {
         let Admitted { who, row, graph, .. } = &admitted;
         let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
@@ -109,17 +109,19 @@ impl Runtime {
         }
     }
 
-    /// Watches a run from a position on: one that goes here, in another process, or has ended.
-    /// What comes after the position is told exactly once, text that is not final included:
-    /// [`RunEvent::position`] of what was seen last is where somebody goes on who comes back.
+    /// Watches a run from a position: an active run of this process or of another one, or a run
+    /// that has ended. Each event after the position is delivered exactly once, including text that
+    /// is not final. A client that reconnects continues from the [`RunEvent::position`] of the last
+    /// event it received.
     ///
-    /// Text of a run that goes here comes at once; from other processes, when it is in the store,
-    /// at the latest a quarter of a second after it was told, and looked for ten times a second. Of
-    /// text whose message is final only that is told. Of all text since the last superstep no more
-    /// than one MiB is kept; what is told beyond that is heard only by those who watch here.
+    /// Text of runs in this process is delivered at once. Text of other processes is delivered when
+    /// it is stored, at most a quarter of a second after it was emitted; the store is read ten
+    /// times a second. If a message is final, only its final text is delivered. At most one MiB of
+    /// text since the last superstep is stored; text beyond it reaches only watchers in the process
+    /// of the run.
     ///
     /// # Errors
-    /// [`RuntimeError::Store`] with `NotFound` when there is no such run,
+    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist,
     /// [`RuntimeError::UnknownGraph`].
     pub async fn watch(
         &self,
@@ -139,7 +141,7 @@ impl Runtime {
         here.bus
     }
 
-    /// A handle for a run that was begun elsewhere, or before.
+    /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
         let bus = self.bus(&who, &at);
         self.following(who, at, graph).handle(Position::START, bus.as_deref())

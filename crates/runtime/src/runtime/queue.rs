@@ -1,8 +1,8 @@
-//! Runs that wait for their turn on a thread.
+//! Queued runs, which wait for the earlier runs of their thread.
 //!
-//! Whoever accepted such a run here waits for it with a task, so that it begins as soon as the one
-//! before it has ended in this process, and soon after it has in another. When the process is gone
-//! meanwhile, those that look for runs nobody has find it once it is due.
+//! The process that accepted such a run waits for it in a task, so that the run starts as soon as
+//! the one before it has ended in this process, and soon after it has ended in another. If the
+//! process dies, the run is found by recovery once it is due.
 
 use super::core::{Admitted, Inner, Runtime};
 use super::execution::stopped;
@@ -17,12 +17,12 @@ use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{BoxFuture, BoxStream, Principal, RunId};
 
-/// Interval at which to look for changes by other processes: if a run that is waited for has ended,
-/// and if a run in this process is to stop. In machine time.
+/// Interval of checks for changes by other processes: the end of a run that others wait for, and
+/// requests to cancel runs of this process. In machine time.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Stops what other processes asked to stop, as long as the runtime is there. A run learns of it
-/// with each of its commits besides; this is for one that waits for a model or a tool.
+/// Cancels runs on the request of other processes, as long as the runtime exists. A run also sees
+/// such a request with each of its commits; this is for runs that wait for a model or a tool.
 pub(super) async fn heed(runtime: Weak<Inner>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -37,7 +37,8 @@ pub(super) async fn heed(runtime: Weak<Inner>) {
 }
 
 impl Runtime {
-    /// Asks the runs of a thread that go here to stop; the store has asked them all before.
+    /// Cancels the runs of a thread in this process. The store has recorded the request for all
+    /// runs.
     pub(super) fn cancel_others(&self, who: &Principal, at: &RunRef) {
         for (id, here) in self.running().iter() {
             if here.org == who.org && here.thread == at.thread && *id != at.run {
@@ -46,7 +47,7 @@ impl Runtime {
         }
     }
 
-    /// A handle for a run that waits for its turn. It waits although nobody holds the handle.
+    /// Returns a handle for a queued run, which waits even if the handle is dropped.
     pub(super) fn wait_for_turn(&self, admitted: Admitted) -> RunHandle {
         let run = admitted.row.new.at.clone();
         let (tell_events, events) = oneshot::channel::<BoxStream<'static, RunEvent>>();
@@ -111,7 +112,7 @@ impl Runtime {
         }
     }
 
-    /// Goes on with a run whose worker is gone: nobody else may, and others wait for it.
+    /// Takes over a run whose worker is dead, because others wait for it.
     async fn take_before(&self, who: &Principal, at: &RunRef, before: Option<String>) {
         let Some(Ok(run)) = before.map(RunId::new) else { return };
         if self.goes_here(run.as_str()) {
@@ -125,7 +126,7 @@ impl Runtime {
         }
     }
 
-    /// Stops what goes here and was asked to stop by others.
+    /// Cancels the runs of this process that other processes requested to cancel.
     async fn stop_what_should(&self) -> Result<(), RuntimeError> {
         for (org, at) in self.store().to_stop(self.worker()).await? {
             let running = self.running();

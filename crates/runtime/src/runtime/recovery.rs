@@ -1,4 +1,4 @@
-//! Runs that nobody has: taken over, put back, looked for.
+//! Recovery of runs without a living worker, and the decision how a thread is resumed.
 
 use super::core::{Admitted, Goes, Inner, Runtime};
 use crate::worker::LeaseConfig;
@@ -10,7 +10,7 @@ use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
-/// The most threads that go on by themselves at one look.
+/// Maximum number of threads woken by one check.
 const WOKEN_MAX: usize = 100;
 
 impl Runtime {
@@ -133,13 +133,13 @@ impl Runtime {
         Ok(run.begins_elsewhere(head) || state.next.is_empty())
     }
 
-    /// Puts the last run of a thread back once it failed, and goes on with it: with the same input,
-    /// on the thread as it stands, and with its attempts counted anew. Calls that are on record are
-    /// not made again.
+    /// Requeues the last run of a thread after it failed, and executes it: with the same input, on
+    /// the current state of the thread, and with a new count of attempts. Recorded calls are not
+    /// repeated.
     ///
     /// # Errors
-    /// [`RuntimeError::Store`] with `NotFound` when there is no such run, with `Busy` while a run
-    /// of the thread goes, with `NotRequeued` when it is not the last one or did not fail;
+    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist, with `Busy` while a run
+    /// of the thread is unfinished, with `NotRequeued` if it is not the last one or did not fail;
     /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
@@ -152,17 +152,17 @@ impl Runtime {
         self.start_or_follow(admitted).await.map(Goes::handle)
     }
 
-    /// Goes on with the threads whose time has come by this runtime's clock and whose graphs are
-    /// hosted here: a timer ended, or a question that nobody answered takes its default. Each goes
-    /// on with a new run, for the principal and the account of the last one, and only once,
-    /// however many workers look.
+    /// Resumes the threads whose time has come by the clock of this runtime and whose graphs are
+    /// hosted here: a timer ended, or an unanswered question takes its default. Each thread resumes
+    /// with a new run, for the principal and the account of the last one, and only once, however
+    /// many workers check.
     ///
-    /// A thread wakes when its last run ended at open questions; not after one that failed, was
-    /// cancelled or reached its limit, unless that one only brought an input which got nowhere.
+    /// A thread wakes if its last run ended at open questions; not after a run that failed, was
+    /// cancelled or reached its limit, unless that run only brought an input that was not applied.
     ///
     /// # Errors
-    /// What the store said. Threads that went on otherwise meanwhile are left out, those that
-    /// another worker woke first among them.
+    /// [`RuntimeError::Store`]. Threads that were resumed otherwise in the meantime are omitted,
+    /// including those that another worker woke first.
     pub async fn wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
         let graphs = self.0.graphs.keys().cloned().collect();
         let due = self.store().due(self.0.context.clock.now(), graphs, WOKEN_MAX).await?;
@@ -191,11 +191,11 @@ impl Runtime {
         Ok(handles)
     }
 
-    /// Takes over all runs of this store that no living worker has and whose graphs are hosted
-    /// here. Those that this process still works on are left out.
+    /// Takes over all runs of this store that have no living worker and whose graphs are hosted
+    /// here, except those that this process still executes.
     ///
     /// # Errors
-    /// What the store said. Runs that another worker took first are left out.
+    /// [`RuntimeError::Store`]. Runs that another worker took over first are omitted.
     pub async fn recover(&self) -> Result<Vec<RunHandle>, RuntimeError> {
         self.recover_at(self.0.context.clock.now()).await
     }
@@ -224,7 +224,7 @@ impl Runtime {
     }
 }
 
-/// Takes over what nobody has, as long as the runtime is there.
+/// Takes over runs and wakes threads at regular intervals, as long as the runtime exists.
 pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
     let mut last: Option<(Timestamp, Duration)> = None;
     while let Some(inner) = runtime.upgrade() {

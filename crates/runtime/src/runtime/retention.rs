@@ -10,13 +10,13 @@ use weftwork_types::{Principal, ThreadId, Timestamp};
 const SWEPT_AT_ONCE: usize = 1_000;
 
 impl Runtime {
-    /// Forgets the threads of an organisation that nothing has changed for this long, with their
-    /// runs, checkpoints, events, questions and journal; says which. Threads with a run that has
-    /// not ended are kept, and so are those that wait unless they are included. What was paid for
-    /// stays on record.
+    /// Deletes the threads of an organisation that have not changed for this long, with their runs,
+    /// checkpoints, events, questions and journal, and returns their ids. Threads with an
+    /// unfinished run are retained, and waiting threads too unless they are included. Usage records
+    /// are retained.
     ///
     /// # Errors
-    /// What the store said. Threads that were forgotten before stay so.
+    /// [`RuntimeError::Store`]. Threads that were deleted before the error stay deleted.
     pub async fn forget_threads(
         &self,
         who: &Principal,
@@ -27,12 +27,13 @@ impl Runtime {
         Ok(forget_all(self.store().as_ref(), who, which).await?)
     }
 
-    /// Forgets all checkpoints but the newest `keep` of the threads of an organisation that nothing
-    /// has changed for this long and whose graphs are hosted here; says which threads these are.
-    /// They go on from their newest checkpoint as before, those that wait too.
+    /// Deletes all checkpoints except the newest `keep` of the threads of an organisation that have
+    /// not changed for this long and whose graphs are hosted here, and returns the ids of these
+    /// threads. They can still be resumed, waiting threads too.
     ///
     /// # Errors
-    /// What the store said, or that a checkpoint does not fit its graph.
+    /// [`RuntimeError::Store`], and [`RuntimeError::Engine`] if a checkpoint does not fit its
+    /// graph.
     pub async fn prune_checkpoints(
         &self,
         who: &Principal,
@@ -58,13 +59,13 @@ impl Runtime {
         Ok(pruned)
     }
 
-    /// Drops the events of an organisation's runs that ended this long ago, but for the last of
-    /// each; says of how many runs. Outcomes, checkpoints with their messages, calls and usage
-    /// stay, and so do the events of a failed run that can be requeued. Whoever reads from before
-    /// what is kept is told where it begins (W0218).
+    /// Deletes the events of an organisation's runs that ended this long ago, except the last event
+    /// of each, and returns the number of these runs. Outcomes, checkpoints with their messages,
+    /// calls and usage are retained, and so are the events of a failed run that can be requeued. A
+    /// client that reads from a deleted event receives the number of the oldest stored one (W0218).
     ///
     /// # Errors
-    /// What the store said. Events that were dropped before stay so.
+    /// [`RuntimeError::Store`]. Events that were deleted before the error stay deleted.
     pub async fn drop_events(
         &self,
         who: &Principal,
@@ -73,11 +74,11 @@ impl Runtime {
         Ok(drop_all_events(self.store().as_ref(), who, self.ago(ended_for)).await?)
     }
 
-    /// Frees the room of all items that have expired, of every organisation; says of how many. Until
-    /// then they are only not found, but for the few that each put frees.
+    /// Frees the space of all expired items, of all organisations, and returns their number.
+    /// Expired items are not found before that either; each put frees a few of them.
     ///
     /// # Errors
-    /// What the store said. What was freed before stays so.
+    /// [`RuntimeError::Store`]. Space that was freed before the error stays free.
     pub async fn sweep_items(&self) -> Result<usize, RuntimeError> {
         let (now, mut swept) = (self.0.context.clock.now(), 0);
         loop {

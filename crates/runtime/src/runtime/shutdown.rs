@@ -1,4 +1,4 @@
-//! Stopping in order.
+//! Orderly shutdown.
 
 use super::core::Runtime;
 use std::time::Duration;
@@ -11,22 +11,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const PUTTING_BACK: Duration = Duration::from_secs(5);
 
 impl Runtime {
-    /// Stops in order: takes no more runs, lets those that go come to the end of their superstep,
-    /// puts them back into the store, and gives up this worker's lease. Others go on with them at
-    /// once, and no attempt is counted. Runs that end by themselves meanwhile have ended; those
-    /// that do not come to the end of their superstep within `grace`, by the time of the machine,
-    /// are cut off there, and what they did since is done again, recorded calls apart.
+    /// Shuts down in order: accepts no more runs, lets the active ones complete their superstep,
+    /// releases them into the store, and ends the lease of this worker. Other workers can resume
+    /// them at once, and no attempt is counted. Runs that end in the meantime have ended. Runs that
+    /// do not complete their superstep within `grace`, in machine time, are interrupted there;
+    /// their work since the last commit is repeated, except recorded calls.
     ///
-    /// Returns the runs that could not be put back, because their store took nothing: others take
-    /// them over as from a worker that died. Whoever holds the handle of a run that was put back
-    /// sees its stream end with [`Released`](weftwork_types::event::AiEvent::Released).
+    /// Returns the runs that could not be released because their store accepted no writes: others
+    /// take them over as from a dead worker. The stream of a released run ends with
+    /// [`Released`](weftwork_types::event::AiEvent::Released).
     ///
     /// # Errors
-    /// What the store said to the end of the lease, which then runs out by itself.
+    /// [`RuntimeError::Store`] if the lease cannot be ended; it expires later.
     ///
     /// # Cancel safety
-    /// The runtime takes no more runs, and those that go are put back or not; call it again to
-    /// wait for them.
+    /// The runtime accepts no more runs; active ones are released or not. Call it again to wait for
+    /// them.
     pub async fn shutdown(&self, grace: Duration) -> Result<Vec<RunId>, RuntimeError> {
         let shutdown = &self.0.context.shutdown;
         {
@@ -42,7 +42,7 @@ impl Runtime {
         Ok(left)
     }
 
-    /// Waits until no run goes here, but not longer than this.
+    /// Waits until no run is active here, at most for this time.
     async fn until_empty(&self, longest: Duration) {
         let empty = async {
             while !self.running().is_empty() {
