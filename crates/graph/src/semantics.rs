@@ -2,15 +2,15 @@
 
 /// Lifetime of a subgraph's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
+pub enum SubgraphState {
     /// As long as the task that runs it: each task starts afresh, and goes on where it stopped
     /// when it is resumed.
     #[default]
-    Inherit,
+    PerTask,
     /// As long as the thread: each run goes on with the state the last one left.
-    Own,
+    PerThread,
     /// Not at all.
-    Never,
+    Stateless,
 }
 
 /// Behaviour of a graph where weft and the reference differ (`docs/adr/0007-semantics.md`).

@@ -2,7 +2,7 @@
 
 use crate::dependencies::MakeDependencies;
 use crate::shutdown::Shutdown;
-use crate::stored::{Recent, StoreSaver};
+use crate::stored::{Recent, StoreCheckpointer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -36,6 +36,6 @@ impl WorkerContext {
     /// Checkpoints of an organisation, to be looked at.
     pub(crate) fn looking(&self, who: &Principal) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
-        self.local.clone().with_saver(StoreSaver::new(store, who.clone()))
+        self.local.clone().with_checkpointer(StoreCheckpointer::new(store, who.clone()))
     }
 }

@@ -23,6 +23,6 @@ pub use dependencies::DependencyError;
 pub use fork::fork_thread;
 pub use inspect::thread_state;
 pub use runtime::{Recovery, Runtime, RuntimeBuilder};
-pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
+pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
 pub use worker::LeaseConfig;

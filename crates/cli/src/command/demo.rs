@@ -3,7 +3,7 @@
 use super::{chat, models};
 use crate::CliError;
 use crate::args::{Busy, Chat, Demo, Keeping};
-use crate::context::{CommandContext, usual_model};
+use crate::context::{CommandContext, default_model};
 use crate::demo::Story;
 use crate::exit::Exit;
 use crate::input::one_line;
@@ -63,7 +63,7 @@ async fn choose(context: &CommandContext) -> Result<String, CliError> {
         Ok(()) => models::pull(known, context).await.map(drop),
         Err(error) => Err(error.into()),
     };
-    let Err(error) = got else { return Ok(usual_model().to_owned()) };
+    let Err(error) = got else { return Ok(default_model().to_owned()) };
     let fault = error.fault();
     context.terminal.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
     context

@@ -3,7 +3,7 @@
 use super::models;
 use crate::CliError;
 use crate::args::Doctor;
-use crate::context::{CommandContext, usual_model};
+use crate::context::{CommandContext, default_model};
 use crate::exit::Exit;
 use crate::terminal::{Style, plain};
 use serde::Serialize;
@@ -99,7 +99,7 @@ fn settings(context: &CommandContext) -> Finding {
     found.push_str(&format!("; store {} {}", config.store.value, config.store.origin));
     match &config.model {
         Some(model) => found.push_str(&format!("; model {} {}", model.value, model.origin)),
-        None => found.push_str(&format!("; model {} by default", usual_model())),
+        None => found.push_str(&format!("; model {} by default", default_model())),
     }
     if let Some(file) = &config.model_file {
         found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
@@ -143,7 +143,8 @@ fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
 }
 
 fn model(context: &CommandContext) -> Finding {
-    let id = context.config.model.as_ref().map_or(usual_model(), |setting| setting.value.as_str());
+    let id =
+        context.config.model.as_ref().map_or(default_model(), |setting| setting.value.as_str());
     let known = context.config.models().and_then(|registry| {
         let name = id.split(':').next().unwrap_or_default();
         match registry.providers().find(|provider| provider.name() == name) {

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::millis;
-use weftwork_graph::run_loop::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
+use weftwork_graph::run_loop::{Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
@@ -66,7 +66,7 @@ impl Calls {
 }
 
 impl RunEnvironment for Calls {
-    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+    fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext {
         let context = &self.context;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
             if fault_injection::has(Bug::RecordsNoCalls) {
@@ -94,8 +94,8 @@ impl RunEnvironment for Calls {
         }
     }
 
-    fn emit(&self, by: &TaskAt, event: AiEvent) {
-        self.bus.emit(&by.speaker(), event);
+    fn emit(&self, by: &TaskContext, event: AiEvent) {
+        self.bus.emit(&by.event_source(), event);
     }
 
     fn has_log(&self) -> bool {
@@ -161,9 +161,9 @@ impl Ledger for RunLedger {
 #[derive(Debug)]
 struct Pulse {
     to: Arc<EventBus>,
-    at: TaskAt,
+    at: TaskContext,
     /// The task, once it told something.
-    by: OnceLock<Speaker>,
+    by: OnceLock<EventSource>,
     clock: Arc<dyn Clock>,
     beat: Arc<AtomicU64>,
 }
@@ -179,7 +179,7 @@ impl Emit for Pulse {
     }
 
     fn emit(&self, mut event: AiEvent) {
-        let by = self.by.get_or_init(|| self.at.speaker());
+        let by = self.by.get_or_init(|| self.at.event_source());
         if let AiEvent::AttemptReset { node } = &mut event {
             *node = by.node.to_string();
         }

@@ -4,7 +4,7 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use std::sync::Arc;
 use tokio::sync::watch;
-use weftwork_graph::run_loop::At;
+use weftwork_graph::run_loop::StateQuery;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow};
 use weftwork_types::caller::GraphCaller;
@@ -38,8 +38,11 @@ impl ClaimedRun {
     }
 
     /// The state from which the run begins.
-    pub(super) fn at(&self) -> At {
-        At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
+    pub(super) fn at(&self) -> StateQuery {
+        StateQuery {
+            checkpoint: self.begins_at(),
+            ..StateQuery::thread(self.claim.at.thread.as_str())
+        }
     }
 
     /// Returns `true` if the thread has no checkpoint.

@@ -260,7 +260,7 @@ impl RunDriver {
                 return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
-        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let state = self.graph.state(&local, &StateQuery::thread(thread.as_str()), false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
         Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
@@ -366,7 +366,7 @@ impl RunDriver {
         outcome: RunOutcome,
     ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
-        let at = At::thread(self.run.claim.at.thread.as_str());
+        let at = StateQuery::thread(self.run.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
     }

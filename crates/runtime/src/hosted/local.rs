@@ -6,7 +6,7 @@ use super::journal::RunJournal;
 use super::lineage::Lineage;
 use super::run_scope::RunScope;
 use super::writer::Writer;
-use crate::stored::StoreSaver;
+use crate::stored::StoreCheckpointer;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork_graph::CompiledGraph;
@@ -24,7 +24,7 @@ pub(super) fn local(
     (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
 ) -> Local {
     let context = &run.context;
-    let saver = StoreSaver::claimed(
+    let saver = StoreCheckpointer::claimed(
         Arc::clone(&context.store) as _,
         run.who.clone(),
         Arc::clone(writer) as _,
@@ -40,7 +40,7 @@ pub(super) fn local(
         lineage: lineage(run, graph),
     };
     let calls = Calls::new((run, graph), writer, scope, (journal, answers));
-    let local = context.local.clone().with_saver(saver).in_environment(Arc::new(calls));
+    let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));
     match scope.dependencies.is_empty() {
         true => local,
         false => local.with_dependencies(scope.dependencies.clone()),
@@ -53,7 +53,7 @@ fn lineage(run: &ClaimedRun, graph: &CompiledGraph) -> Option<Lineage> {
     }
     let store: Arc<dyn CheckpointStore> = Arc::clone(&run.context.store) as _;
     Some(Lineage {
-        saver: StoreSaver::new(store, run.who.clone()),
+        saver: StoreCheckpointer::new(store, run.who.clone()),
         plan: Arc::clone(graph.plan()),
         clock: Arc::clone(&run.context.clock),
         run: run.claim.at.clone(),

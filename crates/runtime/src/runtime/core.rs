@@ -7,7 +7,7 @@ use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-use weftwork_graph::run_loop::{At, HistoryFilter, Snapshot};
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{RunRow, Store, StoreError};
 use weftwork_types::port::{Clock, RunHandle};
@@ -99,7 +99,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        graph.state(&self.0.context.looking(who), &At::thread(thread.as_str()), false).await
+        graph.state(&self.0.context.looking(who), &StateQuery::thread(thread.as_str()), false).await
     }
 
     /// State of a thread at one of its checkpoints, before the tasks that were due there ran.
@@ -113,7 +113,7 @@ impl Runtime {
         at: CheckpointId,
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        let at = At { checkpoint: Some(at), ..At::thread(thread.as_str()) };
+        let at = StateQuery { checkpoint: Some(at), ..StateQuery::thread(thread.as_str()) };
         graph.state(&self.0.context.looking(who), &at, false).await
     }
 
@@ -129,7 +129,7 @@ impl Runtime {
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         let context = self.0.context.looking(who);
-        graph.history_of(&context, &At::thread(thread.as_str()), filter).await
+        graph.history_of(&context, &StateQuery::thread(thread.as_str()), filter).await
     }
 
     async fn graph_of(

@@ -5,7 +5,7 @@ use crate::support::{completed, failed, on_each_store, store};
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use weftwork_graph::{Cache, CompiledGraph, Deps, Graph, Keep, List, START, State};
+use weftwork_graph::{Cache, CompiledGraph, Deps, Graph, List, START, State, SubgraphState};
 use weftwork_runtime::{DependencyError, Runtime, RuntimeBuilder};
 use weftwork_store::{NewRun, Store};
 use weftwork_types::port::Dependencies;
@@ -77,7 +77,7 @@ async fn two_principals_on_one_graph_have_their_own_values() {
 #[tokio::test]
 async fn subgraphs_have_the_values_of_the_run_and_they_take_precedence() {
     let outer = || {
-        let outer = Graph::<Log>::new("outer").subgraph("inner", graph(), Keep::Inherit);
+        let outer = Graph::<Log>::new("outer").subgraph("inner", graph(), SubgraphState::PerTask);
         outer.edge(START, "inner").build().expect("sound")
     };
     let runtime = open(store(), |host| {

@@ -2,11 +2,11 @@
 
 use crate::clock::millis;
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
-use crate::context::{Ctx, LazyCtx, Local, TaskContext};
+use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
 use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
-use crate::run_loop::context::{Earlier, TaskAt};
+use crate::run_loop::context::{Earlier, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::semantics::{Resuming, Unanswered};
 use crate::state::{Members, Seen};
@@ -78,8 +78,8 @@ pub(crate) type NodeFuture = BoxFuture<'static, NodeResult<TaskOutput>>;
 
 /// Everything a task needs, so that it can be tried as often as its policy says.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) at: TaskAt,
+pub(crate) struct TaskRunner {
+    pub(crate) at: TaskContext,
     pub(crate) index: NodeIdx,
     pub(crate) node: NodeFn,
     pub(crate) arg: Option<Arc<Arg>>,
@@ -97,14 +97,14 @@ pub(crate) enum Follows {
     Caller,
 }
 
-impl Job {
+impl TaskRunner {
     fn graph(&self) -> &CompiledGraph {
         &self.at.scope.graph
     }
 
     pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
         let beat = millis(self.at.scope.shared.host.clock().elapsed());
-        Ctx(Arc::new(TaskContext {
+        Ctx(Arc::new(AttemptContext {
             node: Arc::clone(self.at.key.name()),
             step: self.at.step,
             attempt,
@@ -162,13 +162,13 @@ impl Job {
             attempt += 1;
             self.at.resuming = Some(true);
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
-            self.at.scratch.asked.store(0, Ordering::Relaxed);
+            self.at.task_state.asked.store(0, Ordering::Relaxed);
             if self.graph().semantics().resuming == Resuming::Exact {
                 // In the reference what an attempt calls is never what the one before it called.
-                self.at.scratch.called.store(0, Ordering::Relaxed);
-                self.at.scratch.graphs.store(0, Ordering::Relaxed);
+                self.at.task_state.called.store(0, Ordering::Relaxed);
+                self.at.task_state.graphs.store(0, Ordering::Relaxed);
             }
-            self.at.scratch.resumed.store(false, Ordering::Relaxed);
+            self.at.task_state.resumed.store(false, Ordering::Relaxed);
         }
     }
 
@@ -218,13 +218,13 @@ impl Job {
     }
 
     fn end(&self, what: TaskOutcome) -> End {
-        End { what, answers: self.at.scratch.answers() }
+        End { what, answers: self.at.task_state.answers() }
     }
 }
 
 /// Returns the outcome of an attempt of a node, given the consumer of its result.
 pub(crate) fn finish(
-    at: &TaskAt,
+    at: &TaskContext,
     node: (NodeIdx, Follows),
     polled: Polled,
     ctx: Option<&Ctx>,
@@ -251,11 +251,15 @@ pub(crate) fn finish(
     if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }
-    End { what, answers: at.scratch.answers() }
+    End { what, answers: at.task_state.answers() }
 }
 
 /// The result with its channels found, and with where its routes lead.
-fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> TaskOutcome {
+fn followed(
+    at: &TaskContext,
+    (node, follows): (NodeIdx, Follows),
+    output: TaskOutput,
+) -> TaskOutcome {
     let graph = &at.scope.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
         return finished(at.key.name(), output);
