@@ -51,7 +51,8 @@ pub use policy::{Cache, Retry, Timeout};
 pub use question::Question;
 pub use route::{IntoRoute, Next, RouteHandler, Routes};
 pub use run_loop::{
-    Answers, Durability, HistoryFilter, MessagePart, Modes, Outcome, Snapshot, Stops, StreamEvent,
+    Answers, Durability, HistoryFilter, MessagePart, Modes, RunOutcome, Snapshot, Stops,
+    StreamEvent,
 };
 pub use semantics::{Keep, Semantics};
 pub use state::{ChannelDef, State, StateSpec};

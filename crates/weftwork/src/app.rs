@@ -18,7 +18,7 @@ use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
 use weftwork_types::run::{
-    Durability, Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest,
+    Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
 use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
 
@@ -437,7 +437,7 @@ impl App {
         let RunHandle { run, events, outcome } = handle;
         let events = events.collect().await;
         match outcome.await {
-            RunFinal::Failed { fault } => Err(Error::Run(fault)),
+            RunOutcome::Failed { fault } => Err(Error::Run(fault)),
             outcome => Ok(Reply::new(run, self.model().clone(), events, outcome)),
         }
     }

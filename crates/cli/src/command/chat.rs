@@ -16,7 +16,7 @@ use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunFinal, RunInput};
+use weftwork::types::run::{RunInput, RunOutcome};
 
 /// The default agent.
 const USUAL_AGENT: &str = "desk";
@@ -162,7 +162,7 @@ impl Talk<'_> {
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
         // The chat continues after a failed run.
         match outcome {
-            RunFinal::Cancelled => self.screen.note("stopped"),
+            RunOutcome::Cancelled { .. } => self.screen.note("stopped"),
             other => {
                 tell_end(self.app, &run, &other, self.screen).await;
             }

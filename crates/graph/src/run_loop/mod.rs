@@ -45,7 +45,7 @@ pub use event::{
     TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use node_cache::CACHED_MAX;
-pub use options::{Outcome, Start, StartCommand};
+pub use options::{Start, StartCommand};
 pub use panics::out_of_node;
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
@@ -54,4 +54,4 @@ pub use thread::{AsNode, At, HistoryFilter, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;
 pub use weftwork_engine::pregel::Path;
-pub use weftwork_types::run::{Answers, Durability, Stops};
+pub use weftwork_types::run::{Answers, Durability, RunOutcome, Stops};

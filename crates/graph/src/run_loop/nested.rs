@@ -12,10 +12,10 @@ use crate::run_loop::context::{Called, Keeping, Scope, Scratch, TaskAt, Within};
 use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::node_cache::CacheKey;
-use crate::run_loop::options::{Begin, Ended, Fail, Options};
+use crate::run_loop::options::{Begin, LoopOutcome, Options};
 use crate::run_loop::supersteps::Cycle;
 use crate::run_loop::sync::{lock, turn};
-use crate::run_loop::task::{Follows, Job, What};
+use crate::run_loop::task::{Follows, Job, TaskOutcome};
 use crate::run_loop::values::output_json;
 use crate::semantics::Keep;
 use serde_json::{Map, Value as Json};
@@ -45,24 +45,25 @@ impl Ctx {
         };
         let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
         match at.run_graph((graph, nth), keep, start).await {
-            Ok((Ended::Done, cycle)) => {
+            Ok((LoopOutcome::Completed, cycle)) => {
                 let emitted = cycle.emitted.as_ref();
                 Ok(emitted.map(|slots| output_json(graph.plan(), slots)).unwrap_or_default())
             }
-            Ok((Ended::Interrupted(interrupts), _)) => {
+            Ok((LoopOutcome::Interrupted(interrupts), _)) => {
                 self.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            Ok((Ended::OutOfSteps, cycle)) => {
+            Ok((LoopOutcome::LimitReached, cycle)) => {
                 let text = format!("graph `{}` reached its step limit", graph.name());
                 tracing::debug!(step = cycle.position.step(), "{text}");
                 let fault = Fault::new(crate::error::NODE_FAILED, text);
                 Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
             }
-            Ok((Ended::Drained(reason), _)) => Err(NodeError(Stop::Drained(reason))),
-            Err(Fail::Error(error)) => Err(NodeError(Stop::Failed(error.fault()))),
-            Err(Fail::Parent(output)) => Err(NodeError(Stop::Own(output))),
-            Err(Fail::Drained(reason)) => Err(NodeError(Stop::Drained(reason))),
+            Ok((LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain), _)) => {
+                Err(NodeError(Stop::Drained(drain)))
+            }
+            Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
+            Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
         }
     }
 
@@ -152,7 +153,7 @@ impl TaskAt {
         (graph, nth): (&CompiledGraph, u32),
         keep: Keep,
         begin: Begin,
-    ) -> Result<(Ended, Cycle), Fail> {
+    ) -> Result<(LoopOutcome, Cycle), RuntimeError> {
         let scope = &self.scope;
         let mut ns = task_ns(&self.from, self.key.name(), self.id());
         if keep == Keep::Own {
@@ -257,13 +258,13 @@ impl Call<'_> {
 
     async fn settle(
         &self,
-        what: What,
+        what: TaskOutcome,
         answers: Option<Vec<Json>>,
         ctx: &Ctx,
         cached: Option<CacheKey>,
     ) -> NodeResult<Json> {
         match what {
-            What::Done(output, _) => {
+            TaskOutcome::Done(output, _) => {
                 let returned = returned_of(&output).unwrap_or_default();
                 if let Some(key) = cached {
                     self.at.scope.shared.host.cache(key, output);
@@ -275,14 +276,14 @@ impl Call<'_> {
                     .await?;
                 Ok(returned)
             }
-            What::Failed(failed) => {
+            TaskOutcome::Failed(failed) => {
                 let fault = failed.fault;
                 self.tell_end(None, Some(fault.clone()));
                 let failure = Some(TaskFailure::Unhandled(fault.clone()));
                 self.record(TaskDetails { failure, answers, ..TaskDetails::default() }).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
-            What::Waiting(interrupts) => {
+            TaskOutcome::Waiting(interrupts) => {
                 let pause = match interrupts.as_slice() {
                     [] => TaskPause::None,
                     _ => TaskPause::Asked(interrupts.clone()),
@@ -291,11 +292,8 @@ impl Call<'_> {
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            What::Ends(fail) => Err(NodeError(match *fail {
-                Fail::Parent(output) => Stop::Parent(output),
-                Fail::Drained(reason) => Stop::Drained(reason),
-                Fail::Error(error) => Stop::Failed(error.fault()),
-            })),
+            TaskOutcome::Parent(output) => Err(NodeError(Stop::Parent(output))),
+            TaskOutcome::Drained(drain) => Err(NodeError(Stop::Drained(drain))),
         }
     }
 

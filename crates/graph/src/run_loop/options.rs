@@ -4,7 +4,6 @@ use crate::error::{Drain, RuntimeError};
 use crate::extract::BuildInfo;
 use crate::output::IntoOutput;
 use crate::route::Next;
-use crate::run_loop::checkpointer::SaverError;
 use crate::run_loop::namespace::nowhere;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -66,42 +65,6 @@ impl From<RunCommand> for StartCommand {
     }
 }
 
-/// Outcome of an in-process run. Interrupts, drain and limits are outcomes, not errors.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// Nothing is left to do.
-    Completed {
-        /// The output: an object of channel values, or whatever a [`Flow`](crate::Flow) returned.
-        output: Json,
-    },
-    /// The run stopped before or after a node, or questions are open.
-    Interrupted {
-        /// The questions; none for a stop.
-        interrupts: Vec<Interrupt>,
-    },
-    /// The step limit was reached with work left to do.
-    LimitReached {
-        /// The limit.
-        step_limit: u32,
-    },
-    /// A node asked the run to stop after its superstep.
-    Drained {
-        /// The reason it gave.
-        reason: String,
-    },
-}
-
-impl Outcome {
-    /// The output of a run that completed.
-    #[must_use]
-    pub fn output(self) -> Option<Json> {
-        match self {
-            Self::Completed { output } => Some(output),
-            _ => None,
-        }
-    }
-}
-
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -122,37 +85,28 @@ pub(crate) struct Options {
 
 /// Outcome of a graph's loop; the graph's caller is the program or another graph.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum LoopOutcome {
     /// Nothing is left to do.
-    Done,
+    Completed,
     /// A stop, or open questions.
     Interrupted(Vec<Interrupt>),
-    OutOfSteps,
+    LimitReached,
+    /// The loop stopped after its superstep, because the run was to stop.
     Drained(Drain),
-}
-
-pub(crate) type Going<T> = Result<T, Fail>;
-
-/// Reason why a loop ends early, besides interrupts.
-#[derive(Debug)]
-pub(crate) enum Fail {
-    Error(RuntimeError),
-    /// A command for the parent graph.
+    /// A task ended the loop within its superstep, because a graph that it ran was drained.
+    TaskDrained(Drain),
+    /// A task ended the loop with a command for the parent graph.
     Parent(Box<TaskOutput>),
-    Drained(Drain),
 }
 
-impl From<RuntimeError> for Fail {
-    fn from(error: RuntimeError) -> Self {
-        Self::Error(error)
+impl LoopOutcome {
+    /// Returns `true` if a task ended the loop within its superstep.
+    pub(crate) fn by_task(&self) -> bool {
+        matches!(self, Self::TaskDrained(_) | Self::Parent(_))
     }
 }
 
-impl From<SaverError> for Fail {
-    fn from(error: SaverError) -> Self {
-        Self::Error(error.into())
-    }
-}
+pub(crate) type Going<T> = Result<T, RuntimeError>;
 
 impl Options {
     pub(crate) fn fresh() -> Self {
@@ -182,18 +136,5 @@ pub(crate) enum Begin {
 impl Begin {
     pub(crate) fn answers(&self) -> bool {
         matches!(self, Self::Command(StartCommand { resume: Some(_), .. }))
-    }
-}
-
-impl From<Fail> for RuntimeError {
-    fn from(fail: Fail) -> Self {
-        match fail {
-            Fail::Error(error) => error,
-            Fail::Parent(_) => Self::NoParent,
-            Fail::Drained(drain) => Self::Node(
-                weftwork_types::code::Fault::new(crate::error::NODE_FAILED, drain.into_reason())
-                    .of_kind("Drained"),
-            ),
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! watchers of the run.
 
 use super::writer::Writer;
-use super::{CallLog, Host};
+use super::{CallLog, Host, Run, RunScope};
 use crate::hub::Hub;
 use crate::journal::{RunBook, RunJournal};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,6 @@ use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
-use weftwork_types::run::RunOptions;
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
@@ -32,6 +31,7 @@ pub(super) struct Calls {
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) writer: Arc<Writer>,
+    scope: RunScope,
     /// Time at which the run is cut off.
     deadline: Option<Timestamp>,
     configurable: Arc<Map<String, Value>>,
@@ -39,17 +39,19 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        host: &Arc<Host>,
+        run: &Run,
         writer: &Arc<Writer>,
-        (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
-        options: &RunOptions,
+        scope: &RunScope,
+        (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
+        let (host, options) = (&run.host, &run.row.new.options);
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
         Self {
             host: Arc::clone(host),
             hub: Arc::clone(writer.hub()),
-            caller: Arc::new(caller),
+            caller: Arc::new(run.caller()),
             answers,
+            scope: scope.clone(),
             journal: Arc::new(journal),
             ledger: Arc::new(RunLedger { log, late }),
             writer: Arc::clone(writer),
@@ -78,7 +80,7 @@ impl RunEnvironment for Calls {
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&host.budget),
+            budget: Arc::clone(&self.scope.budget),
             ledger,
             clock: Arc::clone(&host.clock),
             emit,

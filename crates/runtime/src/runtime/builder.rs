@@ -11,7 +11,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
-use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
+use weftwork_types::port::{Budgets, Clock, Ledger, Unlimited};
 
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +31,7 @@ pub enum Orphans {
 pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    budget: Arc<dyn Budget>,
+    budgets: Arc<dyn Budgets>,
     orphans: Orphans,
     pace: Pace,
     attempts_max: u32,
@@ -45,7 +45,7 @@ impl RuntimeBuilder {
         Self {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
-            budget: Arc::new(Unlimited),
+            budgets: Arc::new(Unlimited),
             orphans: Orphans::default(),
             pace: Pace::default(),
             attempts_max: 3,
@@ -70,9 +70,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Limits what all runs together may spend.
-    pub fn budget(mut self, budget: Arc<dyn Budget>) -> Self {
-        self.budget = budget;
+    /// Sets the source of the budgets of runs, such as [`Limits`](weftwork_types::port::Limits);
+    /// runs have no limits by default.
+    pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
+        self.budgets = Arc::new(budgets);
         self
     }
 
@@ -133,7 +134,7 @@ impl RuntimeBuilder {
             store: self.store,
             clock: self.clock,
             ledger,
-            budget: self.budget,
+            budgets: self.budgets,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),

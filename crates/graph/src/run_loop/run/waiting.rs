@@ -3,7 +3,7 @@
 use super::Run;
 use crate::error::RuntimeError;
 use crate::run_loop::context::{Scope, Shared};
-use crate::run_loop::options::{Begin, Ended, Going, Options};
+use crate::run_loop::options::{Begin, Going, LoopOutcome, Options};
 use crate::run_loop::supersteps::Cycle;
 use crate::run_loop::sync::lock;
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ pub(crate) async fn run(
     mut scope: Arc<Scope>,
     mut begin: Begin,
     options: &Options,
-) -> Going<(Ended, Cycle)> {
+) -> Going<(LoopOutcome, Cycle)> {
     if scope.keep.saver.is_none() {
-        return Err(RuntimeError::NoSaver { what: "waiting for timers" }.into());
+        return Err(RuntimeError::NoSaver { what: "waiting for timers" });
     }
     let mut going = options.clone();
     loop {
@@ -43,7 +43,7 @@ pub(crate) async fn run(
         let began = clock.now();
         let (ended, cycle) = Cycle::run(scope, begin, &going).await?;
         let wake = match &ended {
-            Ended::Interrupted(open) => wake(open, began),
+            LoopOutcome::Interrupted(open) => wake(open, began),
             _ => None,
         };
         let Some(wake) = wake else { return Ok((ended, cycle)) };

@@ -7,7 +7,7 @@ use crate::run_loop::checkpointer::{
 };
 use crate::run_loop::context::Scope;
 use crate::run_loop::event::{Modes, Source};
-use crate::run_loop::options::{Ended, Going};
+use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
 use crate::run_loop::task::Slot;
 use std::sync::Arc;
@@ -217,15 +217,19 @@ impl Cycle {
     }
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
-    pub(crate) async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
+    pub(crate) async fn leave(&mut self, ended: &Going<LoopOutcome>) -> Going<()> {
         if self.writer.has_failed() {
             return Ok(());
         }
-        let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
-        let drained = matches!(ended, Ok(Ended::Drained(_)));
+        let stopped = !matches!(
+            ended,
+            Ok(LoopOutcome::Completed | LoopOutcome::LimitReached | LoopOutcome::Drained(_))
+        );
+        let drained = matches!(ended, Ok(LoopOutcome::Drained(_)));
         // Input that cannot be applied leaves the thread as it was; not so in the reference.
         let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
-        if ended.is_err() && refuses && self.writer.take_deferred().is_some() {
+        let fails = ended.as_ref().map_or(true, LoopOutcome::by_task);
+        if fails && refuses && self.writer.take_deferred().is_some() {
             return Ok(());
         }
         self.writer.wait_durable(&self.scope).await?;
@@ -235,7 +239,7 @@ impl Cycle {
         if self.on_exit() && self.writer.is_on() && (!nested || stopped || self.scope.keep.own) {
             self.keep_at_exit().await?;
         }
-        if let (Ok(Ended::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
+        if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
             self.tell_stop(interrupts.is_empty())?;
         }
         Ok(())

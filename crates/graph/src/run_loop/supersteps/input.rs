@@ -4,7 +4,7 @@ use super::{Cycle, counted};
 use crate::error::RuntimeError;
 use crate::run_loop::context::Replay;
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Begin, Fail, Going, StartCommand};
+use crate::run_loop::options::{Begin, Going, StartCommand};
 use crate::run_loop::sync::lock;
 use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Cycle {
             self.counters.clear_written();
             self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
-            return Err(RuntimeError::EmptyInput.into());
+            return Err(RuntimeError::EmptyInput);
         }
         if !scope.is_nested() {
             scope.set_resuming(Some(resuming));
@@ -106,7 +106,7 @@ impl Cycle {
         let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
         let nothing = goto.is_empty() && update.is_empty() && one.is_none();
         if nothing && !answers {
-            return Err(RuntimeError::EmptyInput.into());
+            return Err(RuntimeError::EmptyInput);
         }
         let mut output = TaskOutput::default();
         for next in goto {
@@ -148,6 +148,6 @@ impl Cycle {
     }
 }
 
-fn node_fail(error: crate::error::NodeError) -> Fail {
-    Fail::Error(RuntimeError::Node(error.into_fault()))
+fn node_fail(error: crate::error::NodeError) -> RuntimeError {
+    RuntimeError::Node(error.into_fault())
 }

@@ -19,7 +19,7 @@ use crate::run_loop::checkpoint_writer::CheckpointWriter;
 use crate::run_loop::checkpointer::{Memo, Outside, Records, Saved};
 use crate::run_loop::context::Scope;
 use crate::run_loop::event::{Modes, StreamEvent};
-use crate::run_loop::options::{Begin, Ended, Going, Options};
+use crate::run_loop::options::{Begin, Going, LoopOutcome, Options};
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
@@ -52,7 +52,7 @@ impl Cycle {
         scope: Arc<Scope>,
         start: Begin,
         options: &Options,
-    ) -> Going<(Ended, Self)> {
+    ) -> Going<(LoopOutcome, Self)> {
         let mut cycle = Self::load(scope, options).await?;
         cycle.begin(start).await?;
         cycle.position.set_limit(&cycle.scope, &cycle.machine, options.step_limit);

@@ -5,7 +5,7 @@ use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{SaverError, TaskWrites};
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
-use crate::run_loop::options::{Ended, Fail, Going};
+use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::{lock, turn};
 use crate::run_loop::task::{End, Ending, Slot, Storage};
 use crate::semantics::{Limits, Resuming};
@@ -18,7 +18,6 @@ use weftwork_engine::TaskOutput;
 use weftwork_engine::planted;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
-use weftwork_types::interrupt::Interrupt;
 
 /// After how many supersteps that never waited the run lets others run.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
@@ -26,7 +25,7 @@ const STEPS_BETWEEN_YIELDS: u32 = 64;
 pub(crate) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
 
 impl Cycle {
-    pub(crate) async fn supersteps(&mut self) -> Going<Ended> {
+    pub(crate) async fn supersteps(&mut self) -> Going<LoopOutcome> {
         let mut taken = 0u32;
         loop {
             taken += 1;
@@ -43,8 +42,8 @@ impl Cycle {
             self.tell_cached();
             self.use_cache();
             self.know_messages();
-            if let Some(interrupts) = self.settle_all().await? {
-                return Ok(Ended::Interrupted(interrupts));
+            if let Some(ended) = self.settle_all().await? {
+                return Ok(ended);
             }
             if let Some(ended) = self.close().await? {
                 return Ok(ended);
@@ -53,19 +52,19 @@ impl Cycle {
     }
 
     /// Makes the tasks of the superstep; says when there is nothing to run.
-    fn plan(&mut self) -> Going<Option<Ended>> {
+    fn plan(&mut self) -> Going<Option<LoopOutcome>> {
         let limits = self.scope.graph.semantics().limits;
         let (step, stop) = (self.position.step(), self.position.stop());
         self.make_tasks();
         self.tell_checkpoint();
         if limits == Limits::Reference && step > stop {
-            return Ok(Some(Ended::OutOfSteps));
+            return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.open.tasks().is_empty() {
-            return Ok(Some(Ended::Done));
+            return Ok(Some(LoopOutcome::Completed));
         }
         if limits == Limits::Exact && step >= stop {
-            return Ok(Some(Ended::OutOfSteps));
+            return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.open.runs_again() {
             self.take_answers();
@@ -75,9 +74,9 @@ impl Cycle {
         let graph = &self.scope.graph;
         let stops = self.stops.has_before() && self.machine.changed_since_passed();
         if stops && self.stops.is_before(self.open.tasks(), graph) {
-            return Ok(Some(Ended::Interrupted(Vec::new())));
+            return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        Ok(self.scope.shared.drained().map(Ended::Drained))
+        Ok(self.scope.shared.drained().map(LoopOutcome::Drained))
     }
 
     fn make_tasks(&mut self) {
@@ -130,8 +129,8 @@ impl Cycle {
     }
 
     /// Runs the tasks that have not finished, each polled once in order, and settles each as it
-    /// ends. Returns the open questions when there are any.
-    async fn settle_all(&mut self) -> Going<Option<Vec<Interrupt>>> {
+    /// ends. Returns the outcome of the loop if the superstep stopped early.
+    async fn settle_all(&mut self) -> Going<Option<LoopOutcome>> {
         let mut ends = None;
         let mut next = 0;
         // Most supersteps are over when each task was polled once.
@@ -162,7 +161,7 @@ impl Cycle {
         &mut self,
         mut running: Running,
         mut next: usize,
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
     ) -> Going<()> {
         let scope = &self.scope;
         let most = scope.shared.concurrency.or(scope.graph.concurrency()).unwrap_or(usize::MAX);
@@ -227,7 +226,7 @@ impl Cycle {
     fn settle_or_park(
         &mut self,
         (index, end): (usize, End),
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<(usize, End)>,
     ) {
         if end.asks() && self.scope.is_behind() {
@@ -242,7 +241,7 @@ impl Cycle {
         &mut self,
         mut flushed: BoxFuture<'static, Result<(), SaverError>>,
         running: &mut Running,
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<(usize, End)>,
     ) -> Going<()> {
         loop {
@@ -255,7 +254,7 @@ impl Cycle {
     }
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
-    async fn close(&mut self) -> Going<Option<Ended>> {
+    async fn close(&mut self) -> Going<Option<LoopOutcome>> {
         self.rebuild_behind().await?;
         let nothing = TaskOutput::default();
         if self.scope.graph.plan().counted().next().is_some() {
@@ -282,7 +281,7 @@ impl Cycle {
                 self.machine = before;
             }
             self.flush().await?;
-            return Err(RuntimeError::Engine(error).into());
+            return Err(RuntimeError::Engine(error));
         }
         self.counters.set_written(written, self.machine.slots());
         if self.counters.written().iter().any(|index| self.scope.tells(*index)) {
@@ -303,7 +302,7 @@ impl Cycle {
             self.make_tasks();
             self.tell_checkpoint();
             self.open.tasks_mut().clear();
-            return Ok(Some(Ended::Interrupted(Vec::new())));
+            return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
         self.scope.set_resuming(None);
         Ok(None)

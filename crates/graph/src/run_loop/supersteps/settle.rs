@@ -3,17 +3,17 @@
 use super::Cycle;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskWrites};
-use crate::run_loop::options::{Fail, Going};
-use crate::run_loop::task::{End, Ending, Failed, Slot, Storage, What};
+use crate::run_loop::options::Going;
+use crate::run_loop::options::LoopOutcome;
+use crate::run_loop::task::{End, Ending, Failed, Slot, Storage, TaskOutcome};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Interrupt;
 
 impl Cycle {
-    pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<Fail>) {
+    pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
         let handles = self.has_handler(index);
         let graph = &self.scope.graph;
         let (tasks, recorded) = self.open.restoring();
@@ -26,7 +26,7 @@ impl Cycle {
         }
         let mut failed = None;
         match end.what {
-            What::Done(output, ahead) => {
+            TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
                 if let Some(key) = slot.cache.take() {
                     self.scope.shared.host.cache(*key, Arc::clone(&output));
@@ -41,7 +41,7 @@ impl Cycle {
                     false => TaskWrites::Followed(output),
                 };
             }
-            What::Waiting(interrupts) if interrupts.is_empty() => {
+            TaskOutcome::Waiting(interrupts) if interrupts.is_empty() => {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 // The record is stored if it closes a question that is on record.
                 let asked = |(key, record): &(_, TaskRecord)| {
@@ -53,10 +53,10 @@ impl Cycle {
                 }
                 return;
             }
-            What::Waiting(interrupts) => {
+            TaskOutcome::Waiting(interrupts) => {
                 slot.record.details_mut().pause = TaskPause::Asked(interrupts);
             }
-            What::Failed(how) => {
+            TaskOutcome::Failed(how) => {
                 let Failed { fault, partial } = *how;
                 if answered && partial.is_none() {
                     self.scope.tell_nothing(slot.name(graph));
@@ -71,10 +71,16 @@ impl Cycle {
                     failed = Some((slot.task.clone(), slot.at()));
                 }
             }
-            What::Ends(fail) => {
+            TaskOutcome::Parent(output) => {
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 slot.set_stored();
-                *ends = ends.take().or(Some(*fail));
+                ends.get_or_insert(LoopOutcome::Parent(output));
+                return;
+            }
+            TaskOutcome::Drained(drain) => {
+                slot.record.details_mut().pause = TaskPause::Stopped;
+                slot.set_stored();
+                ends.get_or_insert(LoopOutcome::TaskDrained(drain));
                 return;
             }
         }
@@ -103,9 +109,12 @@ impl Cycle {
         fresh.filter(|slot| !slot.record.is_handled()).find_map(|slot| slot.record.fault())
     }
 
-    /// Returns why the superstep stopped early, if it did: a failure, an early end of the loop, or
-    /// questions, in this order.
-    pub(crate) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
+    /// Returns the outcome of the loop if the superstep stopped early: a failure, an end of the loop
+    /// by a task, or questions, in this order.
+    pub(crate) async fn stopped(
+        &mut self,
+        ends: Option<LoopOutcome>,
+    ) -> Going<Option<LoopOutcome>> {
         if let Some(fault) = self.fault().cloned() {
             let graph = &self.scope.graph;
             for slot in self.open.tasks_mut().iter_mut().filter(|slot| slot.is_running()) {
@@ -115,10 +124,10 @@ impl Cycle {
                 slot.end(Ending::Ran, Storage::Due);
             }
             self.flush().await?;
-            return Err(RuntimeError::Node(fault).into());
+            return Err(RuntimeError::Node(fault));
         }
-        if let Some(fail) = ends {
-            return Err(fail);
+        if ends.is_some() {
+            return Ok(ends);
         }
         let waiting = self.open.tasks().iter().filter(|slot| slot.record.output().is_none());
         let paused = |slot: &&Slot| !slot.record.questions().is_empty() || slot.record.is_stopped();
@@ -128,6 +137,6 @@ impl Cycle {
             return Ok(None);
         }
         let all = waiting.iter().flat_map(|slot| slot.record.questions().iter().cloned());
-        Ok(Some(all.collect()))
+        Ok(Some(LoopOutcome::Interrupted(all.collect())))
     }
 }

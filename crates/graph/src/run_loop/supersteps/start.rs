@@ -6,7 +6,7 @@ use crate::run_loop::context::{Earlier, Scratch, TaskAt};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
-    End, Follows, Job, NodeFuture, Polled, Slot, What, finish, routed, routed_after,
+    End, Follows, Job, NodeFuture, Polled, Slot, TaskOutcome, finish, routed, routed_after,
 };
 use futures_util::FutureExt;
 use serde_json::Value as Json;
@@ -108,7 +108,7 @@ impl Cycle {
             (Ok(Ok(output)), Some(slot)) => self.finish_output(slot, output),
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
-                None => End { what: What::Done(Arc::default(), None), answers: None },
+                None => End { what: TaskOutcome::Done(Arc::default(), None), answers: None },
             },
         }
     }
@@ -118,7 +118,7 @@ impl Cycle {
         let (scope, slots) = (&self.scope, self.machine.slots());
         let messages = scope.messages_in(&output);
         let what = routed(&scope.graph, slot.task.node, slots, output);
-        if matches!(what, What::Done(..)) && !messages.is_empty() {
+        if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() {
             let (node, step) = (slot.name(&scope.graph), self.position.step());
             scope.emit_messages(&By { ns: &scope.place.ns, node, step }, messages);
         }
@@ -136,13 +136,13 @@ impl Cycle {
                     _ => None,
                 };
                 if graph.routes(NodeIdx::START).is_empty() {
-                    What::Done(output, None)
+                    TaskOutcome::Done(output, None)
                 } else {
                     let output = Arc::unwrap_or_clone(output);
                     routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
                 }
             }
-            Err(error) => What::failed(error.fault()),
+            Err(error) => TaskOutcome::failed(error.fault()),
         };
         End { what, answers: None }
     }
@@ -250,7 +250,7 @@ pub(crate) enum Started {
 
 impl Started {
     fn nothing() -> Self {
-        Self::Ended(End { what: What::Done(Arc::default(), None), answers: None })
+        Self::Ended(End { what: TaskOutcome::Done(Arc::default(), None), answers: None })
     }
 
     async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {

@@ -10,7 +10,7 @@ use crate::run_loop::checkpointer::{
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
 use crate::run_loop::supersteps::counted;
-use crate::run_loop::task::{What, key_of, routed_after};
+use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -308,9 +308,11 @@ impl Change<'_> {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }
         match routed_after(self.graph, node, from.machine.slots(), output, returned) {
-            What::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
-            What::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
-            What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),
+            TaskOutcome::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
+            TaskOutcome::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
+            TaskOutcome::Waiting(_) | TaskOutcome::Parent(_) | TaskOutcome::Drained(_) => {
+                Ok(TaskOutput::default())
+            }
         }
     }
 
