@@ -123,7 +123,7 @@ impl House {
             .durability(durability)
             .multitask(multitask)
             .config(self.config.clone())
-            .usual_model(usual_model())
+            .default_model(default_model())
             .agent_def(agent.clone());
         // Without a store here, the app opens its own, after it has opened the model.
         if let Some(store) = store {
@@ -146,6 +146,6 @@ impl House {
 }
 
 /// The default model.
-pub(crate) fn usual_model() -> &'static str {
+pub(crate) fn default_model() -> &'static str {
     "local"
 }

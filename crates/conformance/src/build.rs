@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::{
-    BuildError, Cache, CompiledGraph, Ctx, Dynamic, END, Flow, Graph, Input, Keep, Next, Retry,
-    START, Semantics, SendTo, State, Stops, TaskDef, Timeout,
+    BuildError, Cache, CompiledGraph, Ctx, Dynamic, END, Flow, Graph, Input, Next, Retry, START,
+    Semantics, SendTo, State, Stops, SubgraphState, TaskDef, Timeout,
 };
 
 /// The first wait before another attempt.
@@ -322,11 +322,11 @@ pub(crate) fn into_stops(spec: StopsSpec) -> Stops {
     }
 }
 
-fn keep(persist: Persist) -> Keep {
+fn keep(persist: Persist) -> SubgraphState {
     match persist {
-        Persist::Inherit => Keep::Inherit,
-        Persist::Own => Keep::Own,
-        Persist::Never => Keep::Never,
+        Persist::Inherit => SubgraphState::PerTask,
+        Persist::Own => SubgraphState::PerThread,
+        Persist::Never => SubgraphState::Stateless,
     }
 }
 

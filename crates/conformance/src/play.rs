@@ -12,8 +12,8 @@ use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_graph::run_loop::{At, Host, Start, StartCommand, StateUpdate};
 use weftwork_graph::run_loop::{Config, Run, Snapshot, SubState};
+use weftwork_graph::run_loop::{Host, Start, StartCommand, StateQuery, StateUpdate};
 use weftwork_graph::{
     Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Semantics, SystemClock,
 };
@@ -84,7 +84,7 @@ pub async fn play_on(
 ) -> Json {
     let mut host = Host::new().with_items(items());
     if spec.checkpointer {
-        host = host.with_saver((setting.store())());
+        host = host.with_checkpointer((setting.store())());
         if setting.mode == Mode::RebuildEachStep {
             host = host.rebuilding();
         }
@@ -123,8 +123,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn at(&self) -> At {
-        At::config(self.thread.as_str(), &self.config)
+    fn at(&self) -> StateQuery {
+        StateQuery::config(self.thread.as_str(), &self.config)
     }
 }
 
@@ -161,7 +161,7 @@ impl<'a> Play<'a> {
             shown.insert("error".to_owned(), class::shown(&raised.class, &raised.message));
         }
         if self.spec.checkpointer {
-            let at = At::thread(entry.thread.as_str());
+            let at = StateQuery::thread(entry.thread.as_str());
             let state = match self.graph.state(&self.host, &at, entry.with_subgraphs).await {
                 Ok(snapshot) => trace::snapshot(&snapshot),
                 Err(error) => {
@@ -342,7 +342,7 @@ impl<'a> Play<'a> {
         entry: &Entry,
         answers: &[(String, Json)],
     ) -> Played<BTreeMap<InterruptId, Json>> {
-        let at = At::thread(entry.thread.as_str());
+        let at = StateQuery::thread(entry.thread.as_str());
         let state = self.graph.state(&self.host, &at, true).await;
         let state = state.map_err(|error| raised(&error))?;
         let open = state.interrupts.iter().filter_map(|open| {
@@ -412,12 +412,12 @@ impl<'a> Play<'a> {
         if !self.spec.checkpointer {
             return Err(Raised::new("ValueError", "No checkpointer set"));
         }
-        let at = At::thread(entry.thread.as_str()).within(ns);
+        let at = StateQuery::thread(entry.thread.as_str()).within(ns);
         self.graph.history(&self.host, &at).await.map_err(|error| raised(&error))
     }
 
     async fn history(&self) -> Json {
-        match self.graph.history(&self.host, &At::thread(THREAD)).await {
+        match self.graph.history(&self.host, &StateQuery::thread(THREAD)).await {
             Ok(all) => all.iter().map(trace::snapshot).collect(),
             Err(error) => {
                 let raised = raised(&error);
@@ -432,7 +432,7 @@ pub(crate) fn raised(error: &RuntimeError) -> Raised {
     let class = match error {
         RuntimeError::NoUpdates => "ValueError".to_owned(),
         // The reference takes only an answer for a mistake of another class.
-        RuntimeError::NoSaver { what } if *what != "an answer" => "ValueError".to_owned(),
+        RuntimeError::NoCheckpointer { what } if *what != "an answer" => "ValueError".to_owned(),
         _ => class::of(&fault),
     };
     Raised { class, message: fault.message }

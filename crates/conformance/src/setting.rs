@@ -5,9 +5,9 @@ use crate::{GUARD, Profile, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use weftwork_graph::run_loop::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_graph::{Durability, SystemClock};
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::CheckpointStore;
 use weftwork_types::port::Clock;
 use weftwork_types::{OrgId, Principal};
@@ -26,7 +26,7 @@ pub enum Mode {
 }
 
 /// Opens one store, as often as a process begins that uses it.
-pub type Opener = Arc<dyn Fn() -> Arc<dyn Saver> + Send + Sync>;
+pub type Opener = Arc<dyn Fn() -> Arc<dyn Checkpointer> + Send + Sync>;
 
 /// Makes a store without checkpoints, each time a spec is played.
 pub type Stores = Arc<dyn Fn() -> Opener + Send + Sync>;
@@ -55,8 +55,8 @@ impl From<Profile> for Setting {
     /// Straight on, with checkpoints as values in memory.
     fn from(profile: Profile) -> Self {
         let stores: Stores = Arc::new(|| {
-            let saver = MemorySaver::new();
-            Arc::new(move || -> Arc<dyn Saver> { saver.clone() })
+            let saver = InMemoryCheckpointer::new();
+            Arc::new(move || -> Arc<dyn Checkpointer> { saver.clone() })
         });
         let (mode, durability) = (Mode::Straight, Durability::Sync);
         Self { profile, mode, durability, stores, tally: Arc::default() }
@@ -82,7 +82,7 @@ impl Setting {
                 who.org = org;
             }
             let store = Arc::clone(&store);
-            Arc::new(move || StoreSaver::new(Arc::clone(&store), who.clone()))
+            Arc::new(move || StoreCheckpointer::new(Arc::clone(&store), who.clone()))
         }))
     }
 

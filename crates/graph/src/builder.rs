@@ -6,7 +6,7 @@ use crate::extract::{BuildInfo, DepMap, Role};
 use crate::node::Handler;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
-use crate::semantics::{Keep, Semantics};
+use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{ChannelDef, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -132,7 +132,12 @@ impl<S: StateSpec> Graph<S> {
     /// Adds a graph as a node. The two exchange values by the names of their channels: the graph
     /// gets those that the node reads and that it takes input for, and the node writes those of its
     /// output that are channels here. What else the graph has is its own.
-    pub fn subgraph(mut self, name: impl Into<String>, graph: CompiledGraph, keep: Keep) -> Self {
+    pub fn subgraph(
+        mut self,
+        name: impl Into<String>,
+        graph: CompiledGraph,
+        keep: SubgraphState,
+    ) -> Self {
         let name = name.into();
         self.plan.node(name.clone());
         self.nodes.insert(name, crate::subgraph::node(graph, keep));

@@ -5,7 +5,7 @@ use crate::node::Handler;
 use crate::output::NodeResult;
 use crate::policy::{Cache, Retry, Timeout};
 use crate::route::{IntoRoute, RouteHandler};
-use crate::semantics::{Keep, Semantics};
+use crate::semantics::{Semantics, SubgraphState};
 use crate::state::{Seen, StateSpec};
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ pub(crate) struct NodeOptions {
     pub(crate) cache: Option<Cache>,
     pub(crate) thread: Thread,
     /// The graph that the node runs.
-    pub(crate) graph: Option<(CompiledGraph, Keep)>,
+    pub(crate) graph: Option<(CompiledGraph, SubgraphState)>,
 }
 
 /// On which thread a node runs.
@@ -106,8 +106,8 @@ pub(crate) enum Thread {
 
 impl NodeOptions {
     /// The graph that the node runs and that keeps checkpoints.
-    pub(crate) fn kept_graph(&self) -> Option<&(CompiledGraph, Keep)> {
-        self.graph.as_ref().filter(|(_, keep)| *keep != Keep::Never)
+    pub(crate) fn stored_subgraph(&self) -> Option<&(CompiledGraph, SubgraphState)> {
+        self.graph.as_ref().filter(|(_, keep)| *keep != SubgraphState::Stateless)
     }
 
     /// Returns `true` if an attempt is a single call on the run's own thread.

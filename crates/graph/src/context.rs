@@ -3,7 +3,7 @@
 use crate::clock::millis;
 use crate::error::NodeError;
 use crate::extract::{CtxSource, DepMap, FromTask, Reads, TaskInput};
-use crate::run_loop::{Attempt, TaskAt};
+use crate::run_loop::{Attempt, TaskContext};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,10 +19,10 @@ use weftwork_types::{MessageId, TaskId, ThreadId};
 ///
 /// Nodes reach models and tools only with [`Ctx::calls`]; they open no socket and no file.
 #[derive(Debug, Clone)]
-pub struct Ctx(pub(crate) Arc<TaskContext>);
+pub struct Ctx(pub(crate) Arc<AttemptContext>);
 
 #[derive(Debug)]
-pub(crate) struct TaskContext {
+pub(crate) struct AttemptContext {
     pub(crate) node: Arc<str>,
     pub(crate) step: i64,
     pub(crate) attempt: u32,
@@ -43,7 +43,7 @@ pub(crate) struct TaskContext {
 
 #[derive(Debug)]
 pub(crate) struct Local {
-    pub(crate) at: TaskAt,
+    pub(crate) at: TaskContext,
     pub(crate) calls: OnceLock<CallContext>,
 }
 
@@ -113,7 +113,7 @@ impl Ctx {
         Duration::from_millis(self.0.beat.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn at(&self) -> &TaskAt {
+    pub(crate) fn at(&self) -> &TaskContext {
         &self.0.run.at
     }
 
@@ -165,7 +165,7 @@ impl Ctx {
     }
 
     /// Takes back questions, by their numbers, or else what was asked last: by a graph within.
-    pub(crate) fn forget_questions(&self, numbers: std::ops::Range<u32>) {
+    pub(crate) fn withdraw_questions(&self, numbers: std::ops::Range<u32>) {
         let ids: Vec<_> = numbers.map(|number| interrupt_id(self.task_id(), number)).collect();
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = open.len();

@@ -198,9 +198,9 @@ pub enum RuntimeError {
     EmptyInput,
     /// Something needs checkpoints, and the host keeps none.
     #[error(
-        "{what} needs kept checkpoints, and the host keeps none; give it a saver (`Host::with_saver`)"
+        "{what} needs kept checkpoints, and the host keeps none; give it a checkpointer (`Host::with_checkpointer`)"
     )]
-    NoSaver {
+    NoCheckpointer {
         /// The operation that needs checkpoints.
         what: &'static str,
     },
@@ -384,7 +384,7 @@ impl RuntimeError {
             Self::AmbiguousUpdate => ErrorCode("W0116"),
             Self::TooDeep { .. } | Self::OtherState { .. } => UNFIT,
             Self::EmptyInput => ErrorCode("W0118"),
-            Self::NoSaver { .. } => ErrorCode("W0119"),
+            Self::NoCheckpointer { .. } => ErrorCode("W0119"),
             Self::ManyQuestions { .. } => ErrorCode("W0120"),
             Self::UnknownNamespace { .. } => ErrorCode("W0121"),
             Self::NoUpdates | Self::BadUpdate { .. } => ErrorCode("W0122"),

@@ -4,7 +4,7 @@ mod book;
 mod key;
 
 use crate::error::RuntimeError;
-use crate::run_loop::context::{Attempt, Earlier, TaskAt};
+use crate::run_loop::context::{Attempt, Earlier, TaskContext};
 use crate::run_loop::sync::lock;
 pub use book::{CallBook, Origin};
 use key::Occurrence;
@@ -67,7 +67,7 @@ struct Call {
 impl TaskJournal {
     /// The journal of an attempt of a task.
     #[must_use]
-    pub fn new(book: Box<dyn CallBook>, at: &TaskAt, attempt: Attempt<'_>) -> Self {
+    pub fn new(book: Box<dyn CallBook>, at: &TaskContext, attempt: Attempt<'_>) -> Self {
         let place = Place {
             branch: *lock(&at.scope.shared.branch),
             path: at.way(),

@@ -54,7 +54,7 @@ pub use run_loop::{
     Answers, Durability, HistoryFilter, MessagePart, Modes, RunOutcome, Snapshot, Stops,
     StreamEvent,
 };
-pub use semantics::{Keep, Semantics};
+pub use semantics::{Semantics, SubgraphState};
 pub use state::{ChannelDef, State, StateSpec};
 pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::pregel::Path as TaskPath;

@@ -157,12 +157,12 @@ impl Ctx {
                 }
             },
         };
-        let scratch = &self.at().scratch;
-        let before = scratch.asked.load(Ordering::Relaxed);
+        let task_state = &self.at().task_state;
+        let before = task_state.asked.load(Ordering::Relaxed);
         let done = work(IdempotencyKey::of(&self.calls().thread, key)).await;
-        let within = before..scratch.asked.load(Ordering::Relaxed);
+        let within = before..task_state.asked.load(Ordering::Relaxed);
         if let Err(NodeError(Stop::Interrupted)) = &done {
-            self.forget_questions(within);
+            self.withdraw_questions(within);
             return Err(failed(RuntimeError::AskedWithin { name: what.name }));
         }
         let done = done?;
@@ -174,7 +174,7 @@ impl Ctx {
 
     fn recorded<T: DeserializeOwned>(&self, what: &Once, result: CallResult) -> NodeResult<T> {
         let Recorded { value, asked } = read(what, result.value)?;
-        self.at().scratch.take_questions(&asked);
+        self.at().task_state.take_questions(&asked);
         read(what, value)
     }
 
@@ -202,7 +202,7 @@ impl Ctx {
         let (mut asked, mut answered, mut reason) = (Vec::new(), 0, begun.clone());
         loop {
             let answer = self.ask_question(question(&reason))?.value;
-            asked.push(self.at().scratch.asked.load(Ordering::Relaxed).saturating_sub(1));
+            asked.push(self.at().task_state.asked.load(Ordering::Relaxed).saturating_sub(1));
             reason.clone_from(&begun);
             let Ok(answer) = serde_json::from_value(answer) else { continue };
             if let UnknownAnswer::Happened { value } = &answer

@@ -172,7 +172,7 @@ impl Ctx {
     /// earlier.
     ///
     /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph
-    /// that is kept [`Never`](crate::Keep::Never)), the node waits in place.
+    /// that is kept [`Never`](crate::SubgraphState::Stateless)), the node waits in place.
     ///
     /// # Errors
     /// A [`NodeError`] that stops the node: return it with `?`.
@@ -180,7 +180,7 @@ impl Ctx {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn sleep_until(&self, until: Timestamp) -> NodeResult<()> {
-        if !self.at().scope.is_kept() {
+        if !self.at().scope.is_durable() {
             let left = until.since(self.clock().now());
             if !left.is_zero() {
                 self.clock().sleep(left).await;

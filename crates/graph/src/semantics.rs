@@ -2,15 +2,15 @@
 
 /// Lifetime of a subgraph's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
-    /// As long as the task that runs it: each task starts afresh, and goes on where it stopped
-    /// when it is resumed.
+pub enum SubgraphState {
+    /// As long as the task that runs it: each task starts with an empty state, and continues where
+    /// it stopped when it is resumed.
     #[default]
-    Inherit,
-    /// As long as the thread: each run goes on with the state the last one left.
-    Own,
-    /// Not at all.
-    Never,
+    PerTask,
+    /// As long as the thread: each run continues with the state of the one before.
+    PerThread,
+    /// No state: the subgraph stores no checkpoints.
+    Stateless,
 }
 
 /// Behaviour of a graph where weft and the reference differ (`docs/adr/0007-semantics.md`).

@@ -4,13 +4,13 @@ use crate::compiled::{CompiledGraph, NodeFn};
 use crate::context::Ctx;
 use crate::extract::Input;
 use crate::output::{IntoOutput, NodeResult};
-use crate::semantics::Keep;
+use crate::semantics::SubgraphState;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use weftwork_engine::{EngineError, Plan, TaskOutput, Unknown, Write};
 
 /// A node that runs a graph.
-pub(crate) fn node(graph: CompiledGraph, keep: Keep) -> NodeFn {
+pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
     let inner = graph.clone();
     let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
         let inner = inner.clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::At;
+use weftwork_graph::run_loop::StateQuery;
 use weftwork_store::StoreError;
 use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
 use weftwork_types::interrupt::Interrupt;
@@ -137,7 +137,7 @@ impl Follow {
         if runs.last().is_none_or(|last| last.new.at != self.at) {
             return Ok(serde_json::Value::Null);
         }
-        let (host, at) = (self.host.looking(&self.who), At::thread(thread.as_str()));
+        let (host, at) = (self.host.looking(&self.who), StateQuery::thread(thread.as_str()));
         Ok(self.graph.state(&host, &at, false).await?.values)
     }
 }

@@ -8,7 +8,7 @@ use spoken::{Due, Spoken};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
-use weftwork_graph::run_loop::Speaker;
+use weftwork_graph::run_loop::EventSource;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
@@ -49,7 +49,7 @@ struct State {
 #[derive(Debug)]
 struct Told {
     event: AiEvent,
-    by: Speaker,
+    by: EventSource,
 }
 
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl Hub {
     }
 
     /// Tells something.
-    pub(crate) fn emit(&self, by: &Speaker, event: AiEvent) {
+    pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
         if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;
@@ -299,7 +299,7 @@ impl State {
     }
 
     /// Tells text at once. Says whether somebody who waits for text that is due must look again.
-    fn say(&mut self, by: &Speaker, event: AiEvent, clock: &dyn Clock) -> bool {
+    fn say(&mut self, by: &EventSource, event: AiEvent, clock: &dyn Clock) -> bool {
         let Some(piece) = piece(&event) else { return false };
         let before = self.spoken.due();
         let at = self.spoken.say(by, piece, clock);

@@ -1,10 +1,10 @@
 //! Looking at a thread without running it.
 
-use crate::stored::StoreSaver;
+use crate::stored::StoreCheckpointer;
 use std::sync::Arc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{At, Host};
+use weftwork_graph::run_loop::{Host, StateQuery};
 use weftwork_store::CheckpointStore;
 use weftwork_types::{Principal, ThreadId};
 
@@ -20,7 +20,7 @@ pub async fn thread_state(
     who: &Principal,
     thread: &ThreadId,
 ) -> Result<Option<serde_json::Value>, RuntimeError> {
-    let host = Host::new().with_saver(StoreSaver::new(store, who.clone()));
-    let found = graph.state(&host, &At::thread(thread.as_str()), false).await?;
+    let host = Host::new().with_checkpointer(StoreCheckpointer::new(store, who.clone()));
+    let found = graph.state(&host, &StateQuery::thread(thread.as_str()), false).await?;
     Ok(found.metadata.map(|_| found.values))
 }

@@ -17,6 +17,6 @@ mod worker;
 
 pub use inspect::thread_state;
 pub use runtime::{Orphans, Runtime, RuntimeBuilder};
-pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
+pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
 pub use worker::Pace;

@@ -100,7 +100,7 @@ pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef
 pub struct AppBuilder {
     config: Option<Config>,
     model: Option<String>,
-    usual_model: Option<String>,
+    default_model: Option<String>,
     agents: Vec<AgentDef>,
     store: Option<Arc<dyn Store>>,
     clock: Option<Arc<dyn Clock>>,
@@ -123,8 +123,8 @@ impl AppBuilder {
     }
 
     /// Sets the model that is used if the configuration names none; the default is `scripted`.
-    pub fn usual_model(mut self, id: impl Into<String>) -> Self {
-        self.usual_model = Some(id.into());
+    pub fn default_model(mut self, id: impl Into<String>) -> Self {
+        self.default_model = Some(id.into());
         self
     }
 
@@ -186,7 +186,7 @@ impl AppBuilder {
             None => Config::with_flags(&Flags::default())?,
         };
         let usual = || Setting {
-            value: self.usual_model.unwrap_or_else(|| "scripted".to_owned()),
+            value: self.default_model.unwrap_or_else(|| "scripted".to_owned()),
             origin: Origin::Default,
         };
         let program = self.model.map(|value| Setting { value, origin: Origin::Program });

@@ -4,7 +4,7 @@ use crate::desk::{Refunds, agent, said};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_graph::channel::MessageWrite;
-use weftwork_graph::run_loop::{Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start};
 use weftwork_graph::{MessagePart, Modes, RunOutcome, StreamEvent};
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
@@ -22,7 +22,7 @@ async fn watched(steps: Vec<Step>, modes: Modes) -> (Vec<StreamEvent>, Vec<Messa
     let model = Arc::new(ScriptedModel::from_steps(steps));
     let graph = agent(model, Arc::new(Refunds::default()));
     let clock = Arc::new(ManualClock::moved_by_sleeps());
-    let host = Host::new().with_saver(MemorySaver::new()).with_clock(clock);
+    let host = Host::new().with_checkpointer(InMemoryCheckpointer::new()).with_clock(clock);
     let run = graph.run(&host, Start::from(said("Where is A1?"))).thread("t").modes(modes);
     let (mut stream, mut events) = (run.stream(), Vec::new());
     while let Some(item) = stream.next().await {

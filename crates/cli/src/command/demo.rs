@@ -5,7 +5,7 @@ use crate::CliError;
 use crate::args::{Busy, Chat, Demo, Keeping};
 use crate::demo::Story;
 use crate::exit::Exit;
-use crate::house::{House, usual_model};
+use crate::house::{House, default_model};
 use crate::input::one_line;
 use crate::screen::{Style, plain};
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ async fn choose(house: &House) -> Result<String, CliError> {
         Ok(()) => models::pull(known, house).await.map(drop),
         Err(error) => Err(error.into()),
     };
-    let Err(error) = got else { return Ok(usual_model().to_owned()) };
+    let Err(error) = got else { return Ok(default_model().to_owned()) };
     let fault = error.fault();
     house.screen.note(format_args!("{}: {}", fault.code, plain(&fault.message)));
     house.screen.note("The embedded model is not available; the scripted model is used instead.");

@@ -4,7 +4,7 @@ use super::models;
 use crate::CliError;
 use crate::args::Doctor;
 use crate::exit::Exit;
-use crate::house::{House, usual_model};
+use crate::house::{House, default_model};
 use crate::screen::{Style, plain};
 use serde::Serialize;
 use std::path::Path;
@@ -99,7 +99,7 @@ fn settings(house: &House) -> Finding {
     found.push_str(&format!("; store {} {}", config.store.value, config.store.origin));
     match &config.model {
         Some(model) => found.push_str(&format!("; model {} {}", model.value, model.origin)),
-        None => found.push_str(&format!("; model {} by default", usual_model())),
+        None => found.push_str(&format!("; model {} by default", default_model())),
     }
     if let Some(file) = &config.model_file {
         found.push_str(&format!("; weights {} {}", file.value.display(), file.origin));
@@ -143,7 +143,7 @@ fn can_be_made(file: &Path) -> Result<(), std::io::Error> {
 }
 
 fn model(house: &House) -> Finding {
-    let id = house.config.model.as_ref().map_or(usual_model(), |setting| setting.value.as_str());
+    let id = house.config.model.as_ref().map_or(default_model(), |setting| setting.value.as_str());
     let known = house.config.models().and_then(|registry| {
         let name = id.split(':').next().unwrap_or_default();
         match registry.providers().find(|provider| provider.name() == name) {

@@ -7,9 +7,10 @@ use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use weftwork_graph::run_loop::Saver;
+use weftwork_graph::run_loop::Checkpointer;
 use weftwork_graph::run_loop::{
-    Kept, Memo, Outside, Path, Place, Plan, Puts, Records, Saved, SaverError, TaskKey,
+    CheckpointAddress, CheckpointWrites, CheckpointerError, ExternalInput, Path, Plan,
+    StoredCheckpoint, TaskKey, TaskRecords, WriteHint, WriteResult,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -39,7 +40,7 @@ impl At {
 }
 
 /// A task in the superstep that starts at a checkpoint.
-type Due = (Place, CheckpointId, TaskKey);
+type Due = (CheckpointAddress, CheckpointId, TaskKey);
 
 /// An observer of the writes of one entry.
 #[derive(Debug)]
@@ -168,7 +169,7 @@ struct What {
 }
 
 impl What {
-    fn add(&mut self, at: &Place, of: Option<CheckpointId>, tasks: &Records) {
+    fn add(&mut self, at: &CheckpointAddress, of: Option<CheckpointId>, tasks: &TaskRecords) {
         let outermost = at.ns.is_empty();
         self.sign.push('/');
         let parts = at.ns.split('|').filter_map(|part| part.split(':').next());
@@ -195,7 +196,7 @@ impl What {
 /// A saver whose writes are watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    pub(crate) saver: Arc<dyn Saver>,
+    pub(crate) saver: Arc<dyn Checkpointer>,
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -203,8 +204,8 @@ impl Watched {
     async fn write<T>(
         &self,
         what: What,
-        work: impl Future<Output = Result<T, SaverError>>,
-    ) -> Result<T, SaverError> {
+        work: impl Future<Output = Result<T, CheckpointerError>>,
+    ) -> Result<T, CheckpointerError> {
         let dies = self.watch.arrive().await;
         let done = work.await?;
         self.watch.took_effect(what, dies);
@@ -215,58 +216,63 @@ impl Watched {
     }
 }
 
-impl Saver for Watched {
+impl Checkpointer for Watched {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.saver.load(at, plan, id)
     }
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.saver.newest(at)
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.saver.newest_of_all(thread)
     }
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         self.saver.list(at, plan, before, limit)
     }
 
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a> {
         let mut what = What { closes: at.ns.is_empty(), ..What::default() };
         for put in &puts {
             what.add(at, put.of, &put.tasks);
         }
-        let memo = memo.clone();
-        Kept::Later(Box::pin(async move {
-            self.write(what, async { self.saver.put(at, &memo, puts).done().await }).await
+        let hint = hint.clone();
+        WriteResult::Later(Box::pin(async move {
+            self.write(what, async { self.saver.put(at, &hint, puts).done().await }).await
         }))
     }
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let mut what = What::default();
         what.add(at, Some(of), &tasks);
         // Savers may do their work when they are called.
@@ -276,35 +282,42 @@ impl Saver for Watched {
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let work = async move { self.saver.put_outside(at, plan, of, outside).await };
         Box::pin(self.write(What::default(), work))
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let work = async move { self.saver.delete(thread).await };
         Box::pin(self.write(What::default(), work))
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let work = async move { self.saver.copy(from, to).await };
         Box::pin(self.write(What::default(), work))
     }
 
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         self.saver.graphs(thread)
     }
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let work = async move { self.saver.prune(at, plan, keep).await };
         Box::pin(self.write(What::default(), work))
     }

@@ -122,7 +122,7 @@ impl Ground {
         let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
         let items = Arc::clone(&self.items);
         let host = Host::new().with_items(items).with_clock(ids.clock());
-        host.with_saver(Arc::new(Watched { saver, watch }))
+        host.with_checkpointer(Arc::new(Watched { saver, watch }))
     }
 }
 

@@ -20,8 +20,8 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use weftwork_graph::Answers;
-use weftwork_graph::run_loop::{At, Start, StartCommand};
 use weftwork_graph::run_loop::{Config, Snapshot, Source, SubState};
+use weftwork_graph::run_loop::{Start, StartCommand, StateQuery};
 use weftwork_types::{CheckpointId, InterruptId};
 
 /// Where a thread stood before an entry.
@@ -40,9 +40,9 @@ impl Before {
         let target = play.target(entry).await?;
         let checkpoint = target.config.map.get("").copied();
         let checkpoint = checkpoint.or(target.config.id).filter(|_| !is_change(entry));
-        let at = At { checkpoint, ..At::thread(target.thread.as_str()) };
+        let at = StateQuery { checkpoint, ..StateQuery::thread(target.thread.as_str()) };
         let stood = look(play, &at).await?;
-        let newest = id(&look(play, &At { checkpoint: None, ..at }).await?);
+        let newest = id(&look(play, &StateQuery { checkpoint: None, ..at }).await?);
         let answers = match &entry.act {
             Act::Run(run) => match &run.begin {
                 Begin::Resume(answer) | Begin::Command { resume: answer, .. } => resume(answer),
@@ -62,7 +62,7 @@ fn is_change(entry: &Entry) -> bool {
     matches!(entry.act, Act::Update { .. } | Act::Bulk(_))
 }
 
-async fn look(play: &Play<'_>, at: &At) -> Played<Snapshot> {
+async fn look(play: &Play<'_>, at: &StateQuery) -> Played<Snapshot> {
     let state = play.graph.state(&play.host, at, true).await;
     state.map_err(|error| raised(&error))
 }
@@ -116,7 +116,7 @@ impl Recovery<'_> {
         shown: &mut Map<String, Json>,
     ) -> Played<Taken> {
         let target = &self.before.target;
-        let at = At::thread(target.thread.as_str());
+        let at = StateQuery::thread(target.thread.as_str());
         let within = at.clone().within(target.config.ns.as_str());
         let now = look(play, if is_change(self.entry) { &within } else { &at }).await?;
         let act = &self.entry.act;

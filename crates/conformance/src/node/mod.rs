@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
-use weftwork_graph::{CompiledGraph, Ctx, Keep, NodeError, NodeResult, TaskDef};
+use weftwork_graph::{CompiledGraph, Ctx, NodeError, NodeResult, SubgraphState, TaskDef};
 use weftwork_types::BoxFuture;
 
 /// By how many turns a node finishes later for each of its branches.
@@ -95,7 +95,7 @@ pub(crate) struct Code {
     pub(crate) name: String,
     pub(crate) ops: Vec<Op>,
     /// The graph that `call` runs.
-    pub(crate) sub: Option<(CompiledGraph, Keep)>,
+    pub(crate) sub: Option<(CompiledGraph, SubgraphState)>,
     /// By how many turns the node finishes later than plain ones beside it.
     pub(crate) turns: Turns,
     pub(crate) shared: Arc<Shared>,

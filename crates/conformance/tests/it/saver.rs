@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weftwork_graph::run_loop::{
-    Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError, TaskRecord,
+    CheckpointAddress, CheckpointWrites, CheckpointerError, ExternalInput, Plan, StoredCheckpoint,
+    TaskRecord, TaskRecords, WriteHint, WriteResult,
 };
-use weftwork_graph::run_loop::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Fault of a checkpointer.
@@ -23,65 +24,70 @@ pub(crate) enum Manner {
 /// A saver that is not as savers are to be.
 #[derive(Debug)]
 pub(crate) struct Odd {
-    pub(crate) saver: Arc<MemorySaver>,
+    pub(crate) saver: Arc<InMemoryCheckpointer>,
     pub(crate) manner: Manner,
     /// Number of checkpoints loaded by id.
     pub(crate) loads: Arc<AtomicUsize>,
 }
 
-impl Saver for Odd {
+impl Checkpointer for Odd {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.loads.fetch_add(usize::from(id.is_some()), Ordering::Relaxed);
         self.saver.load(at, plan, id)
     }
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.saver.newest(at)
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.saver.newest_of_all(thread)
     }
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         self.saver.list(at, plan, before, limit)
     }
 
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a> {
         if self.manner != Manner::TakesTime {
-            return self.saver.put(at, memo, puts);
+            return self.saver.put(at, hint, puts);
         }
-        let memo = memo.clone();
-        Kept::Later(Box::pin(async move {
+        let hint = hint.clone();
+        WriteResult::Later(Box::pin(async move {
             tokio::task::yield_now().await;
-            self.saver.put(at, &memo, puts).done().await
+            self.saver.put(at, &hint, puts).done().await
         }))
     }
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let kept = |record: &TaskRecord| match self.manner {
             Manner::DropsOpen => false,
             Manner::DropsResults => !record.is_finished(),
@@ -93,32 +99,39 @@ impl Saver for Odd {
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.saver.put_outside(at, plan, of, outside)
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.saver.delete(thread)
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.saver.copy(from, to)
     }
 
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         self.saver.graphs(thread)
     }
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.saver.prune(at, plan, keep)
     }
 }

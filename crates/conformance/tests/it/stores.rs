@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weftwork_conformance::kit::Scenario;
 use weftwork_conformance::{Mode, Profile, Setting, answer};
-use weftwork_graph::run_loop::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_graph::{Durability, SystemClock};
 use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Options, SqliteStore};
@@ -63,8 +63,8 @@ pub(crate) fn over(made: &MadeOf) -> Setting {
 pub(crate) fn odd(manner: Manner, loads: &Arc<AtomicUsize>) -> Setting {
     let loads = Arc::clone(loads);
     Setting::from(Profile::LangGraph).with_stores(Arc::new(move || {
-        let (saver, loads) = (MemorySaver::new(), Arc::clone(&loads));
-        Arc::new(move || -> Arc<dyn Saver> {
+        let (saver, loads) = (InMemoryCheckpointer::new(), Arc::clone(&loads));
+        Arc::new(move || -> Arc<dyn Checkpointer> {
             let (saver, loads) = (Arc::clone(&saver), Arc::clone(&loads));
             Arc::new(Odd { saver, manner, loads })
         })

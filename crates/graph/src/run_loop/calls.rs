@@ -142,12 +142,12 @@ impl TaskCalls {
 }
 
 /// Calls that are being stored. A write that is cut off gives them back.
-pub(crate) struct Taken<'a> {
+pub(crate) struct CallsInFlight<'a> {
     pub(crate) of: &'a TaskCalls,
     pub(crate) calls: Calls,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CallsInFlight<'_> {
     fn drop(&mut self) {
         self.of.give_back(&self.calls);
     }

@@ -4,8 +4,10 @@
 //! drives the write, beside its tasks, so a task that is not polled cannot hold a resource that the
 //! write needs. Records that tasks store on top of the checkpoint wait for it.
 
-use crate::run_loop::checkpointer::{Kept, Memo, Put, Puts, SaverError};
-use crate::run_loop::context::{Behind, RunEnvironment, Scope, Stage};
+use crate::run_loop::checkpointer::{
+    CheckpointWrite, CheckpointWrites, CheckpointerError, WriteHint, WriteResult,
+};
+use crate::run_loop::context::{LoopContext, RunEnvironment, Stage, WriteProgress};
 use crate::run_loop::options::Going;
 use futures_util::future::{Either, select};
 use std::future::poll_fn;
@@ -16,8 +18,8 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// A checkpoint write in flight.
 struct InFlightWrite {
-    stored: BoxFuture<'static, Result<Memo, SaverError>>,
-    scope: Arc<Scope>,
+    stored: BoxFuture<'static, Result<WriteHint, CheckpointerError>>,
+    scope: Arc<LoopContext>,
 }
 
 impl std::fmt::Debug for InFlightWrite {
@@ -29,7 +31,7 @@ impl std::fmt::Debug for InFlightWrite {
 impl Drop for InFlightWrite {
     /// Marks an unfinished write as failed, so that tasks that outlive the loop do not wait for it.
     fn drop(&mut self) {
-        let Some(Behind(stage)) = &self.scope.behind else { return };
+        let Some(WriteProgress(stage)) = &self.scope.behind else { return };
         let error = StoreError::Unavailable {
             place: format!("thread {}", self.scope.place.thread),
             reason: "the run was cut off while its last checkpoint was written".to_owned(),
@@ -59,7 +61,7 @@ impl Drop for Turn<'_> {
 pub(crate) struct CheckpointWriter {
     state: WriterState,
     /// Base for delta-encoding the next checkpoint, returned by the checkpointer.
-    hint: Memo,
+    hint: WriteHint,
     /// Newest checkpoint that is stored, deferred or in flight.
     newest: Option<CheckpointId>,
 }
@@ -70,7 +72,7 @@ enum WriterState {
     Off,
     Idle,
     /// A checkpoint is stored together with the next one.
-    Deferred(Box<Put>),
+    Deferred(Box<CheckpointWrite>),
     /// A checkpoint is written while tasks run.
     InFlight(InFlightWrite),
     /// A write in flight failed: nothing is stored after it.
@@ -79,8 +81,8 @@ enum WriterState {
 
 impl CheckpointWriter {
     /// Writer of a loop that starts from the checkpoint `newest`.
-    pub(crate) fn new(scope: &Scope, hint: Memo, newest: Option<CheckpointId>) -> Self {
-        let off = scope.keep.saver.is_none();
+    pub(crate) fn new(scope: &LoopContext, hint: WriteHint, newest: Option<CheckpointId>) -> Self {
+        let off = scope.keep.checkpointer.is_none();
         let state = if off { WriterState::Off } else { WriterState::Idle };
         Self { state, hint, newest }
     }
@@ -112,17 +114,17 @@ impl CheckpointWriter {
         self.newest = Some(id);
     }
 
-    pub(crate) fn set_hint(&mut self, hint: Memo) {
+    pub(crate) fn set_hint(&mut self, hint: WriteHint) {
         self.hint = hint;
     }
 
     /// Defers a checkpoint, to be stored together with the next one.
-    pub(crate) fn defer(&mut self, put: Box<Put>) {
+    pub(crate) fn defer(&mut self, put: Box<CheckpointWrite>) {
         self.state = WriterState::Deferred(put);
     }
 
     /// Takes the deferred checkpoint, if there is one.
-    pub(crate) fn take_deferred(&mut self) -> Option<Box<Put>> {
+    pub(crate) fn take_deferred(&mut self) -> Option<Box<CheckpointWrite>> {
         match std::mem::replace(&mut self.state, WriterState::Idle) {
             WriterState::Deferred(put) => Some(put),
             other => {
@@ -133,26 +135,30 @@ impl CheckpointWriter {
     }
 
     /// Stores checkpoints before the loop continues.
-    pub(crate) async fn write(&mut self, scope: &Scope, puts: Puts) -> Going<()> {
-        let Some(saver) = &scope.keep.saver else { return Ok(()) };
-        self.hint = match saver.put(&scope.place, &self.hint, puts) {
-            Kept::Now(result) => result?,
-            Kept::Later(future) => future.await?,
+    pub(crate) async fn write(&mut self, scope: &LoopContext, puts: CheckpointWrites) -> Going<()> {
+        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
+        self.hint = match checkpointer.put(&scope.place, &self.hint, puts) {
+            WriteResult::Now(result) => result?,
+            WriteResult::Later(future) => future.await?,
         };
         Ok(())
     }
 
     /// Stores the deferred checkpoint, if there is one.
-    pub(crate) async fn write_deferred(&mut self, scope: &Scope) -> Going<()> {
+    pub(crate) async fn write_deferred(&mut self, scope: &LoopContext) -> Going<()> {
         match self.take_deferred() {
-            Some(put) => self.write(scope, Puts::from_buf([put])).await,
+            Some(put) => self.write(scope, CheckpointWrites::from_buf([put])).await,
             None => Ok(()),
         }
     }
 
     /// Begins to write checkpoints once the write before is stored. The checkpointer is called at
     /// once, so it writes the state before any task of the next superstep begins.
-    pub(crate) async fn write_behind(&mut self, scope: &Arc<Scope>, puts: Puts) -> Going<()> {
+    pub(crate) async fn write_behind(
+        &mut self,
+        scope: &Arc<LoopContext>,
+        puts: CheckpointWrites,
+    ) -> Going<()> {
         self.wait_durable(scope).await?;
         let environment = scope.shared.host.environment();
         let turn = match environment.reserve() {
@@ -169,8 +175,8 @@ impl CheckpointWriter {
         });
         let (within, hint) = (Arc::clone(scope), self.hint.clone());
         let mut stored: BoxFuture<'static, _> = Box::pin(async move {
-            match &within.keep.saver {
-                Some(saver) => saver.put(&within.place, &hint, puts).done().await,
+            match &within.keep.checkpointer {
+                Some(checkpointer) => checkpointer.put(&within.place, &hint, puts).done().await,
                 None => Ok(hint),
             }
         });
@@ -191,7 +197,11 @@ impl CheckpointWriter {
     }
 
     /// Records the result of a write that was in flight, or that was ready at once.
-    fn wrote(&mut self, scope: &Scope, stored: Result<Memo, SaverError>) -> Going<()> {
+    fn wrote(
+        &mut self,
+        scope: &LoopContext,
+        stored: Result<WriteHint, CheckpointerError>,
+    ) -> Going<()> {
         match stored {
             Ok(hint) => {
                 self.hint = hint;
@@ -211,7 +221,7 @@ impl CheckpointWriter {
 
     /// Waits until all checkpoints are stored that the open superstep depends on. Must not be
     /// called while tasks run: they may hold a resource that the write needs.
-    pub(crate) async fn wait_durable(&mut self, scope: &Scope) -> Going<()> {
+    pub(crate) async fn wait_durable(&mut self, scope: &LoopContext) -> Going<()> {
         if scope.shared.durability != Durability::Async {
             return Ok(());
         }
@@ -219,13 +229,13 @@ impl CheckpointWriter {
             let stored = (&mut write.stored).await;
             self.wrote(scope, stored)?;
         }
-        Ok(scope.stored_around().await?)
+        Ok(scope.wait_durable_around().await?)
     }
 
     /// Writes while the tasks run, until the checkpoint is stored or a task has `ended`.
     pub(crate) async fn write_beside<T>(
         &mut self,
-        scope: &Scope,
+        scope: &LoopContext,
         ended: impl Future<Output = Option<T>> + Unpin,
     ) -> Going<Option<T>> {
         let WriterState::InFlight(write) = &mut self.state else { return Ok(None) };
@@ -236,8 +246,8 @@ impl CheckpointWriter {
     }
 }
 
-fn set_stage(scope: &Scope, stage: Stage) {
-    if let Some(Behind(progress)) = &scope.behind {
+fn set_stage(scope: &LoopContext, stage: Stage) {
+    if let Some(WriteProgress(progress)) = &scope.behind {
         progress.send_replace(stage);
     }
 }

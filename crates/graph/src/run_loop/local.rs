@@ -5,7 +5,7 @@ use crate::clock::SystemClock;
 use crate::clock::millis;
 use crate::journal::TaskJournal;
 use crate::run_loop::context::Host;
-use crate::run_loop::context::{Attempt, InProcess, RunEnvironment, TaskAt};
+use crate::run_loop::context::{Attempt, LocalCalls, RunEnvironment, TaskContext};
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,13 +50,13 @@ impl Host {
 }
 
 impl RunEnvironment for LocalEnvironment {
-    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+    fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext {
         let beat = attempt.beat;
-        let journal: Arc<dyn Journal> = match at.keeper() {
-            Some(keeper) => Arc::new(TaskJournal::new(Box::new(keeper), at, attempt)),
+        let journal: Arc<dyn Journal> = match at.recorder() {
+            Some(recorder) => Arc::new(TaskJournal::new(Box::new(recorder), at, attempt)),
             None => Arc::new(NoJournal),
         };
-        let shared = at.scope.shared.in_process.get_or_init(|| InProcess::new(at));
+        let shared = at.scope.shared.in_process.get_or_init(|| LocalCalls::new(at));
         let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(at.id().0));
         CallContext {
             principal: shared.principal.clone(),
@@ -66,13 +66,13 @@ impl RunEnvironment for LocalEnvironment {
             budget: Arc::clone(&shared.budget),
             ledger: Arc::clone(&shared.ledger),
             clock: Arc::clone(&self.clock),
-            emit: Arc::new(Teller { at: at.clone(), beat: Arc::clone(beat) }),
+            emit: Arc::new(LocalEvents { at: at.clone(), beat: Arc::clone(beat) }),
             deadline: at.scope.shared.deadline,
             configurable: Arc::clone(&at.scope.shared.configurable),
         }
     }
 
-    fn emit(&self, _: &TaskAt, _: AiEvent) {}
+    fn emit(&self, _: &TaskContext, _: AiEvent) {}
 
     fn has_log(&self) -> bool {
         false
@@ -103,19 +103,19 @@ impl RunEnvironment for LocalEnvironment {
 
 /// Tells what a node's calls tell.
 #[derive(Debug)]
-struct Teller {
-    at: TaskAt,
+struct LocalEvents {
+    at: TaskContext,
     beat: Arc<AtomicU64>,
 }
 
-impl Teller {
+impl LocalEvents {
     fn beat(&self) {
         let now = millis(self.at.scope.shared.host.clock().elapsed());
         self.beat.store(now, Ordering::Relaxed);
     }
 }
 
-impl Emit for Teller {
+impl Emit for LocalEvents {
     fn emit_of(&self, message: &MessageId, event: AiEvent) {
         if let AiEvent::TextDelta { delta } = event {
             self.beat();
@@ -141,9 +141,9 @@ impl Emit for Teller {
     }
 }
 
-impl InProcess {
+impl LocalCalls {
     /// For the run whose first call this task makes.
-    fn new(first: &TaskAt) -> Self {
+    fn new(first: &TaskContext) -> Self {
         let outermost = first.scope.outermost_graph();
         let run = RunId::from_uuid(uuid::Uuid::from_u128(first.id().0));
         Self {

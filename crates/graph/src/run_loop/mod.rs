@@ -3,7 +3,7 @@
 //! [`CompiledGraph::invoke`](crate::CompiledGraph::invoke) and
 //! [`CompiledGraph::run`](crate::CompiledGraph::run) execute a graph within the task of the caller.
 //! One loop starts, resumes, replays and streams runs, and runs subgraphs. Its checkpoints go to a
-//! [`Saver`], its calls and events to a [`RunEnvironment`].
+//! [`Checkpointer`], its calls and events to a [`RunEnvironment`].
 //!
 //! Source: `pregel/_loop.py`, `_algo.py`, `_runner.py` and `main.py` of LangGraph 1.2.22 for the
 //! semantics.
@@ -33,13 +33,14 @@ pub(crate) mod values;
 
 pub use crate::clock::millis;
 pub use crate::journal::{CallBook, Origin, TaskJournal};
-pub use crate::semantics::{Keep, Limits, Resuming, Semantics, Unanswered};
+pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{
-    Checkpoint, Kept, Memo, MemorySaver, Outside, Place, Put, Puts, Records, Saved, Saver,
-    SaverError, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskWrites,
+    Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,
+    CheckpointerError, ExternalInput, InMemoryCheckpointer, StoredCheckpoint, TaskDetails,
+    TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords, TaskWrites, WriteHint, WriteResult,
 };
-pub use context::{Attempt, Host, RunEnvironment, Speaker, TaskAt};
+pub use context::{Attempt, EventSource, Host, RunEnvironment, TaskContext};
 pub use event::{
     Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
     TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
@@ -50,7 +51,7 @@ pub use panics::out_of_node;
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
 pub use schema::Checker;
-pub use thread::{AsNode, At, HistoryFilter, StateUpdate};
+pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;
 pub use weftwork_engine::pregel::Path;

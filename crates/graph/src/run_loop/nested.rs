@@ -6,18 +6,20 @@ use crate::error::{NodeError, RuntimeError, Stop};
 use crate::flow::TaskDef;
 use crate::output::NodeResult;
 use crate::run_loop::checkpointer::{
-    Records, TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord,
+    TaskDetails, TaskFailure, TaskKey, TaskPause, TaskRecord, TaskRecords,
 };
-use crate::run_loop::context::{Called, Keeping, Scope, Scratch, TaskAt, Within};
+use crate::run_loop::context::{
+    CalledTask, LoopContext, LoopStorage, NestedLoop, TaskContext, TaskState,
+};
 use crate::run_loop::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::node_cache::CacheKey;
-use crate::run_loop::options::{Begin, LoopOutcome, Options};
-use crate::run_loop::supersteps::Cycle;
+use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
+use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::{lock, turn};
-use crate::run_loop::task::{Follows, Job, TaskOutcome};
+use crate::run_loop::task::{Follows, TaskOutcome, TaskRunner};
 use crate::run_loop::values::output_json;
-use crate::semantics::Keep;
+use crate::semantics::SubgraphState;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,11 +39,16 @@ impl Ctx {
     ///
     /// # Errors
     /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
-    pub async fn call(&self, graph: &CompiledGraph, keep: Keep, input: Json) -> NodeResult<Json> {
+    pub async fn call(
+        &self,
+        graph: &CompiledGraph,
+        keep: SubgraphState,
+        input: Json,
+    ) -> NodeResult<Json> {
         let at = self.at();
         let start = match input {
-            Json::Null => Begin::Nothing,
-            input => Begin::Input(StartInput::Json(Arc::new(input))),
+            Json::Null => LoopInput::Nothing,
+            input => LoopInput::Input(StartInput::Json(Arc::new(input))),
         };
         let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
         match at.run_graph((graph, nth), keep, start).await {
@@ -74,18 +81,18 @@ impl Ctx {
     /// The task's failure; or a [`NodeError`] that stops the node: return it with `?`.
     pub async fn task(&self, task: &TaskDef, arg: Json) -> NodeResult<Json> {
         let at = self.at();
-        let index = at.scratch.called.fetch_add(1, Ordering::Relaxed);
+        let index = at.task_state.called.fetch_add(1, Ordering::Relaxed);
         let name = Arc::clone(task.name());
         let key = TaskKey::Call { name, of: Arc::new(at.key.clone()), index };
         let call = Call { at, key, node: task.node() };
-        call.tell_start(&arg);
-        at.scope.know_messages_in(&arg);
+        call.emit_task_starts(&arg);
+        at.scope.note_messages_in(&arg);
         if let Some(returned) = call.known() {
             return Ok(returned);
         }
         let key = task.cache().map(|cache| call.cache_key(&arg, cache));
         if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
-            call.tell_update(&returned, true);
+            call.emit_update(&returned, true);
             call.record(TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() })
                 .await?;
             return Ok(returned);
@@ -146,48 +153,48 @@ impl Ctx {
     }
 }
 
-impl TaskAt {
+impl TaskContext {
     /// Runs the graph that an attempt calls after `nth` others.
     async fn run_graph(
         &self,
         (graph, nth): (&CompiledGraph, u32),
-        keep: Keep,
-        begin: Begin,
-    ) -> Result<(LoopOutcome, Cycle), RuntimeError> {
+        keep: SubgraphState,
+        begin: LoopInput,
+    ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
         let scope = &self.scope;
         let mut ns = task_ns(&self.from, self.key.name(), self.id());
-        if keep == Keep::Own {
+        if keep == SubgraphState::PerThread {
             ns = without_tasks(&ns);
         }
-        let earlier = self.scratch.graphs.fetch_add(1, Ordering::Relaxed);
+        let earlier = self.task_state.graphs.fetch_add(1, Ordering::Relaxed);
         if earlier > 0 {
             ns = format!("{ns}|{earlier}");
         }
-        let saver = scope.keep.lent.clone().filter(|_| keep != Keep::Never);
-        let lent = saver.clone().or_else(|| scope.keep.lent.clone());
-        let keeper = self.keeper().map(Arc::new);
-        let journals = keeper.is_some() || scope.shared.host.environment().has_log();
+        let checkpointer = scope.keep.lent.clone().filter(|_| keep != SubgraphState::Stateless);
+        let lent = checkpointer.clone().or_else(|| scope.keep.lent.clone());
+        let recorder = self.recorder().map(Arc::new);
+        let journals = recorder.is_some() || scope.shared.host.environment().has_log();
         let mut around = scope.around.clone();
         around.insert(scope.place.ns.to_string(), self.checkpoint);
-        let within = scope.within(Within {
+        let within = scope.within(NestedLoop {
             graph,
             ns: ns.into(),
-            keeper,
-            keep: Keeping { saver, lent, own: keep == Keep::Own },
+            recorder,
+            keep: LoopStorage { checkpointer, lent, own: keep == SubgraphState::PerThread },
             resuming: self.resuming,
             around,
-            outer: Arc::clone(&self.scratch),
-            outer_task: journals.then(|| self.way_to(nth)),
+            outer: Arc::clone(&self.task_state),
+            outer_path: journals.then(|| self.way_to(nth)),
             earlier: self.earlier,
         });
         let options = Options::within(scope);
-        Box::pin(Cycle::run(Arc::new(within), begin, &options)).await
+        Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
     }
 }
 
 /// A task that a node's code called.
 struct Call<'a> {
-    at: &'a TaskAt,
+    at: &'a TaskContext,
     key: TaskKey,
     node: &'a NodeFn,
 }
@@ -197,7 +204,7 @@ impl Call<'_> {
         self.key.id(&self.at.scope.place.ns, self.at.checkpoint, self.at.step)
     }
 
-    fn tell_start(&self, arg: &Json) {
+    fn emit_task_starts(&self, arg: &Json) {
         if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
@@ -208,7 +215,7 @@ impl Call<'_> {
             triggers: vec!["__pregel_push".to_owned()],
             call: true,
         };
-        self.at.scope.tell_task(self.at.step, StreamEvent::TaskStarted(started));
+        self.at.scope.emit_task(self.at.step, StreamEvent::TaskStarted(started));
     }
 
     fn known(&self) -> Option<Json> {
@@ -233,20 +240,20 @@ impl Call<'_> {
         returned_of(&output)
     }
 
-    fn job(&self, arg: Json) -> Job {
+    fn job(&self, arg: Json) -> TaskRunner {
         let scope = &self.at.scope;
         let mut resume = self.answers_before();
         let next = u32::try_from(resume.len()).unwrap_or(u32::MAX);
         let given = scope.shared.answer(weftwork_engine::ids::interrupt_id(self.id(), next));
         resume.extend(given.cloned());
-        let at = TaskAt {
-            scratch: Arc::new(Scratch::new(Arc::clone(scope), resume, &None)),
-            keeper: self.at.keeper().map(Arc::new),
+        let at = TaskContext {
+            task_state: Arc::new(TaskState::new(Arc::clone(scope), resume, &None)),
+            recorder: self.at.recorder().map(Arc::new),
             key: self.key.clone(),
             from: task_ns(&self.at.from, self.at.key.name(), self.at.id()).into(),
             ..self.at.clone()
         };
-        Job {
+        TaskRunner {
             at,
             index: NodeIdx(0),
             node: self.node.clone(),
@@ -269,16 +276,16 @@ impl Call<'_> {
                 if let Some(key) = cached {
                     self.at.scope.shared.host.cache(key, output);
                 }
-                self.tell_update(&returned, false);
+                self.emit_update(&returned, false);
                 let value = Some(returned.clone());
-                self.tell_end(value.clone(), None);
+                self.emit_task_end(value.clone(), None);
                 self.record(TaskDetails { returned: value, answers, ..TaskDetails::default() })
                     .await?;
                 Ok(returned)
             }
             TaskOutcome::Failed(failed) => {
                 let fault = failed.fault;
-                self.tell_end(None, Some(fault.clone()));
+                self.emit_task_end(None, Some(fault.clone()));
                 let failure = Some(TaskFailure::Unhandled(fault.clone()));
                 self.record(TaskDetails { failure, answers, ..TaskDetails::default() }).await?;
                 Err(NodeError(Stop::Failed(fault)))
@@ -297,7 +304,7 @@ impl Call<'_> {
         }
     }
 
-    fn tell_update(&self, returned: &Json, cached: bool) {
+    fn emit_update(&self, returned: &Json, cached: bool) {
         if self.at.scope.shared.wants(Modes::UPDATES) {
             self.at.scope.tell(StreamEvent::Updates {
                 node: self.key.name().to_string(),
@@ -308,7 +315,7 @@ impl Call<'_> {
         }
     }
 
-    fn tell_end(&self, returned: Option<Json>, error: Option<Fault>) {
+    fn emit_task_end(&self, returned: Option<Json>, error: Option<Fault>) {
         if !self.at.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
@@ -320,7 +327,7 @@ impl Call<'_> {
             error,
             interrupts: Vec::new(),
         };
-        self.at.scope.tell_task(self.at.step, StreamEvent::TaskEnded(ended));
+        self.at.scope.emit_task(self.at.step, StreamEvent::TaskEnded(ended));
     }
 
     /// Keeps what became of the task, before the node that called it goes on.
@@ -334,7 +341,7 @@ impl Call<'_> {
                     known.record.merge(record.clone());
                     known.fresh = true;
                 }
-                None => calls.push(Called {
+                None => calls.push(CalledTask {
                     key: self.key.clone(),
                     record: record.clone(),
                     fresh: true,
@@ -343,12 +350,12 @@ impl Call<'_> {
             scope.called.store(true, Ordering::Relaxed);
         }
         let exit = scope.shared.durability == Durability::Exit;
-        if let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) {
-            let tasks = Records::from_iter([(self.key.clone(), record)]);
+        if let Some(checkpointer) = scope.keep.checkpointer.as_ref().filter(|_| !exit) {
+            let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
             let (plan, of) = (scope.graph.plan(), self.at.checkpoint);
             let put = async {
                 scope.stored().await?;
-                saver.put_tasks(&scope.place, plan, of, tasks).await
+                checkpointer.put_tasks(&scope.place, plan, of, tasks).await
             };
             put.await
                 .map_err(|error| NodeError(Stop::Failed(RuntimeError::from(error).fault())))?;
@@ -367,7 +374,7 @@ fn returned_of(output: &TaskOutput) -> Option<Json> {
 
 impl Options {
     /// Options of a nested run.
-    pub(crate) fn within(scope: &Scope) -> Self {
+    pub(crate) fn within(scope: &LoopContext) -> Self {
         Self {
             thread: Arc::clone(&scope.place.thread),
             step_limit: scope.shared.step_limit,

@@ -127,13 +127,13 @@ impl Options {
 }
 
 /// Starting point of a loop.
-pub(crate) enum Begin {
+pub(crate) enum LoopInput {
     Input(StartInput),
     Nothing,
     Command(StartCommand),
 }
 
-impl Begin {
+impl LoopInput {
     pub(crate) fn answers(&self) -> bool {
         matches!(self, Self::Command(StartCommand { resume: Some(_), .. }))
     }

@@ -2,7 +2,7 @@
 
 use crate::error::RuntimeError;
 use crate::question::Question;
-use crate::run_loop::context::{Scope, Shared, TaskAt};
+use crate::run_loop::context::{LoopContext, RunContext, TaskContext};
 use crate::run_loop::schema::Checker;
 use crate::run_loop::sync::lock;
 use crate::semantics::Unanswered;
@@ -75,7 +75,7 @@ fn wrong(question: InterruptId, node: &str, problem: String) -> RuntimeError {
     RuntimeError::WrongAnswer { question, node: node.to_owned(), problem }
 }
 
-impl Scope {
+impl LoopContext {
     /// Returns `true` if one of a task's open questions may get an answer in this run, or its
     /// default.
     pub(crate) fn may_answer(&self, open: &[Interrupt]) -> bool {
@@ -90,7 +90,7 @@ impl Scope {
     }
 }
 
-impl Shared {
+impl RunContext {
     /// Keeps in mind when open questions expire: the time of the first asking counts.
     pub(crate) fn know(&self, open: &[Interrupt]) {
         for question in open {
@@ -124,18 +124,18 @@ impl Shared {
     }
 }
 
-impl TaskAt {
+impl TaskContext {
     /// The number of the task's next question, and its answer when there is one.
     pub(crate) fn next_answer(
         &self,
         question: &Question,
     ) -> Result<(u32, Option<Answer>), RuntimeError> {
-        let index = self.scratch.next_question();
-        let mut resume = lock(&self.scratch.resume);
+        let index = self.task_state.next_question();
+        let mut resume = lock(&self.task_state.resume);
         if resume.len() <= index as usize {
             let id = || interrupt_id(self.id(), index);
             let given = || self.scope.shared.answers.get().and_then(|all| all.get(&id()).cloned());
-            let Some(answer) = given().or_else(|| self.scratch.take_answer()) else {
+            let Some(answer) = given().or_else(|| self.task_state.take_answer()) else {
                 return Ok((index, None));
             };
             if let Some(schema) = &question.answer_schema {
@@ -148,7 +148,7 @@ impl TaskAt {
             resume.resize(index as usize, Json::Null);
             resume.push(answer);
         }
-        self.scratch.resumed.store(true, Ordering::Relaxed);
+        self.task_state.resumed.store(true, Ordering::Relaxed);
         let answer = resume.get(index as usize);
         Ok((
             index,
@@ -159,14 +159,14 @@ impl TaskAt {
     /// Takes the default of a question that has expired as its answer; not while a question the
     /// task asked before it is open.
     pub(crate) fn take_default(&self, index: u32, default: &Json) -> Option<Answer> {
-        let mut resume = lock(&self.scratch.resume);
-        let open = (resume.len()..index as usize).any(|before| !self.scratch.is_taken(before));
+        let mut resume = lock(&self.task_state.resume);
+        let open = (resume.len()..index as usize).any(|before| !self.task_state.is_taken(before));
         if open || resume.len() > index as usize {
             return None;
         }
         resume.resize(index as usize, Json::Null);
         resume.push(default.clone());
-        self.scratch.resumed.store(true, Ordering::Relaxed);
+        self.task_state.resumed.store(true, Ordering::Relaxed);
         Some(self.answered(interrupt_id(self.id(), index), default.clone()))
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::error::RuntimeError;
 use crate::journal::{CallBook, Origin};
-use crate::run_loop::calls::Taken;
-use crate::run_loop::checkpointer::{Records, TaskDetails, TaskRecord};
-use crate::run_loop::context::Keeper;
+use crate::run_loop::calls::CallsInFlight;
+use crate::run_loop::checkpointer::{TaskDetails, TaskRecord, TaskRecords};
+use crate::run_loop::context::TaskRecorder;
 use std::sync::Arc;
 use weftwork_types::BoxFuture;
 use weftwork_types::CheckpointId;
@@ -13,7 +13,7 @@ use weftwork_types::port::CallKey;
 use weftwork_types::port::CallRecord;
 use weftwork_types::port::Clock;
 use weftwork_types::run::Durability;
-impl CallBook for Keeper {
+impl CallBook for TaskRecorder {
     fn clock(&self) -> &Arc<dyn Clock> {
         self.scope.shared.host.clock()
     }
@@ -31,7 +31,7 @@ impl CallBook for Keeper {
     }
 
     fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
-        Box::pin(std::future::ready(Ok(self.scratch.calls.find(key))))
+        Box::pin(std::future::ready(Ok(self.task_state.calls.find(key))))
     }
 
     fn find_on_thread(
@@ -44,7 +44,7 @@ impl CallBook for Keeper {
     /// Includes the call in the next record of the task: at the latest that of its end, before that
     /// when the loop waits.
     fn note(&self, call: Arc<CallRecord>) {
-        self.scratch.calls.put(call);
+        self.task_state.calls.put(call);
         self.scope.noted.notify_one();
     }
 
@@ -53,43 +53,43 @@ impl CallBook for Keeper {
     }
 }
 
-impl Keeper {
+impl TaskRecorder {
     /// Keeps a call, and what else the task called, at once. A run that keeps everything at its end
     /// does so with this.
     async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
-        let (scope, of) = (&self.scope, &self.scratch.calls);
+        let (scope, of) = (&self.scope, &self.task_state.calls);
         let exit = scope.shared.durability == Durability::Exit;
-        let Some(saver) = scope.keep.saver.as_ref().filter(|_| !exit) else {
+        let Some(checkpointer) = scope.keep.checkpointer.as_ref().filter(|_| !exit) else {
             of.put(call);
             return Ok(());
         };
-        let mut taken = Taken { of, calls: of.put_and_take(call) };
+        let mut taken = CallsInFlight { of, calls: of.put_and_take(call) };
         // The answers that led here are as durable as what is done because of them, and so are the
         // checkpoints that it is done upon.
         if let Some(own) = &self.own {
             own.scope.stored().await?;
-            own.keep_answers().await?;
+            own.store_answers().await?;
         }
         scope.stored().await?;
         let mut record = self.answers().unwrap_or_default();
         record.calls.clone_from(&taken.calls);
-        let tasks = Records::from_iter([(self.key.clone(), record)]);
-        saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
+        checkpointer.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
         taken.calls = None;
         Ok(())
     }
 
     /// The answers that the task took, when it took any.
     fn answers(&self) -> Option<TaskRecord> {
-        let answers = Some(self.scratch.answers()?);
+        let answers = Some(self.task_state.answers()?);
         Some(TaskDetails { answers, ..TaskDetails::default() }.into())
     }
 
-    async fn keep_answers(&self) -> Result<(), RuntimeError> {
+    async fn store_answers(&self) -> Result<(), RuntimeError> {
         let scope = &self.scope;
-        if let (Some(saver), Some(answers)) = (&scope.keep.saver, self.answers()) {
-            let tasks = Records::from_iter([(self.key.clone(), answers)]);
-            saver.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
+        if let (Some(checkpointer), Some(answers)) = (&scope.keep.checkpointer, self.answers()) {
+            let tasks = TaskRecords::from_iter([(self.key.clone(), answers)]);
+            checkpointer.put_tasks(&scope.place, scope.graph.plan(), self.of, tasks).await?;
         }
         Ok(())
     }

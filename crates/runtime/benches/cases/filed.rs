@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use weftwork_graph::run_loop::Host;
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{
     Body, CheckpointStore, FoundCheckpoint, Keep, ReadCheckpoints, Result, Shelf, WriteCheckpoints,
@@ -38,7 +38,7 @@ impl Filed {
             bytes: AtomicUsize::new(0),
         });
         let saver: Arc<dyn CheckpointStore> = counted.clone();
-        let host = Host::new().with_saver(StoreSaver::new(saver, Principal::local()));
+        let host = Host::new().with_checkpointer(StoreCheckpointer::new(saver, Principal::local()));
         Self { host, store, counted, _dir: dir }
     }
 

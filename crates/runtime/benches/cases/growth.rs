@@ -4,9 +4,9 @@
 use futures_util::StreamExt;
 use std::sync::Arc;
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::run_loop::{Place, Saver};
+use weftwork_graph::run_loop::{CheckpointAddress, Checkpointer};
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
-use weftwork_runtime::{Runtime, StoreSaver};
+use weftwork_runtime::{Runtime, StoreCheckpointer};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
@@ -108,8 +108,8 @@ impl Growth {
     /// Reads the thread from the file, as the first run after a restart does. What it gives is
     /// dropped beside the time.
     pub(crate) async fn load(&self) -> Machine {
-        let saver = StoreSaver::new(Arc::clone(&self.store) as _, Principal::local());
-        let at = Place { thread: "chat".into(), ns: "".into() };
+        let saver = StoreCheckpointer::new(Arc::clone(&self.store) as _, Principal::local());
+        let at = CheckpointAddress { thread: "chat".into(), ns: "".into() };
         let saved = saver.load(&at, self.graph.plan(), None).await.expect("reads");
         let machine = saved.expect("is there").checkpoint.machine;
         let list = machine.slots().get(0).and_then(|value| value.get::<List<Message>>());

@@ -4,7 +4,7 @@ use super::filed::Filed;
 use crate::{cpu_ns, median};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Append, LastValue, Messages};
-use weftwork_graph::run_loop::{At, Host, Start};
+use weftwork_graph::run_loop::{Host, Start, StateQuery};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, DynUpdate, Dynamic, Graph, HistoryFilter, Input, Next, START, State,
 };
@@ -71,7 +71,7 @@ fn graph() -> CompiledGraph {
 
 /// A thread, and the checkpoint in the middle of it.
 struct Long {
-    at: At,
+    at: StateQuery,
     middle: CheckpointId,
 }
 
@@ -85,7 +85,7 @@ async fn long(graph: &CompiledGraph, host: &Host, checkpoints: u32) -> Long {
     let run = graph.run(host, Start::Input(input)).thread(thread.as_str());
     let ended = run.step_limit(checkpoints + 1).finish().await.expect("it runs");
     assert!(ended.is_completed(), "it ran to its end");
-    let at = At::thread(thread);
+    let at = StateQuery::thread(thread);
     let all = graph.history(host, &at).await.expect("it is kept");
     assert_eq!(all.len(), checkpoints as usize);
     let middle = all[(all.len() - 1) / 2].config.as_ref().and_then(|config| config.id);

@@ -14,7 +14,7 @@ use crate::inline::{self, DONE, Work};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Graph, List, Next, Routes, RunOutcome, START, SendTo, State,
 };
@@ -122,9 +122,9 @@ pub(crate) struct Case {
     threads: AtomicU64,
 }
 
-pub(crate) fn kept() -> (Host, Arc<MemorySaver>) {
-    let saver = MemorySaver::new();
-    (Host::new().with_saver(Arc::clone(&saver) as _), saver)
+pub(crate) fn kept() -> (Host, Arc<InMemoryCheckpointer>) {
+    let saver = InMemoryCheckpointer::new();
+    (Host::new().with_checkpointer(Arc::clone(&saver) as _), saver)
 }
 
 impl Case {
@@ -209,7 +209,7 @@ impl Case {
 
     /// Returns the number of calls on record on a thread.
     pub(crate) async fn calls_on(&self, host: &Host, thread: &str) -> usize {
-        self.graph.calls(host, &At::thread(thread)).await.expect("it is kept").len()
+        self.graph.calls(host, &StateQuery::thread(thread)).await.expect("it is kept").len()
     }
 
     /// The result is right, and every superstep left a checkpoint that can be read back.
@@ -223,7 +223,8 @@ impl Case {
         let (host, saver) = kept();
         let run = self.graph.run(&host, (self.start)()).thread("check");
         run.outcome().await.expect("it runs");
-        let history = self.graph.history(&host, &At::thread("check")).await.expect("it is kept");
+        let history =
+            self.graph.history(&host, &StateQuery::thread("check")).await.expect("it is kept");
         assert_eq!(history.len(), saver.len());
         assert_eq!(history.len(), self.checkpoints(), "{}", self.name);
         assert_eq!(history[0].values, output, "{}", self.name);

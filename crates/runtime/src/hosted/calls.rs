@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::planted::{self, Bug};
 use weftwork_graph::run_loop::millis;
-use weftwork_graph::run_loop::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
+use weftwork_graph::run_loop::{Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};
@@ -62,7 +62,7 @@ impl Calls {
 }
 
 impl RunEnvironment for Calls {
-    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
+    fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext {
         let host = &self.host;
         let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
             if planted::has(Bug::RecordsNoCalls) {
@@ -89,8 +89,8 @@ impl RunEnvironment for Calls {
         }
     }
 
-    fn emit(&self, by: &TaskAt, event: AiEvent) {
-        self.hub.emit(&by.speaker(), event);
+    fn emit(&self, by: &TaskContext, event: AiEvent) {
+        self.hub.emit(&by.event_source(), event);
     }
 
     fn has_log(&self) -> bool {
@@ -156,9 +156,9 @@ impl Ledger for RunLedger {
 #[derive(Debug)]
 struct Pulse {
     to: Arc<Hub>,
-    at: TaskAt,
+    at: TaskContext,
     /// The task, once it told something.
-    by: OnceLock<Speaker>,
+    by: OnceLock<EventSource>,
     clock: Arc<dyn Clock>,
     beat: Arc<AtomicU64>,
 }
@@ -174,7 +174,7 @@ impl Emit for Pulse {
     }
 
     fn emit(&self, mut event: AiEvent) {
-        let by = self.by.get_or_init(|| self.at.speaker());
+        let by = self.by.get_or_init(|| self.at.event_source());
         if let AiEvent::AttemptReset { node } = &mut event {
             *node = by.node.to_string();
         }

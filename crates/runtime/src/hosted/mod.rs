@@ -16,7 +16,7 @@ mod writer;
 use crate::hub::Hub;
 use crate::journal::RunJournal;
 use crate::runtime::Live;
-use crate::stored::{Recent, StoreSaver};
+use crate::stored::{Recent, StoreCheckpointer};
 use calls::Calls;
 pub(crate) use closing::Closing;
 pub(crate) use end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
@@ -35,7 +35,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::out_of_node;
 use weftwork_graph::run_loop::{
-    Answers, AsNode, At, Finished, Host as Local, Start, StartCommand, StateUpdate,
+    Answers, AsNode, Finished, Host as Local, Start, StartCommand, StateQuery, StateUpdate,
 };
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
@@ -104,7 +104,7 @@ impl Host {
     /// Checkpoints of an organisation, to be looked at.
     pub(crate) fn looking(&self, who: &Principal) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
-        self.local.clone().with_saver(StoreSaver::new(store, who.clone()))
+        self.local.clone().with_checkpointer(StoreCheckpointer::new(store, who.clone()))
     }
 }
 
@@ -297,7 +297,7 @@ impl Run {
                 return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
-        let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
+        let state = self.graph.state(&local, &StateQuery::thread(thread.as_str()), false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
         Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
@@ -403,7 +403,7 @@ impl Run {
         outcome: RunOutcome,
     ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
-        let at = At::thread(self.claim.at.thread.as_str());
+        let at = StateQuery::thread(self.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
     }
@@ -413,8 +413,11 @@ impl Run {
         self.row.new.options.at.or(self.row.back_to())
     }
 
-    fn at(&self) -> At {
-        At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
+    fn at(&self) -> StateQuery {
+        StateQuery {
+            checkpoint: self.begins_at(),
+            ..StateQuery::thread(self.claim.at.thread.as_str())
+        }
     }
 
     /// Returns the start of the run, unless an earlier process performed it.
@@ -482,7 +485,7 @@ impl Run {
         (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
     ) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
-        let saver = StoreSaver::claimed(
+        let saver = StoreCheckpointer::claimed(
             store,
             self.who.clone(),
             Arc::clone(writer) as _,
@@ -498,7 +501,7 @@ impl Run {
             origins: self.origins(),
         };
         let calls = Calls::new(self, writer, scope, (journal, answers));
-        self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls))
+        self.host.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls))
     }
 }
 
@@ -518,7 +521,7 @@ impl Run {
         }
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
         Some(Origins {
-            saver: StoreSaver::new(store, self.who.clone()),
+            saver: StoreCheckpointer::new(store, self.who.clone()),
             plan: Arc::clone(self.graph.plan()),
             clock: Arc::clone(&self.host.clock),
             run: self.claim.at.clone(),

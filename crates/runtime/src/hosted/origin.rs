@@ -1,11 +1,13 @@
 //! The branches that a branch of a thread went off, for runs that use calls of these again.
 
 use super::Patience;
-use crate::stored::StoreSaver;
+use crate::stored::StoreCheckpointer;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::run_loop::Origin;
-use weftwork_graph::run_loop::{Place, Plan, Saved, Saver, SaverError, Source};
+use weftwork_graph::run_loop::{
+    CheckpointAddress, Checkpointer, CheckpointerError, Plan, Source, StoredCheckpoint,
+};
 use weftwork_types::CheckpointId;
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
@@ -13,7 +15,7 @@ use weftwork_types::run::RunRef;
 /// Finds the branches that a branch starts from, from the checkpoints that branches began with.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    pub(super) saver: Arc<StoreSaver>,
+    pub(super) saver: Arc<StoreCheckpointer>,
     pub(super) plan: Arc<Plan>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) run: RunRef,
@@ -23,7 +25,10 @@ pub(crate) struct Origins {
 impl Origins {
     /// The branches that a branch went off, the nearest first. They end where a checkpoint is not
     /// kept any more.
-    pub(crate) async fn of(&self, branch: CheckpointId) -> Result<Arc<[Origin]>, SaverError> {
+    pub(crate) async fn of(
+        &self,
+        branch: CheckpointId,
+    ) -> Result<Arc<[Origin]>, CheckpointerError> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known().get(&branch) {
             return Ok(Arc::clone(found));
@@ -43,12 +48,12 @@ impl Origins {
         Ok(found)
     }
 
-    async fn load(&self, id: CheckpointId) -> Result<Option<Saved>, SaverError> {
-        let at = Place { thread: self.run.thread.as_str().into(), ns: "".into() };
+    async fn load(&self, id: CheckpointId) -> Result<Option<StoredCheckpoint>, CheckpointerError> {
+        let at = CheckpointAddress { thread: self.run.thread.as_str().into(), ns: "".into() };
         let mut patience = Patience::new();
         loop {
             match self.saver.load(&at, &self.plan, Some(id)).await {
-                Err(SaverError::Store(error)) => {
+                Err(CheckpointerError::Store(error)) => {
                     patience.after(error, self.clock.as_ref(), &self.run, None).await?;
                 }
                 found => return found,

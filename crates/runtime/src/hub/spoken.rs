@@ -1,6 +1,6 @@
 //! Text that was told and is not void: what made of it is not on record yet.
 
-use super::Speaker;
+use super::EventSource;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use weftwork_types::TaskId;
@@ -109,7 +109,7 @@ impl Spoken {
     /// Gives a piece its place, and keeps it unless that would be too much.
     pub(super) fn say(
         &mut self,
-        by: &Speaker,
+        by: &EventSource,
         (kind, text): (PieceKind, &str),
         clock: &dyn Clock,
     ) -> PieceAt {
@@ -137,7 +137,7 @@ impl Spoken {
     }
 
     /// Goes past a durable event; says up to where the store's text is void by it.
-    pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&Speaker>) -> Option<Position> {
+    pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&EventSource>) -> Option<Position> {
         self.at = Position::after(self.at.seq + 1);
         match event {
             AiEvent::Step { step, .. } => self.void(|_, of| of <= *step),

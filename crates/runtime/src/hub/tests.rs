@@ -11,8 +11,8 @@ fn custom(n: u32) -> AiEvent {
     AiEvent::Custom { value: json!(n) }
 }
 
-fn by(task: u128, step: i64) -> Speaker {
-    Speaker { node: format!("n{task}").into(), task: TaskId(task), step }
+fn by(task: u128, step: i64) -> EventSource {
+    EventSource { node: format!("n{task}").into(), task: TaskId(task), step }
 }
 
 fn hub() -> Hub {

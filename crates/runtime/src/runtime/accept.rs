@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::out_of_node;
-use weftwork_graph::run_loop::{At, Checker, Unanswered, answers_by_id};
+use weftwork_graph::run_loop::{Checker, StateQuery, Unanswered, answers_by_id};
 use weftwork_store::{InterruptRow, NewRun, StoreError, open_questions, rule};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
@@ -173,7 +173,10 @@ impl Runtime {
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
         let host = self.0.host.looking(&request.principal);
-        let at = At { checkpoint: request.options.at, ..At::thread(request.thread.as_str()) };
+        let at = StateQuery {
+            checkpoint: request.options.at,
+            ..StateQuery::thread(request.thread.as_str())
+        };
         let read = AssertUnwindSafe(graph.state(&host, &at, true)).catch_unwind().await;
         read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
     }

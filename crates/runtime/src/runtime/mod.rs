@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{At, HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{HistoryFilter, Modes, Snapshot, StateQuery, StreamItem};
 use weftwork_store::{MemoryStore, RunRow, Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
@@ -124,7 +124,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        graph.state(&self.0.host.looking(who), &At::thread(thread.as_str()), false).await
+        graph.state(&self.0.host.looking(who), &StateQuery::thread(thread.as_str()), false).await
     }
 
     /// A thread at one of its checkpoints, when what was due there had not run yet.
@@ -138,7 +138,7 @@ impl Runtime {
         at: CheckpointId,
     ) -> Result<Snapshot, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
-        let at = At { checkpoint: Some(at), ..At::thread(thread.as_str()) };
+        let at = StateQuery { checkpoint: Some(at), ..StateQuery::thread(thread.as_str()) };
         graph.state(&self.0.host.looking(who), &at, false).await
     }
 
@@ -154,7 +154,7 @@ impl Runtime {
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let graph = self.graph_of(who, thread).await?;
         let host = self.0.host.looking(who);
-        graph.history_of(&host, &At::thread(thread.as_str()), filter).await
+        graph.history_of(&host, &StateQuery::thread(thread.as_str()), filter).await
     }
 
     async fn graph_of(

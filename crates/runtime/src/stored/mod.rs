@@ -18,7 +18,8 @@ use weftwork_engine::packed::{Known, Layout, LayoutId, Mark, Text, pack};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_graph::run_loop::{
-    Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError, Source,
+    CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, CheckpointerError,
+    ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
 };
 use weftwork_store::{
     CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
@@ -35,7 +36,7 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 /// their nodes do, and the thread stands where the last one wrote. A [`Runtime`](crate::Runtime)
 /// refuses the second, in any process.
 #[derive(Debug, Clone)]
-pub struct StoreSaver {
+pub struct StoreCheckpointer {
     store: Arc<dyn CheckpointStore>,
     who: Principal,
     layouts: Arc<Mutex<BTreeMap<LayoutId, Arc<Layout>>>>,
@@ -47,11 +48,11 @@ pub struct StoreSaver {
 /// Rows to store, and the base for the next checkpoint.
 struct Bundle {
     keep: Keep,
-    memo: Memo,
+    hint: WriteHint,
     told: Told,
 }
 
-impl StoreSaver {
+impl StoreCheckpointer {
     /// Keeps checkpoints in `store`, as those of `who`'s organisation.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
@@ -75,20 +76,30 @@ impl StoreSaver {
     }
 
     /// Checkpoints as rows.
-    fn bundle(&self, at: &Place, memo: &Memo, puts: Puts) -> Result<Bundle, EngineError> {
+    fn bundle(
+        &self,
+        at: &CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> Result<Bundle, EngineError> {
         let mut bundle =
-            Bundle { keep: Keep::default(), memo: memo.clone(), told: Told::default() };
+            Bundle { keep: Keep::default(), hint: hint.clone(), told: Told::default() };
         for put in puts {
             self.add(at, *put, &mut bundle)?;
         }
         Ok(bundle)
     }
 
-    fn add(&self, at: &Place, put: Put, bundle: &mut Bundle) -> Result<(), EngineError> {
-        let Put { checkpoint, of, tasks, ran } = put;
+    fn add(
+        &self,
+        at: &CheckpointAddress,
+        put: CheckpointWrite,
+        bundle: &mut Bundle,
+    ) -> Result<(), EngineError> {
+        let CheckpointWrite { checkpoint, of, tasks, ran } = put;
         let (id, plan) = (checkpoint.id, checkpoint.machine.plan());
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
-        let since = bundle.memo.mark.take();
+        let since = bundle.hint.mark.take();
         if self.claimed.is_some() && at.ns.is_empty() {
             let told = &mut bundle.told;
             told.begins_branch |= checkpoint.metadata.branch == Some(id);
@@ -102,7 +113,7 @@ impl StoreSaver {
         let packed = pack(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = packed.bytes;
         // The tasks of the newest checkpoint are in the row after it; others had one before.
-        let in_row = bundle.memo.newest && !tasks.is_empty();
+        let in_row = bundle.hint.newest && !tasks.is_empty();
         let text = if in_row { Text::of(&body) } else { None };
         row::seal(Kind::Checkpoint, &at.ns, id, &mut body);
         let mut new = NewCheckpoint {
@@ -127,10 +138,10 @@ impl StoreSaver {
         }
         bundle.keep.checkpoints.push(new);
         self.add_layout(plan, &mut bundle.keep);
-        bundle.memo = Memo { mark: Some(Arc::new(packed.mark)), newest: true };
+        bundle.hint = WriteHint { mark: Some(Arc::new(packed.mark)), newest: true };
         if let Some(recent) = self.recent.as_ref().filter(|_| at.ns.is_empty()) {
             let key = (self.who.org.clone(), Arc::clone(&at.thread));
-            recent.keep(key, id, checkpoint.machine, bundle.memo.clone());
+            recent.keep(key, id, checkpoint.machine, bundle.hint.clone());
         }
         Ok(())
     }
@@ -138,9 +149,9 @@ impl StoreSaver {
     fn add_pending(
         &self,
         plan: &Plan,
-        at: &Place,
+        at: &CheckpointAddress,
         of: CheckpointId,
-        tasks: &Records,
+        tasks: &TaskRecords,
         keep: &mut Keep,
     ) -> Result<(), EngineError> {
         let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
@@ -167,7 +178,7 @@ impl StoreSaver {
     }
 
     /// Lets what was kept here be read.
-    async fn show(&self, at: &Place) -> Result<(), SaverError> {
+    async fn show(&self, at: &CheckpointAddress) -> Result<(), CheckpointerError> {
         match self.claimed.as_ref().and_then(|run| run.show(&at.ns)) {
             Some(shown) => Ok(shown.await?),
             None => Ok(()),
@@ -176,11 +187,11 @@ impl StoreSaver {
 
     async fn keep(
         &self,
-        at: &Place,
+        at: &CheckpointAddress,
         plan: &Plan,
         keep: Keep,
         told: Told,
-    ) -> Result<(), SaverError> {
+    ) -> Result<(), CheckpointerError> {
         let layouts = !keep.layouts.is_empty();
         match &self.claimed {
             Some(run) => run.keep(keep, told).await?,
@@ -196,9 +207,9 @@ impl StoreSaver {
 
 fn tasks_row(
     plan: &Plan,
-    at: &Place,
+    at: &CheckpointAddress,
     of: CheckpointId,
-    (tasks, known): (&Records, Option<Known>),
+    (tasks, known): (&TaskRecords, Option<Known>),
 ) -> Result<row::Written, EngineError> {
     let (mut body, blobs) = row::write_tasks(plan, tasks, known)?;
     row::seal(Kind::Tasks, &at.ns, of, &mut body);
@@ -216,7 +227,7 @@ fn new_messages(
 }
 
 /// The thread as stores name it.
-fn thread(name: &str) -> Result<ThreadId, SaverError> {
+fn thread(name: &str) -> Result<ThreadId, CheckpointerError> {
     ThreadId::new(name).map_err(|error| {
         let (place, expected) =
             ("the thread of a checkpoint".to_owned(), "a valid name".to_owned());
@@ -224,17 +235,17 @@ fn thread(name: &str) -> Result<ThreadId, SaverError> {
     })
 }
 
-fn shelf(at: &Place) -> Result<Shelf, SaverError> {
+fn shelf(at: &CheckpointAddress) -> Result<Shelf, CheckpointerError> {
     Ok(Shelf { thread: thread(&at.thread)?, ns: at.ns.to_string() })
 }
 
-impl Saver for StoreSaver {
+impl Checkpointer for StoreCheckpointer {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
             let shelf = shelf(at)?;
@@ -248,8 +259,8 @@ impl Saver for StoreSaver {
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
             let found = self.store.checkpoint(&self.who, &shelf(at)?, None).await?;
@@ -260,17 +271,17 @@ impl Saver for StoreSaver {
     fn newest_of_all<'a>(
         &'a self,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         Box::pin(async move { Ok(self.store.newest_id(&self.who, &thread(name)?).await?) })
     }
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
             let shelf = shelf(at)?;
@@ -286,28 +297,33 @@ impl Saver for StoreSaver {
         })
     }
 
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a> {
         let plans: SmallVec<[Arc<Plan>; 1]> =
             puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
-        let Bundle { keep, memo, told } = match self.bundle(at, memo, puts) {
+        let Bundle { keep, hint, told } = match self.bundle(at, hint, puts) {
             Ok(bundle) => bundle,
-            Err(error) => return Kept::Now(Err(error.into())),
+            Err(error) => return WriteResult::Now(Err(error.into())),
         };
-        Kept::Later(Box::pin(async move {
+        WriteResult::Later(Box::pin(async move {
             if let Some(plan) = plans.first() {
                 self.keep(at, plan, keep, told).await?;
             }
-            Ok(memo)
+            Ok(hint)
         }))
     }
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
             let mut keep = Keep::default();
             self.add_pending(plan, at, of, &tasks, &mut keep)?;
@@ -317,11 +333,11 @@ impl Saver for StoreSaver {
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        mut outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        mut outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
             if outside.resume.is_none() {
                 let before = self.load(at, plan, Some(of)).await?;
@@ -338,18 +354,25 @@ impl Saver for StoreSaver {
         })
     }
 
-    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move { Ok(self.store.delete_checkpoints(&self.who, &thread(name)?).await?) })
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
             let (from, to) = (thread(from)?, thread(to)?);
             Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
         })
     }
 
-    fn graphs<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         Box::pin(async move {
             let shelves = self.store.shelves(&self.who, &thread(name)?).await?;
             Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
@@ -358,28 +381,33 @@ impl Saver for StoreSaver {
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move { self.prune_to(at, plan, keep).await })
     }
 }
 
-impl StoreSaver {
+impl StoreCheckpointer {
     /// Writes the checkpoints that stay anew, so that they lead to none of those that go.
-    async fn prune_to(&self, at: &Place, plan: &Arc<Plan>, keep: usize) -> Result<(), SaverError> {
+    async fn prune_to(
+        &self,
+        at: &CheckpointAddress,
+        plan: &Arc<Plan>,
+        keep: usize,
+    ) -> Result<(), CheckpointerError> {
         let mut kept = self.list(at, plan, None, keep).await?;
         let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
         kept.reverse();
         let mut rows =
-            Bundle { keep: Keep::default(), memo: Memo::default(), told: Told::default() };
+            Bundle { keep: Keep::default(), hint: WriteHint::default(), told: Told::default() };
         for saved in kept {
-            let Saved { checkpoint, tasks, outside, .. } = saved;
+            let StoredCheckpoint { checkpoint, tasks, outside, .. } = saved;
             let of = checkpoint.id;
             self.add(
                 at,
-                Put { checkpoint, of: None, tasks: Records::new(), ran: None },
+                CheckpointWrite { checkpoint, of: None, tasks: TaskRecords::new(), ran: None },
                 &mut rows,
             )?;
             // What is open at the newest one stays in the store as it is.

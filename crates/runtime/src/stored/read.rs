@@ -1,6 +1,6 @@
 //! Reading checkpoints back.
 
-use super::StoreSaver;
+use super::StoreCheckpointer;
 use super::row::{self, Kind, Reader};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,14 +8,17 @@ use std::sync::Arc;
 use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, open_row};
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
-use weftwork_graph::run_loop::{Checkpoint, Memo, Outside, Records, Saved, SaverError, TaskWrites};
+use weftwork_graph::run_loop::{
+    Checkpoint, CheckpointerError, ExternalInput, StoredCheckpoint, TaskRecords, TaskWrites,
+    WriteHint,
+};
 use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 
 /// Reads checkpoints of one graph of one thread. Rows that several of them lead to are read once.
 pub(super) struct Reading<'a> {
-    saver: &'a StoreSaver,
+    saver: &'a StoreCheckpointer,
     shelf: &'a Shelf,
     plan: &'a Arc<Plan>,
     rows: BTreeMap<CheckpointId, Vec<u8>>,
@@ -24,7 +27,7 @@ pub(super) struct Reading<'a> {
 /// The most rows that are kept for the checkpoints that are read next.
 const ROWS_MAX: usize = 1_024;
 
-impl StoreSaver {
+impl StoreCheckpointer {
     pub(super) fn reader<'a>(&'a self, shelf: &'a Shelf, plan: &'a Arc<Plan>) -> Reading<'a> {
         Reading { saver: self, shelf, plan, rows: BTreeMap::new() }
     }
@@ -44,7 +47,7 @@ impl Reading<'_> {
         &mut self,
         found: FoundCheckpoint,
         newest: bool,
-    ) -> Result<Saved, SaverError> {
+    ) -> Result<StoredCheckpoint, CheckpointerError> {
         let FoundCheckpoint { id, body, outside, tasks } = found;
         let body = match self.rows.get(&id) {
             Some(known) => known.clone(),
@@ -53,11 +56,11 @@ impl Reading<'_> {
         let rest = open_row(&body).and_then(|(_, mut read)| read.bytes());
         let read = rest.and_then(row::read_metadata);
         let (metadata, parent) = read.map_err(|error| self.at(id, error))?;
-        let (machine, memo) = match self.recent(id).filter(|_| newest) {
+        let (machine, hint) = match self.recent(id).filter(|_| newest) {
             Some(known) => known,
             None => self.load(id, body, newest).await?,
         };
-        let mut records = Records::new();
+        let mut records = TaskRecords::new();
         for row in tasks {
             self.tasks(id, row, &mut records).await?;
         }
@@ -72,13 +75,13 @@ impl Reading<'_> {
         }
         let outside = match outside {
             Some(row) => self.outside(id, row).await?,
-            None => Outside::default(),
+            None => ExternalInput::default(),
         };
         let checkpoint = Checkpoint { id, parent, metadata, machine };
-        Ok(Saved { checkpoint, tasks: records, outside, memo })
+        Ok(StoredCheckpoint { checkpoint, tasks: records, outside, hint })
     }
 
-    fn recent(&self, id: CheckpointId) -> Option<(Machine, Memo)> {
+    fn recent(&self, id: CheckpointId) -> Option<(Machine, WriteHint)> {
         let recent = self.saver.recent.as_ref().filter(|_| self.shelf.ns.is_empty())?;
         let key = (self.saver.who.org.clone(), self.shelf.thread.as_str().into());
         recent.get(&key, id, self.plan)
@@ -89,17 +92,21 @@ impl Reading<'_> {
         id: CheckpointId,
         body: Vec<u8>,
         newest: bool,
-    ) -> Result<(Machine, Memo), SaverError> {
+    ) -> Result<(Machine, WriteHint), CheckpointerError> {
         let layout = self.layout_of(id, &body).await?;
         let loader = Loader::new(self.plan, id, body, &layout);
         let mut loader = loader.map_err(|error| self.at(id, error))?;
         self.feed(id, &mut loader).await?;
         let loaded = loader.finish().map_err(|error| self.at(id, error))?;
-        Ok((loaded.machine, Memo { mark: Some(Arc::new(loaded.mark)), newest }))
+        Ok((loaded.machine, WriteHint { mark: Some(Arc::new(loaded.mark)), newest }))
     }
 
     /// Gives the loader what it takes.
-    async fn feed(&mut self, id: CheckpointId, loader: &mut Loader) -> Result<(), SaverError> {
+    async fn feed(
+        &mut self,
+        id: CheckpointId,
+        loader: &mut Loader,
+    ) -> Result<(), CheckpointerError> {
         loop {
             let wants = loader.wants();
             if wants.is_empty() {
@@ -131,19 +138,27 @@ impl Reading<'_> {
         }
     }
 
-    async fn blob(&self, id: CheckpointId, hash: Hash) -> Result<Vec<u8>, SaverError> {
+    async fn blob(&self, id: CheckpointId, hash: Hash) -> Result<Vec<u8>, CheckpointerError> {
         let found = self.saver.store.blob(&self.saver.who, hash).await?;
         let whole = found.filter(|bytes| hash_bytes(bytes) == hash);
         whole.ok_or_else(|| self.corrupt(id, &format!("its blob `{hash}` is missing or damaged")))
     }
 
     /// The names that a row leaves out.
-    async fn layout_of(&self, id: CheckpointId, body: &[u8]) -> Result<Arc<Layout>, SaverError> {
+    async fn layout_of(
+        &self,
+        id: CheckpointId,
+        body: &[u8],
+    ) -> Result<Arc<Layout>, CheckpointerError> {
         let (key, _) = open_row(body).map_err(|error| self.at(id, error))?;
         self.layout(id, key).await
     }
 
-    async fn layout(&self, id: CheckpointId, key: LayoutId) -> Result<Arc<Layout>, SaverError> {
+    async fn layout(
+        &self,
+        id: CheckpointId,
+        key: LayoutId,
+    ) -> Result<Arc<Layout>, CheckpointerError> {
         let known = self.saver.layouts().get(&key).cloned();
         if let Some(layout) = known {
             return Ok(layout);
@@ -160,8 +175,8 @@ impl Reading<'_> {
         &self,
         id: CheckpointId,
         row: Vec<u8>,
-        records: &mut Records,
-    ) -> Result<(), SaverError> {
+        records: &mut TaskRecords,
+    ) -> Result<(), CheckpointerError> {
         let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.tasks(read);
         for (key, record) in self.row(Kind::Tasks, id, row, read).await? {
             match records.iter_mut().find(|(known, _)| *known == key) {
@@ -172,7 +187,11 @@ impl Reading<'_> {
         Ok(())
     }
 
-    async fn outside(&self, id: CheckpointId, row: Vec<u8>) -> Result<Outside, SaverError> {
+    async fn outside(
+        &self,
+        id: CheckpointId,
+        row: Vec<u8>,
+    ) -> Result<ExternalInput, CheckpointerError> {
         let read = |reader: &Reader<'_>, read: &mut In<'_>| reader.outside(read);
         self.row(Kind::Outside, id, row, read).await
     }
@@ -183,7 +202,7 @@ impl Reading<'_> {
         id: CheckpointId,
         row: Vec<u8>,
         read: impl Fn(&Reader<'_>, &mut In<'_>) -> Result<T, EngineError>,
-    ) -> Result<T, SaverError> {
+    ) -> Result<T, CheckpointerError> {
         let row = self.open(kind, id, row)?;
         let (key, start) = row::open_as(kind, &row).map_err(|error| self.at(id, error))?;
         let layout = self.layout(id, key).await?;
@@ -226,7 +245,7 @@ impl Reading<'_> {
         &self,
         id: CheckpointId,
         offs: impl Iterator<Item = u128>,
-    ) -> Result<BTreeMap<u128, Vec<u8>>, SaverError> {
+    ) -> Result<BTreeMap<u128, Vec<u8>>, CheckpointerError> {
         let mut found = BTreeMap::new();
         let to = |off: u128| CheckpointId(id.0.wrapping_add(off));
         let mut missing = Vec::new();
@@ -247,7 +266,12 @@ impl Reading<'_> {
     }
 
     /// The bytes of a row before its checksum.
-    fn open(&self, kind: Kind, id: CheckpointId, mut row: Vec<u8>) -> Result<Vec<u8>, SaverError> {
+    fn open(
+        &self,
+        kind: Kind,
+        id: CheckpointId,
+        mut row: Vec<u8>,
+    ) -> Result<Vec<u8>, CheckpointerError> {
         let Some(len) = row::open(kind, &self.shelf.ns, id, &row).map(<[u8]>::len) else {
             return Err(self.corrupt(id, "its checksum does not fit its bytes"));
         };
@@ -256,7 +280,7 @@ impl Reading<'_> {
     }
 
     /// Says where something cannot be read. Another build of the graph is no damage.
-    fn at(&self, id: CheckpointId, error: EngineError) -> SaverError {
+    fn at(&self, id: CheckpointId, error: EngineError) -> CheckpointerError {
         match error {
             EngineError::OtherBuild { .. } | EngineError::LostNode { .. } => error.into(),
             EngineError::NewerRecord { found, known } => {
@@ -267,7 +291,7 @@ impl Reading<'_> {
         }
     }
 
-    fn corrupt(&self, id: CheckpointId, what: &str) -> SaverError {
+    fn corrupt(&self, id: CheckpointId, what: &str) -> CheckpointerError {
         StoreError::Corrupt { place: self.place(id), what: what.to_owned() }.into()
     }
 

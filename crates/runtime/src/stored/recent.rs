@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_engine::Plan;
 use weftwork_engine::pregel::Machine;
-use weftwork_graph::run_loop::Memo;
+use weftwork_graph::run_loop::WriteHint;
 use weftwork_types::{CheckpointId, OrgId};
 
 /// The most threads that are remembered.
@@ -20,15 +20,15 @@ pub(crate) struct Recent(Mutex<Threads>);
 
 #[derive(Debug, Default)]
 struct Threads {
-    known: BTreeMap<Key, (CheckpointId, Machine, Memo)>,
+    known: BTreeMap<Key, (CheckpointId, Machine, WriteHint)>,
     order: VecDeque<Key>,
 }
 
 impl Recent {
-    pub(super) fn keep(&self, key: Key, id: CheckpointId, machine: Machine, memo: Memo) {
+    pub(super) fn keep(&self, key: Key, id: CheckpointId, machine: Machine, hint: WriteHint) {
         let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         threads.touch(&key);
-        threads.known.insert(key, (id, machine, memo));
+        threads.known.insert(key, (id, machine, hint));
         if threads.order.len() > THREADS_MAX
             && let Some(oldest) = threads.order.pop_front()
         {
@@ -42,11 +42,11 @@ impl Recent {
         key: &Key,
         id: CheckpointId,
         plan: &Arc<Plan>,
-    ) -> Option<(Machine, Memo)> {
+    ) -> Option<(Machine, WriteHint)> {
         let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, machine, memo) = threads.known.get(key)?;
+        let (known, machine, hint) = threads.known.get(key)?;
         let same = *known == id && Arc::ptr_eq(machine.plan(), plan);
-        same.then(|| (machine.clone(), memo.clone()))
+        same.then(|| (machine.clone(), hint.clone()))
     }
 }
 

@@ -12,8 +12,10 @@ use weftwork_engine::packed::{
 use weftwork_engine::plan::Finder;
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
+use weftwork_graph::run_loop::{
+    ExternalInput, TaskDetails, TaskKey, TaskRecord, TaskRecords, TaskWrites,
+};
 use weftwork_graph::run_loop::{Metadata, Source};
-use weftwork_graph::run_loop::{Outside, Records, TaskDetails, TaskKey, TaskRecord, TaskWrites};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -144,7 +146,7 @@ fn begin(plan: &Plan, version: u8, room: usize) -> Out {
 /// distance is counted from the checkpoint at which the tasks were due.
 pub(super) fn write_tasks(
     plan: &Plan,
-    tasks: &Records,
+    tasks: &TaskRecords,
     known: Option<Known>,
 ) -> Result<Written, EngineError> {
     let calls = tasks.iter().any(|(_, record)| record.calls.is_some());
@@ -231,8 +233,8 @@ impl Reader<'_> {
         OutputReader { plan: self.plan, mapped: self.mapped, elsewhere: self.elsewhere }
     }
 
-    pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<Records, EngineError> {
-        let mut records = Records::new();
+    pub(super) fn tasks(&self, read: &mut In<'_>) -> Result<TaskRecords, EngineError> {
+        let mut records = TaskRecords::new();
         for _ in 0..read.count()? {
             let key = self.key(read)?;
             let flags = read.byte()?;
@@ -303,7 +305,7 @@ impl Reader<'_> {
         Ok(node.map(|node| calls.into_iter().rev().fold(node, within)))
     }
 
-    pub(super) fn outside(&self, read: &mut In<'_>) -> Result<Outside, EngineError> {
+    pub(super) fn outside(&self, read: &mut In<'_>) -> Result<ExternalInput, EngineError> {
         let output = read_output(read, &self.output())?;
         let resume = match read.byte()? {
             0 => None,
@@ -311,7 +313,7 @@ impl Reader<'_> {
             _ => return Err(read.damaged("whether there is an answer")),
         };
         end(read)?;
-        Ok(Outside { output, resume })
+        Ok(ExternalInput { output, resume })
     }
 }
 
@@ -324,7 +326,7 @@ fn end(read: &In<'_>) -> Result<(), EngineError> {
 }
 
 /// Encodes input from outside.
-pub(super) fn write_outside(plan: &Plan, outside: &Outside) -> Result<Written, EngineError> {
+pub(super) fn write_outside(plan: &Plan, outside: &ExternalInput) -> Result<Written, EngineError> {
     let mut out = begin(plan, VERSION, 64);
     write_output(&mut out, plan, &outside.output)?;
     match &outside.resume {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::{At, Host, Start};
+use weftwork_graph::run_loop::{Host, Start, StateQuery};
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, Once, START, State};
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_testkit::sim::Draw;
 use weftwork_types::canonical::hash;
@@ -102,7 +102,7 @@ fn graph(folder: &Path) -> CompiledGraph {
 fn host(folder: &Path) -> Host {
     let options = Options { durability: Durability::Normal, ..Options::default() };
     let store = SqliteStore::open(folder.join("alone.db"), &options).expect("opens");
-    Host::new().with_saver(StoreSaver::new(Arc::new(store), Principal::local()))
+    Host::new().with_checkpointer(StoreCheckpointer::new(Arc::new(store), Principal::local()))
 }
 
 /// A program of these: goes on with the thread, or begins it.
@@ -110,7 +110,7 @@ fn host(folder: &Path) -> Host {
 async fn program() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let (graph, host) = (graph(&folder), host(&folder));
-    let state = graph.state(&host, &At::thread(THREAD), false).await.expect("reads");
+    let state = graph.state(&host, &StateQuery::thread(THREAD), false).await.expect("reads");
     let start = match state.metadata {
         Some(_) => Start::Continue,
         None => Start::Input(json!({})),
@@ -125,7 +125,7 @@ async fn program() {
 /// Returns the calls with a recorded result, in the notation used when they are made.
 async fn settled(folder: &Path) -> BTreeSet<String> {
     let (graph, host) = (graph(folder), host(folder));
-    let calls = graph.calls(&host, &At::thread(THREAD)).await.expect("reads");
+    let calls = graph.calls(&host, &StateQuery::thread(THREAD)).await.expect("reads");
     let settled = calls.iter().filter(|call| call.state == CallState::Settled);
     let thread = ThreadId::new(THREAD).expect("a name");
     let noted = |call: &CallRecord| match call.kind {

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use weftwork_graph::run_loop::At;
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeResult, START, State};
-use weftwork_runtime::{Runtime, StoreSaver};
+use weftwork_graph::run_loop::StateQuery;
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State, SubgraphState,
+};
+use weftwork_runtime::{Runtime, StoreCheckpointer};
 use weftwork_store::{CheckpointStore, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::Principal;
@@ -94,7 +96,7 @@ fn working(world: &World) -> CompiledGraph {
     let inner = inner.edge(START, "x").edge("x", "y").build().expect("sound");
     let graph = Graph::<Log>::new("works").with(world.clone());
     let graph = graph.node("a", works).node("b", works).node("beside", works);
-    let graph = graph.subgraph("within", inner, Keep::Inherit).node("c", works);
+    let graph = graph.subgraph("within", inner, SubgraphState::PerTask).node("c", works);
     let graph = graph.edge(START, "a").edge("a", "b").edge("a", "beside");
     graph.join(["b", "beside"], "within").edge("within", "c").build().expect("sound")
 }
@@ -329,9 +331,10 @@ async fn dies_at(
 
 /// The supersteps on record, oldest first.
 async fn steps(store: &Arc<dyn Store>, graph: &CompiledGraph) -> Vec<i64> {
-    let saver = StoreSaver::new(Arc::clone(store) as Arc<dyn CheckpointStore>, Principal::local());
-    let host = weftwork_graph::run_loop::Host::new().with_saver(saver);
-    let history = graph.history(&host, &At::thread("t")).await.expect("reads");
+    let saver =
+        StoreCheckpointer::new(Arc::clone(store) as Arc<dyn CheckpointStore>, Principal::local());
+    let host = weftwork_graph::run_loop::Host::new().with_checkpointer(saver);
+    let history = graph.history(&host, &StateQuery::thread("t")).await.expect("reads");
     let steps = history.iter().filter_map(|at| at.metadata.as_ref().map(|meta| meta.step));
     let mut steps: Vec<_> = steps.collect();
     steps.reverse();

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeError, NodeResult, Once, Retry, START, State,
+    CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Once, Retry, START, State,
+    SubgraphState,
 };
 use weftwork_runtime::Runtime;
 use weftwork_store::{Store, StoreLedger};
@@ -460,7 +461,7 @@ async fn calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again() {
         .with(inner)
         .node("a", async |ctx: Ctx, inner: Deps<CompiledGraph>| -> NodeResult<LogUpdate> {
             for _ in 0..2 {
-                ctx.call(&inner, Keep::Never, json!({"log": []})).await?;
+                ctx.call(&inner, SubgraphState::Stateless, json!({"log": []})).await?;
             }
             let said = ctx.interrupt(json!("go on?"))?;
             Ok(LogUpdate::new().log([said.to_string()]))

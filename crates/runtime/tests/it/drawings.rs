@@ -3,8 +3,8 @@
 use serde_json::Value;
 use weftwork_graph::channel::LastValue;
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Keep, Next,
-    NodeResult, START, State,
+    ChannelDef, CompiledGraph, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Next,
+    NodeResult, START, State, SubgraphState,
 };
 
 async fn nothing(_: Input) -> DynUpdate {
@@ -29,12 +29,12 @@ fn react() -> CompiledGraph {
 fn everything() -> CompiledGraph {
     let inner = over("inner", &["draft", "review"]).edge(START, "draft").edge("draft", "review");
     let inner = routed(inner, "review", &["draft", END]).build().expect("sound");
-    let deeper = over("deeper", &["only"]).subgraph("write", inner, Keep::Own);
+    let deeper = over("deeper", &["only"]).subgraph("write", inner, SubgraphState::PerThread);
     let deeper = deeper.edge(START, "only").edge("only", "write").build().expect("sound");
     let flow = Flow::new("tally", async |Input(n): Input| NodeResult::Ok(Finish::value(n)));
     let graph = over("everything", &["plan", "look up", "weigh", "merge", "say \"<hi>\" & bye"]);
-    let graph = graph.subgraph("work", deeper, Keep::Inherit);
-    let graph = graph.subgraph("count", flow.build().expect("sound"), Keep::Never);
+    let graph = graph.subgraph("work", deeper, SubgraphState::PerTask);
+    let graph = graph.subgraph("count", flow.build().expect("sound"), SubgraphState::Stateless);
     let graph = graph.edge(START, "plan").edge("plan", "look up").edge("plan", "weigh");
     let graph = graph.join(["look up", "weigh"], "merge").edge("plan", "merge");
     let graph = graph.edge("merge", "work").edge("work", "count");

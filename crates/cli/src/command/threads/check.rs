@@ -5,8 +5,8 @@ use crate::house::House;
 use crate::screen::{Table, counting};
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
-use weftwork::graph::run_loop::{At, Host};
-use weftwork::runtime::StoreSaver;
+use weftwork::graph::run_loop::{Host, StateQuery};
+use weftwork::runtime::StoreCheckpointer;
 use weftwork::store::{Store as AnyStore, ThreadRow};
 use weftwork::types::Principal;
 use weftwork::types::code::Fault;
@@ -62,8 +62,8 @@ async fn load(
     store: &Arc<dyn AnyStore>,
     row: &ThreadRow,
 ) -> Result<(), Fault> {
-    let saver = StoreSaver::new(Arc::clone(store) as _, Principal::local());
-    let host = Host::new().with_saver(saver);
-    let found = graph.state(&host, &At::thread(row.id.as_str()), true).await;
+    let saver = StoreCheckpointer::new(Arc::clone(store) as _, Principal::local());
+    let host = Host::new().with_checkpointer(saver);
+    let found = graph.state(&host, &StateQuery::thread(row.id.as_str()), true).await;
     found.map(drop).map_err(|error| error.fault())
 }

@@ -12,7 +12,7 @@ use crate::screen::{Table, moment};
 use std::sync::Arc;
 use weftwork::graph::run_loop::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
-use weftwork::runtime::StoreSaver;
+use weftwork::runtime::StoreCheckpointer;
 use weftwork::store::{
     Store, StoreError, ThreadRow, Untouched, Waiting, drop_all_events, forget_all,
 };
@@ -162,8 +162,8 @@ async fn thin(
     house: &House,
 ) -> Result<Exit, CliError> {
     let who = Principal::local();
-    let saver = StoreSaver::new(Arc::clone(store) as _, who.clone());
-    let host = Host::new().with_saver(saver);
+    let saver = StoreCheckpointer::new(Arc::clone(store) as _, who.clone());
+    let host = Host::new().with_checkpointer(saver);
     let (mut thinned, mut left) = (0, Vec::<&ThreadId>::new());
     for row in old {
         let Ok(graph) = house.graph_of(&row.graph) else {

@@ -4,7 +4,9 @@ use super::{Kit, Log, LogUpdate, Tries, a, b, built, chain, counted_a, say};
 use serde_json::json;
 use std::time::Duration;
 use weftwork_conformance::Counts;
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, Keep, List, NodeResult, Retry, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, Retry, State, SubgraphState,
+};
 
 same_traces! {
     subgraph_node: node;
@@ -71,7 +73,7 @@ fn node(kit: &Kit) -> Graph<Log> {
         .node("s1", async |_: State<Keyed>| keyed("s1"))
         .node("s2", async |_: State<Keyed>| keyed("s2").k("sub".to_owned()));
     let inner = built(chain(inner, &["s1", "s2"]));
-    chain(kit.graph().node("a", a).subgraph("p", inner, Keep::Inherit), &["a", "p"])
+    chain(kit.graph().node("a", a).subgraph("p", inner, SubgraphState::PerTask), &["a", "p"])
 }
 
 /// `s1`, and `s2` that asks.
@@ -80,7 +82,7 @@ fn asking(kit: &Kit) -> CompiledGraph {
 }
 
 fn asks_then_b(kit: &Kit) -> Graph<Log> {
-    let graph = kit.graph().subgraph("p", asking(kit), Keep::Inherit);
+    let graph = kit.graph().subgraph("p", asking(kit), SubgraphState::PerTask);
     chain(graph.node("b", b), &["p", "b"])
 }
 
@@ -90,7 +92,7 @@ fn fails(kit: &Kit) -> Graph<Log> {
         Ok(note("s2"))
     }
     let inner = built(chain(kit.graph::<Inner>().node("s1", named).node("s2", s2), &["s1", "s2"]));
-    chain(kit.graph().subgraph("p", inner, Keep::Inherit), &["p"])
+    chain(kit.graph().subgraph("p", inner, SubgraphState::PerTask), &["p"])
 }
 
 fn retried(kit: &Kit) -> Graph<Log> {
@@ -102,7 +104,7 @@ fn retried(kit: &Kit) -> Graph<Log> {
     let inner = built(chain(kit.graph::<Inner>().node("s1", named).node("s2", s2), &["s1", "s2"]));
     let retry = Retry::new(2).backoff(Duration::from_millis(1), 2.0).without_jitter();
     let retry = retry.on(|fault| fault.kind.as_deref() == Some("ConnectionError"));
-    chain(kit.graph().subgraph("p", inner, Keep::Inherit).retry("p", retry), &["p"])
+    chain(kit.graph().subgraph("p", inner, SubgraphState::PerTask).retry("p", retry), &["p"])
 }
 
 fn called(kit: &Kit) -> Graph<Log> {
@@ -112,7 +114,7 @@ fn called(kit: &Kit) -> Graph<Log> {
         inner: Deps<CompiledGraph>,
     ) -> NodeResult<LogUpdate> {
         counts.add("p");
-        let output = ctx.call(&inner, Keep::Inherit, json!({"log": []})).await?;
+        let output = ctx.call(&inner, SubgraphState::PerTask, json!({"log": []})).await?;
         let log: List<String> = serde_json::from_value(output["log"].clone()).unwrap();
         Ok(LogUpdate::new().log(log.iter().cloned()))
     }
@@ -133,7 +135,7 @@ struct Count {
     log: List<i64>,
 }
 
-fn accumulates(kit: &Kit, keep: Keep) -> Graph<Numbers> {
+fn accumulates(kit: &Kit, keep: SubgraphState) -> Graph<Numbers> {
     async fn s(state: State<Count>) -> CountUpdate {
         CountUpdate::new().c(1).log([*state.c()])
     }
@@ -142,11 +144,11 @@ fn accumulates(kit: &Kit, keep: Keep) -> Graph<Numbers> {
 }
 
 fn accumulates_for_a_task(kit: &Kit) -> Graph<Numbers> {
-    accumulates(kit, Keep::Inherit)
+    accumulates(kit, SubgraphState::PerTask)
 }
 
 fn accumulates_not(kit: &Kit) -> Graph<Numbers> {
-    accumulates(kit, Keep::Never)
+    accumulates(kit, SubgraphState::Stateless)
 }
 
 /// `s1`, `s2` that asks, and `s3`.
@@ -156,11 +158,11 @@ fn asking_between(kit: &Kit) -> CompiledGraph {
 }
 
 fn asks_with_its_own_state(kit: &Kit) -> Graph<Inner> {
-    chain(kit.graph().subgraph("p", asking_between(kit), Keep::Own), &["p"])
+    chain(kit.graph().subgraph("p", asking_between(kit), SubgraphState::PerThread), &["p"])
 }
 
 fn asks_between(kit: &Kit) -> Graph<Log> {
-    let graph = kit.graph().node("a", a).subgraph("p", asking_between(kit), Keep::Inherit);
+    let graph = kit.graph().node("a", a).subgraph("p", asking_between(kit), SubgraphState::PerTask);
     chain(graph.node("z", async |_: State<Log>| say("z")), &["a", "p", "z"])
 }
 
@@ -172,9 +174,9 @@ fn three_levels(kit: &Kit) -> Graph<Log> {
     let middle = kit
         .graph::<Inner>()
         .node("m1", named)
-        .subgraph("q", asking_between(kit), Keep::Inherit)
+        .subgraph("q", asking_between(kit), SubgraphState::PerTask)
         .node("m2", named);
     let middle = built(chain(middle, &["m1", "q", "m2"]));
-    let graph = kit.graph().node("a", counted_a).subgraph("p", middle, Keep::Inherit);
+    let graph = kit.graph().node("a", counted_a).subgraph("p", middle, SubgraphState::PerTask);
     chain(graph.node("z", z), &["a", "p", "z"])
 }

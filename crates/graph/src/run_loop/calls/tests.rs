@@ -51,7 +51,7 @@ fn few_calls_and_many_are_found_and_taken_once() {
 fn calls_that_were_not_kept_are_taken_along_next() {
     let calls = TaskCalls::default();
     calls.put(call(1, CallState::Intent, 0));
-    drop(Taken { of: &calls, calls: calls.take_fresh() });
+    drop(CallsInFlight { of: &calls, calls: calls.take_fresh() });
     assert_eq!(taken(&calls).len(), 1, "whoever was to keep it was cut off");
 }
 

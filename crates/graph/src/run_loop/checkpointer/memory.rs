@@ -1,6 +1,9 @@
 //! Checkpoints in memory.
 
-use super::{Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError};
+use super::{
+    CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, CheckpointerError,
+    ExternalInput, StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
+};
 use crate::run_loop::namespace::nowhere;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +13,18 @@ use weftwork_types::{BoxFuture, CheckpointId};
 
 /// Keeps checkpoints in memory, as they are: nothing is written as bytes.
 #[derive(Debug, Default)]
-pub struct MemorySaver(Mutex<Threads>);
+pub struct InMemoryCheckpointer(Mutex<Threads>);
 
 #[derive(Debug, Default)]
 struct Threads {
-    places: BTreeMap<Place, usize>,
+    places: BTreeMap<CheckpointAddress, usize>,
     graphs: Vec<Graph>,
     /// The place that was asked for last: a run asks for the same one again and again.
-    last: Option<(Place, usize)>,
+    last: Option<(CheckpointAddress, usize)>,
 }
 
 impl Threads {
-    fn find(&mut self, at: &Place) -> Option<usize> {
+    fn find(&mut self, at: &CheckpointAddress) -> Option<usize> {
         if let Some((last, index)) = &self.last
             && Arc::ptr_eq(&last.thread, &at.thread)
             && Arc::ptr_eq(&last.ns, &at.ns)
@@ -33,12 +36,12 @@ impl Threads {
         Some(index)
     }
 
-    fn get(&mut self, at: &Place) -> Option<&mut Graph> {
+    fn get(&mut self, at: &CheckpointAddress) -> Option<&mut Graph> {
         let index = self.find(at)?;
         self.graphs.get_mut(index)
     }
 
-    fn put(&mut self, at: &Place, mut put: Box<Put>) {
+    fn put(&mut self, at: &CheckpointAddress, mut put: Box<CheckpointWrite>) {
         let tasks = std::mem::take(&mut put.tasks);
         match self.get(at) {
             Some(graph) => {
@@ -59,7 +62,7 @@ impl Threads {
         }
     }
 
-    fn make(&mut self, at: &Place, graph: Graph) {
+    fn make(&mut self, at: &CheckpointAddress, graph: Graph) {
         let found = self.places.get(at).copied();
         let index = found.unwrap_or(self.graphs.len());
         match self.graphs.get_mut(index) {
@@ -73,8 +76,8 @@ impl Threads {
     }
 
     /// The graphs of a thread.
-    fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a Place, usize)> {
-        let first = Place { thread: thread.into(), ns: nowhere() };
+    fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a CheckpointAddress, usize)> {
+        let first = CheckpointAddress { thread: thread.into(), ns: nowhere() };
         let all = self.places.range(first..).map(|(place, index)| (place, *index));
         all.take_while(move |(place, _)| &*place.thread == thread)
     }
@@ -115,8 +118,8 @@ impl Graph {
 
     fn copied(&self) -> Self {
         let entries = self.0.iter().map(|entry| {
-            let Saved { checkpoint, tasks, outside, .. } = entry.saved();
-            let put = Put { checkpoint, of: None, tasks, ran: None };
+            let StoredCheckpoint { checkpoint, tasks, outside, .. } = entry.saved();
+            let put = CheckpointWrite { checkpoint, of: None, tasks, ran: None };
             Entry { put: Box::new(put), outside: Some(Box::new(outside)) }
         });
         Self(entries.collect())
@@ -137,11 +140,11 @@ impl Graph {
 #[derive(Debug)]
 struct Entry {
     /// As it came, but for its tasks: here they are those that were due at the checkpoint itself.
-    put: Box<Put>,
-    outside: Option<Box<Outside>>,
+    put: Box<CheckpointWrite>,
+    outside: Option<Box<ExternalInput>>,
 }
 
-impl MemorySaver {
+impl InMemoryCheckpointer {
     /// An empty one.
     #[must_use]
     pub fn new() -> Arc<Self> {
@@ -164,7 +167,7 @@ impl MemorySaver {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, at: &Place, of: CheckpointId, tasks: Records) {
+    fn add(&self, at: &CheckpointAddress, of: CheckpointId, tasks: TaskRecords) {
         let mut threads = self.lock();
         if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
             entry.add(tasks);
@@ -177,7 +180,7 @@ impl Entry {
         self.put.checkpoint.id
     }
 
-    fn add(&mut self, tasks: Records) {
+    fn add(&mut self, tasks: TaskRecords) {
         let all = &mut self.put.tasks;
         if all.is_empty() {
             *all = tasks;
@@ -191,27 +194,27 @@ impl Entry {
         }
     }
 
-    fn saved(&self) -> Saved {
-        Saved {
+    fn saved(&self) -> StoredCheckpoint {
+        StoredCheckpoint {
             checkpoint: self.put.checkpoint.clone(),
             tasks: self.put.tasks.clone(),
             outside: self.outside.as_deref().cloned().unwrap_or_default(),
-            memo: Memo::default(),
+            hint: WriteHint::default(),
         }
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, SaverError>> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, CheckpointerError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
-impl Saver for MemorySaver {
+impl Checkpointer for InMemoryCheckpointer {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         _plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         let mut threads = self.lock();
         let found = threads.get(at).and_then(|graph| match id {
             Some(id) => graph.get(id),
@@ -222,8 +225,8 @@ impl Saver for MemorySaver {
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         let mut threads = self.lock();
         let newest = threads.get(at).and_then(|graph| graph.0.last());
         ready(newest.map(Entry::id))
@@ -232,7 +235,7 @@ impl Saver for MemorySaver {
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         let threads = self.lock();
         let graphs = threads.of(thread).filter_map(|(_, index)| threads.graphs.get(index));
         ready(graphs.filter_map(|graph| graph.0.last().map(Entry::id)).max())
@@ -240,11 +243,11 @@ impl Saver for MemorySaver {
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         _plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         let mut threads = self.lock();
         let Some(graph) = threads.get(at) else { return ready(Vec::new()) };
         let end = before.map(|before| graph.find(before).unwrap_or_else(|at| at));
@@ -252,54 +255,64 @@ impl Saver for MemorySaver {
         ready(older.take(limit).map(|entry| entry.saved()).collect())
     }
 
-    fn put<'a>(&'a self, at: &'a Place, _memo: &Memo, puts: Puts) -> Kept<'a> {
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        _memo: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a> {
         let mut threads = self.lock();
         for put in puts {
             threads.put(at, put);
         }
-        Kept::Now(Ok(Memo::default()))
+        WriteResult::Now(Ok(WriteHint::default()))
     }
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         _plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.add(at, of, tasks);
         ready(())
     }
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         _plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let mut threads = self.lock();
         if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
             let before = entry.outside.take().and_then(|before| before.resume);
             let resume = outside.resume.or(before);
-            entry.outside = Some(Box::new(Outside { resume, ..outside }));
+            entry.outside = Some(Box::new(ExternalInput { resume, ..outside }));
         }
         ready(())
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.lock().delete(thread);
         ready(())
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let mut threads = self.lock();
         threads.delete(to);
         let thread: Arc<str> = to.into();
         let copies: Vec<_> = threads
             .of(from)
             .filter_map(|(place, index)| {
-                let place = Place { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
+                let place =
+                    CheckpointAddress { thread: Arc::clone(&thread), ns: Arc::clone(&place.ns) };
                 Some((place, threads.graphs.get(index)?.copied()))
             })
             .collect();
@@ -309,7 +322,10 @@ impl Saver for MemorySaver {
         ready(())
     }
 
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         let threads = self.lock();
         let graphs = threads.of(thread).map(|(place, _)| Arc::clone(&place.ns)).collect();
         ready(graphs)
@@ -317,10 +333,10 @@ impl Saver for MemorySaver {
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         _plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         if let Some(graph) = self.lock().get(at) {
             let older = graph.0.len().saturating_sub(keep);
             graph.0.drain(..older);

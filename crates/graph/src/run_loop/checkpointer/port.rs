@@ -1,6 +1,6 @@
 //! Where checkpoints are kept.
 
-use super::Records;
+use super::TaskRecords;
 use crate::error::RuntimeError;
 use crate::run_loop::event::Metadata;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// A thread, and the way to one of its graphs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CheckpointAddress {
     /// The thread.
     pub thread: Arc<str>,
     /// The way to the graph; empty for the outermost one.
@@ -35,7 +35,7 @@ pub struct Checkpoint {
 /// Why a saver did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SaverError {
+pub enum CheckpointerError {
     /// The store did not.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -46,7 +46,7 @@ pub enum SaverError {
 
 /// Base for the next checkpoint, returned by the checkpointer.
 #[derive(Debug, Clone, Default)]
-pub struct Memo {
+pub struct WriteHint {
     /// The checkpoint relative to which the next one is written.
     pub mark: Option<Arc<Mark>>,
     /// `true` if that is the newest of its graph.
@@ -54,19 +54,19 @@ pub struct Memo {
 }
 
 /// The answer of a saver: at once, where it need not wait.
-pub enum Kept<'a> {
+pub enum WriteResult<'a> {
     /// At once.
-    Now(Result<Memo, SaverError>),
+    Now(Result<WriteHint, CheckpointerError>),
     /// When it is done.
-    Later(BoxFuture<'a, Result<Memo, SaverError>>),
+    Later(BoxFuture<'a, Result<WriteHint, CheckpointerError>>),
 }
 
-impl Kept<'_> {
+impl WriteResult<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
     /// What the store said.
-    pub async fn done(self) -> Result<Memo, SaverError> {
+    pub async fn done(self) -> Result<WriteHint, CheckpointerError> {
         match self {
             Self::Now(result) => result,
             Self::Later(future) => future.await,
@@ -74,7 +74,7 @@ impl Kept<'_> {
     }
 }
 
-impl std::fmt::Debug for Kept<'_> {
+impl std::fmt::Debug for WriteResult<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Now(result) => f.debug_tuple("Now").field(result).finish(),
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Kept<'_> {
 
 /// Changes from outside to the superstep that starts at a checkpoint.
 #[derive(Debug, Clone, Default)]
-pub struct Outside {
+pub struct ExternalInput {
     /// Writes and targets, applied when the thread is loaded.
     pub output: TaskOutput,
     /// An answer that belongs to no task yet.
@@ -94,29 +94,29 @@ pub struct Outside {
 
 /// A stored checkpoint, with what is known of the tasks that were due there.
 #[derive(Debug, Clone)]
-pub struct Saved {
+pub struct StoredCheckpoint {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The tasks of the superstep that starts there.
-    pub tasks: Records,
+    pub tasks: TaskRecords,
     /// Input from outside the graph.
-    pub outside: Outside,
+    pub outside: ExternalInput,
     /// For keeping the checkpoint after it.
-    pub memo: Memo,
+    pub hint: WriteHint,
 }
 
 /// Keeps checkpoints of threads.
-pub trait Saver: Send + Sync + std::fmt::Debug {
+pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     /// The checkpoint of that id, or the newest one, for a build of its graph.
     ///
     /// # Errors
     /// What the store said. A checkpoint that cannot be read is an error, never absent.
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>>;
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>>;
 
     /// The id of the newest checkpoint.
     ///
@@ -124,8 +124,8 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// What the store said.
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>>;
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>>;
 
     /// The greatest id of the checkpoints of all graphs of a thread.
     ///
@@ -134,7 +134,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>>;
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>>;
 
     /// The checkpoints before one (or all), newest first, at most `limit`.
     ///
@@ -142,18 +142,23 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// What the store said.
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>>;
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>>;
 
     /// Keeps checkpoints, each with what the tasks left behind that were due at its predecessor:
-    /// all of them or none. The first follows the checkpoint that `memo` is about.
+    /// all of them or none. The first follows the checkpoint that `hint` is about.
     ///
     /// # Errors
     /// What the store said; nothing was kept then.
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a>;
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a>;
 
     /// Keeps what became of tasks while their superstep is still open.
     ///
@@ -161,11 +166,11 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// What the store said; nothing was kept then.
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>>;
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
     /// Keeps what came from outside, in place of what was kept before; an answer stays until
     /// another one comes.
@@ -174,29 +179,36 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// What the store said; nothing was kept then.
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>>;
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
     /// Forgets a thread: all its checkpoints of all its graphs.
     ///
     /// # Errors
     /// What the store said.
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
     /// Copies a thread with all its checkpoints under another name, replacing what is there.
     ///
     /// # Errors
     /// What the store said.
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
     /// The ways to the graphs of a thread that have checkpoints, in order.
     ///
     /// # Errors
     /// What the store said.
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>>;
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>>;
 
     /// Forgets all checkpoints of a graph but the newest `keep`.
     ///
@@ -204,33 +216,33 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// What the store said.
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>>;
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 }
 
 /// Checkpoints to keep: mostly one.
-pub type Puts = SmallVec<[Box<Put>; 1]>;
+pub type CheckpointWrites = SmallVec<[Box<CheckpointWrite>; 1]>;
 
 /// A checkpoint to keep.
 #[derive(Debug)]
-pub struct Put {
+pub struct CheckpointWrite {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The checkpoint that the tasks were due at; `None` if there was none before.
     pub of: Option<CheckpointId>,
     /// Task outcomes, as far as they were not stored before.
-    pub tasks: Records,
+    pub tasks: TaskRecords,
     /// In hosted runs, the nodes that ran in the superstep, when it was one of the outermost graph.
     pub ran: Option<Vec<String>>,
 }
 
-impl From<SaverError> for RuntimeError {
-    fn from(error: SaverError) -> Self {
+impl From<CheckpointerError> for RuntimeError {
+    fn from(error: CheckpointerError) -> Self {
         match error {
-            SaverError::Store(error) => Self::Store(error),
-            SaverError::Engine(error) => Self::Engine(error),
+            CheckpointerError::Store(error) => Self::Store(error),
+            CheckpointerError::Engine(error) => Self::Engine(error),
         }
     }
 }

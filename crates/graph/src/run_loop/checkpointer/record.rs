@@ -36,7 +36,7 @@ pub enum TaskKey {
 }
 
 /// Task records: mostly of a single task.
-pub type Records = SmallVec<[(TaskKey, TaskRecord); 1]>;
+pub type TaskRecords = SmallVec<[(TaskKey, TaskRecord); 1]>;
 
 /// Stored outcome of a task.
 ///

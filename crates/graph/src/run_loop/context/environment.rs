@@ -1,6 +1,6 @@
 //! The port between the run loop and the environment it runs in.
 
-use super::TaskAt;
+use super::TaskContext;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use weftwork_types::event::AiEvent;
@@ -14,10 +14,10 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, TaskId};
 /// worker.
 pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     /// Ports for the model and tool calls of a task.
-    fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext;
+    fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext;
 
     /// Emits an event of a task.
-    fn emit(&self, by: &TaskAt, event: AiEvent);
+    fn emit(&self, by: &TaskContext, event: AiEvent);
 
     /// Returns `true` if the run has a log: its calls and events are committed with its
     /// checkpoints, and calls are not stored in the records of tasks.
@@ -49,7 +49,7 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
 
 /// Source of an event: a task of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Speaker {
+pub struct EventSource {
     /// Name of the node.
     pub node: Arc<str>,
     /// Task of the node.

@@ -1,7 +1,7 @@
 //! Resources that in-process runs share, and the start of a run.
 
 use super::RunEnvironment;
-use crate::run_loop::checkpointer::Saver;
+use crate::run_loop::checkpointer::Checkpointer;
 use crate::run_loop::node_cache::{CacheKey, NodeCache};
 use crate::run_loop::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ pub struct Host(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    saver: Option<Arc<dyn Saver>>,
+    checkpointer: Option<Arc<dyn Checkpointer>>,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
     local: Arc<dyn RunEnvironment>,
@@ -32,7 +32,7 @@ impl Host {
     /// A host without checkpoints and items, over a clock and the environment of this program.
     pub(crate) fn over(clock: Arc<dyn Clock>, local: Arc<dyn RunEnvironment>) -> Self {
         Self(Arc::new(Inner {
-            saver: None,
+            checkpointer: None,
             items: None,
             rebuilds: false,
             local,
@@ -53,7 +53,7 @@ impl Host {
 
     fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Inner {
-            saver: self.0.saver.clone(),
+            checkpointer: self.0.checkpointer.clone(),
             items: self.0.items.clone(),
             rebuilds: self.0.rebuilds,
             local: Arc::clone(&self.0.local),
@@ -68,8 +68,8 @@ impl Host {
 
     /// Keeps checkpoints here.
     #[must_use]
-    pub fn with_saver(self, saver: Arc<dyn Saver>) -> Self {
-        self.with(|inner| inner.saver = Some(saver))
+    pub fn with_checkpointer(self, checkpointer: Arc<dyn Checkpointer>) -> Self {
+        self.with(|inner| inner.checkpointer = Some(checkpointer))
     }
 
     /// Gives nodes a long-term store.
@@ -112,8 +112,8 @@ impl Host {
 
     /// Where checkpoints are kept.
     #[must_use]
-    pub fn saver(&self) -> Option<&Arc<dyn Saver>> {
-        self.0.saver.as_ref()
+    pub fn checkpointer(&self) -> Option<&Arc<dyn Checkpointer>> {
+        self.0.checkpointer.as_ref()
     }
 
     pub(crate) fn items(&self) -> Option<&Arc<dyn ItemStore>> {

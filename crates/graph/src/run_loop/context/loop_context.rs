@@ -1,8 +1,8 @@
 //! Context of a single loop.
 
-use super::{Behind, Earlier, Keeper, Scratch, Shared};
+use super::{Earlier, RunContext, TaskRecorder, TaskState, WriteProgress};
 use crate::compiled::CompiledGraph;
-use crate::run_loop::checkpointer::{Place, Saver, TaskKey, TaskRecord};
+use crate::run_loop::checkpointer::{CheckpointAddress, Checkpointer, TaskKey, TaskRecord};
 use crate::run_loop::event::StreamEvent;
 use crate::run_loop::namespace::nowhere;
 use crate::run_loop::sync::lock;
@@ -38,11 +38,11 @@ impl Replay {
 
 /// A single loop: a graph, its place, and its inputs from the enclosing loop.
 #[derive(Debug)]
-pub(crate) struct Scope {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct LoopContext {
+    pub(crate) shared: Arc<RunContext>,
     pub(crate) graph: CompiledGraph,
-    pub(crate) place: Place,
-    pub(crate) keep: Keeping,
+    pub(crate) place: CheckpointAddress,
+    pub(crate) keep: LoopStorage,
     /// Tells if the run resumes rather than starts: set by the enclosing loop, or determined by the
     /// outermost one.
     resuming: AtomicU8,
@@ -50,28 +50,28 @@ pub(crate) struct Scope {
     /// The checkpoints of the loops around this one, by their ways.
     pub(crate) around: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
-    pub(crate) outer: Option<Arc<Scratch>>,
+    pub(crate) outer: Option<Arc<TaskState>>,
     /// Where that stands, when calls are journaled.
-    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
+    pub(crate) outer_path: Option<Vec<(String, String, i64)>>,
     /// Earlier attempts that may have made calls of the task around this loop.
     pub(crate) earlier: Earlier,
     /// An answer that belongs to no task yet.
     pub(crate) answer: Mutex<Option<Json>>,
     /// Outcomes of the tasks that tasks called, in the open superstep.
-    pub(crate) calls: Mutex<Vec<Called>>,
+    pub(crate) calls: Mutex<Vec<CalledTask>>,
     /// `true` if there are any.
     pub(crate) called: AtomicBool,
     /// The keeper that stores the calls of its tasks: the task of the outermost graph around it.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) recorder: Option<Arc<TaskRecorder>>,
     /// Tells the loop, when it waits, that a task has calls to keep.
     pub(crate) noted: Notify,
     /// Progress of its writes, when they run beside its tasks.
-    pub(crate) behind: Option<Behind>,
+    pub(crate) behind: Option<WriteProgress>,
 }
 
 /// A task that another called.
 #[derive(Debug)]
-pub(crate) struct Called {
+pub(crate) struct CalledTask {
     pub(crate) key: TaskKey,
     pub(crate) record: TaskRecord,
     /// `true` if it ended in this run.
@@ -80,30 +80,30 @@ pub(crate) struct Called {
 
 /// Where a loop keeps its checkpoints.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Keeping {
-    pub(crate) saver: Option<Arc<dyn Saver>>,
+pub(crate) struct LoopStorage {
+    pub(crate) checkpointer: Option<Arc<dyn Checkpointer>>,
     /// The checkpointer that subgraphs may use.
-    pub(crate) lent: Option<Arc<dyn Saver>>,
+    pub(crate) lent: Option<Arc<dyn Checkpointer>>,
     /// `true` if the graph keeps its state from run to run.
     pub(crate) own: bool,
 }
 
-impl Keeping {
-    fn behind(&self, shared: &Shared) -> Option<Behind> {
-        let behind = shared.durability == Durability::Async && self.saver.is_some();
-        behind.then(Behind::new)
+impl LoopStorage {
+    fn behind(&self, shared: &RunContext) -> Option<WriteProgress> {
+        let behind = shared.durability == Durability::Async && self.checkpointer.is_some();
+        behind.then(WriteProgress::new)
     }
 }
 
-impl Scope {
+impl LoopContext {
     pub(crate) fn outermost(
-        shared: Arc<Shared>,
+        shared: Arc<RunContext>,
         graph: CompiledGraph,
         around: BTreeMap<String, CheckpointId>,
     ) -> Self {
-        let place = Place { thread: Arc::clone(&shared.thread), ns: nowhere() };
-        let saver = shared.host.saver().cloned();
-        let keep = Keeping { lent: saver.clone(), saver, own: false };
+        let place = CheckpointAddress { thread: Arc::clone(&shared.thread), ns: nowhere() };
+        let checkpointer = shared.host.checkpointer().cloned();
+        let keep = LoopStorage { lent: checkpointer.clone(), checkpointer, own: false };
         Self {
             behind: keep.behind(&shared),
             shared,
@@ -114,8 +114,8 @@ impl Scope {
             replay: Mutex::default(),
             around,
             outer: None,
-            outer_task: None,
-            keeper: None,
+            outer_path: None,
+            recorder: None,
             noted: Notify::new(),
             earlier: Earlier::Nobody,
             answer: Mutex::default(),
@@ -124,8 +124,8 @@ impl Scope {
         }
     }
 
-    pub(crate) fn within(&self, within: Within<'_>) -> Self {
-        let place = Place { thread: Arc::clone(&self.place.thread), ns: within.ns };
+    pub(crate) fn within(&self, within: NestedLoop<'_>) -> Self {
+        let place = CheckpointAddress { thread: Arc::clone(&self.place.thread), ns: within.ns };
         let scope = Self {
             behind: within.keep.behind(&self.shared),
             shared: Arc::clone(&self.shared),
@@ -136,8 +136,8 @@ impl Scope {
             replay: Mutex::new(lock(&self.replay).clone()),
             around: within.around,
             outer: Some(within.outer),
-            outer_task: within.outer_task,
-            keeper: within.keeper,
+            outer_path: within.outer_path,
+            recorder: within.recorder,
             noted: Notify::new(),
             earlier: within.earlier,
             answer: Mutex::default(),
@@ -158,9 +158,9 @@ impl Scope {
     }
 
     /// Returns `true` if this loop and those around it store checkpoints to resume from.
-    pub(crate) fn is_kept(&self) -> bool {
-        let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_kept());
-        self.keep.saver.is_some() && around
+    pub(crate) fn is_durable(&self) -> bool {
+        let around = self.outer.as_ref().is_none_or(|outer| outer.scope.is_durable());
+        self.keep.checkpointer.is_some() && around
     }
 
     pub(crate) fn resuming(&self) -> Option<bool> {
@@ -193,10 +193,10 @@ impl Scope {
     }
 
     pub(crate) fn tell(&self, event: StreamEvent) {
-        self.tell_from(&self.place.ns, event);
+        self.emit_from(&self.place.ns, event);
     }
 
-    pub(crate) fn tell_from(&self, ns: &str, event: StreamEvent) {
+    pub(crate) fn emit_from(&self, ns: &str, event: StreamEvent) {
         if let Some(sink) = &self.shared.sink {
             sink.push(ns, event);
         }
@@ -204,14 +204,14 @@ impl Scope {
 }
 
 /// Inputs of a nested loop.
-pub(crate) struct Within<'a> {
+pub(crate) struct NestedLoop<'a> {
     pub(crate) graph: &'a CompiledGraph,
     pub(crate) ns: Arc<str>,
-    pub(crate) keep: Keeping,
+    pub(crate) keep: LoopStorage,
     pub(crate) resuming: Option<bool>,
     pub(crate) around: BTreeMap<String, CheckpointId>,
-    pub(crate) outer: Arc<Scratch>,
-    pub(crate) outer_task: Option<Vec<(String, String, i64)>>,
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) outer: Arc<TaskState>,
+    pub(crate) outer_path: Option<Vec<(String, String, i64)>>,
+    pub(crate) recorder: Option<Arc<TaskRecorder>>,
     pub(crate) earlier: Earlier,
 }

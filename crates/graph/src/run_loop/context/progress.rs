@@ -1,7 +1,7 @@
 //! Progress of the checkpoint writes of a loop.
 
-use super::Scope;
-use crate::run_loop::checkpointer::SaverError;
+use super::LoopContext;
+use crate::run_loop::checkpointer::CheckpointerError;
 use tokio::sync::watch;
 use weftwork_types::run::Durability;
 /// Progress of writing a loop's newest checkpoint.
@@ -9,14 +9,14 @@ use weftwork_types::run::Durability;
 pub(crate) enum Stage {
     Stored,
     Writing,
-    Failed(SaverError),
+    Failed(CheckpointerError),
 }
 
 /// Progress of a loop's writes, as seen by the tasks and loops within it.
 #[derive(Debug)]
-pub(crate) struct Behind(pub(crate) watch::Sender<Stage>);
+pub(crate) struct WriteProgress(pub(crate) watch::Sender<Stage>);
 
-impl Behind {
+impl WriteProgress {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(Stage::Stored))
     }
@@ -26,7 +26,7 @@ impl Behind {
     }
 
     /// Cancel safe.
-    async fn stored(&self) -> Result<(), SaverError> {
+    async fn stored(&self) -> Result<(), CheckpointerError> {
         let mut stage = self.0.subscribe();
         let over = stage.wait_for(|stage| !matches!(stage, Stage::Writing)).await;
         match over.as_deref() {
@@ -37,9 +37,9 @@ impl Behind {
     }
 }
 
-impl Scope {
+impl LoopContext {
     /// The writes of this loop and of those around it, as far as they run beside supersteps.
-    fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a Behind> {
+    fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a WriteProgress> {
         let first = Some(self).filter(|scope| scope.shared.durability == Durability::Async);
         let around = |scope: &&'a Self| -> Option<&'a Self> {
             let scope: &'a Self = scope;
@@ -50,7 +50,7 @@ impl Scope {
 
     /// Waits until the checkpoints are stored that the open superstep depends on: those of this loop
     /// and of the loops around it. Cancel safe.
-    pub(crate) async fn stored(&self) -> Result<(), SaverError> {
+    pub(crate) async fn stored(&self) -> Result<(), CheckpointerError> {
         for behind in self.behinds() {
             behind.stored().await?;
         }
@@ -58,7 +58,7 @@ impl Scope {
     }
 
     /// Waits until the checkpoints of the loops around this one are stored.
-    pub(crate) async fn stored_around(&self) -> Result<(), SaverError> {
+    pub(crate) async fn wait_durable_around(&self) -> Result<(), CheckpointerError> {
         match &self.outer {
             Some(outer) => outer.scope().stored().await,
             None => Ok(()),
@@ -66,9 +66,9 @@ impl Scope {
     }
 }
 
-impl Scope {
+impl LoopContext {
     /// Returns `true` if the open superstep depends on a write that is not stored yet.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behinds().any(Behind::is_writing)
+        self.behinds().any(WriteProgress::is_writing)
     }
 }

@@ -1,6 +1,6 @@
 //! Storage of the calls of a task in the record of a task.
 
-use super::{Scope, Scratch, TaskAt};
+use super::{LoopContext, TaskContext, TaskState};
 use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
@@ -8,31 +8,31 @@ use weftwork_types::CheckpointId;
 /// it makes them. So they are found by whoever makes them again, in another attempt or after the
 /// graph within was left, wherever that keeps its checkpoints this time.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeper {
-    pub(crate) scope: Arc<Scope>,
-    pub(crate) scratch: Arc<Scratch>,
+pub(crate) struct TaskRecorder {
+    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) task_state: Arc<TaskState>,
     pub(crate) key: TaskKey,
     pub(crate) of: CheckpointId,
     /// The task that makes the calls, when it is another.
-    pub(crate) own: Option<Arc<Keeper>>,
+    pub(crate) own: Option<Arc<TaskRecorder>>,
 }
 
-impl TaskAt {
+impl TaskContext {
     /// Returns the keeper that stores the calls of the task; `None` without a checkpointer.
-    pub(crate) fn keeper(&self) -> Option<Keeper> {
-        let own = || Keeper {
+    pub(crate) fn recorder(&self) -> Option<TaskRecorder> {
+        let own = || TaskRecorder {
             scope: Arc::clone(&self.scope),
-            scratch: Arc::clone(&self.scratch),
+            task_state: Arc::clone(&self.task_state),
             key: self.key.clone(),
             of: self.checkpoint,
             own: None,
         };
-        if let Some(keeper) = &self.keeper {
+        if let Some(recorder) = &self.recorder {
             let own = Some(Arc::new(own()));
-            return Some(Keeper { own, ..Keeper::clone(keeper) });
+            return Some(TaskRecorder { own, ..TaskRecorder::clone(recorder) });
         }
         let hosted = self.scope.shared.host.environment().has_log();
-        self.scope.keep.saver.as_ref().filter(|_| !hosted)?;
+        self.scope.keep.checkpointer.as_ref().filter(|_| !hosted)?;
         Some(own())
     }
 }

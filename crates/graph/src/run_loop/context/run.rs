@@ -20,7 +20,7 @@ use weftwork_types::{CheckpointId, InterruptId, Timestamp};
 
 /// Data that all loops of a run share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RunContext {
     pub(crate) host: Host,
     pub(crate) thread: Arc<str>,
     pub(crate) sink: Option<Sink>,
@@ -47,12 +47,12 @@ pub(crate) struct Shared {
     /// The checkpoint from which the outermost graph went on; none when there was none.
     pub(crate) since: OnceLock<CheckpointId>,
     /// Data that calls share in an in-process run.
-    pub(crate) in_process: OnceLock<InProcess>,
+    pub(crate) in_process: OnceLock<LocalCalls>,
     /// The messages that were emitted, or that nodes got, by their ids; of runs that stream them.
     pub(crate) messages: Mutex<BTreeSet<String>>,
 }
 
-impl Shared {
+impl RunContext {
     pub(crate) fn new(host: Host, options: &Options, sink: Option<Sink>) -> Self {
         let deadline = options.deadline.map(|limit| host.clock().now().plus(limit));
         Self {
@@ -94,7 +94,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl RunContext {
     /// Reason to stop after the superstep, when a node or its process asked for that.
     pub(crate) fn drained(&self) -> Option<Drain> {
         if self.drains.load(Ordering::Relaxed) {
@@ -120,7 +120,7 @@ impl Shared {
 
 /// Data that the calls of all tasks of an in-process run share.
 #[derive(Debug)]
-pub(crate) struct InProcess {
+pub(crate) struct LocalCalls {
     pub(crate) principal: Principal,
     pub(crate) caller: Arc<GraphCaller>,
     /// None when its name is no id.

@@ -1,6 +1,6 @@
 //! Context of a task, and data that it retains across its attempts.
 
-use super::{Keeper, Scope, Speaker};
+use super::{EventSource, LoopContext, TaskRecorder};
 use crate::run_loop::calls::{Calls, TaskCalls};
 use crate::run_loop::checkpointer::TaskKey;
 use crate::run_loop::sync::lock;
@@ -32,7 +32,7 @@ pub(crate) enum Earlier {
 
 /// Data that a task retains across its attempts.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct TaskState {
     /// Answers, in the order of the questions.
     pub(crate) resume: Mutex<Vec<Json>>,
     /// `true` if a question took one of them.
@@ -49,11 +49,11 @@ pub(crate) struct Scratch {
     offered: bool,
     /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
     id: OnceLock<TaskId>,
-    pub(crate) scope: Arc<Scope>,
+    pub(crate) scope: Arc<LoopContext>,
 }
 
-impl Scratch {
-    pub(crate) fn new(scope: Arc<Scope>, resume: Vec<Json>, calls: &Calls) -> Self {
+impl TaskState {
+    pub(crate) fn new(scope: Arc<LoopContext>, resume: Vec<Json>, calls: &Calls) -> Self {
         let offered = lock(&scope.answer).is_some();
         Self {
             resume: Mutex::new(resume),
@@ -90,7 +90,7 @@ impl Scratch {
     }
 
     /// The loop of the task.
-    pub(crate) fn scope(&self) -> &Arc<Scope> {
+    pub(crate) fn scope(&self) -> &Arc<LoopContext> {
         &self.scope
     }
 
@@ -110,9 +110,9 @@ impl Scratch {
 
 /// A task in its loop.
 #[derive(Debug, Clone)]
-pub struct TaskAt {
-    pub(crate) scope: Arc<Scope>,
-    pub(crate) scratch: Arc<Scratch>,
+pub struct TaskContext {
+    pub(crate) scope: Arc<LoopContext>,
+    pub(crate) task_state: Arc<TaskState>,
     pub(crate) key: TaskKey,
     /// The way to what started it: its graph, or the task whose code or failure it serves.
     pub(crate) from: Arc<str>,
@@ -123,17 +123,17 @@ pub struct TaskAt {
     pub(crate) earlier: Earlier,
     /// The keeper that stores its calls, when it is another task: that of the outermost graph
     /// around it.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) recorder: Option<Arc<TaskRecorder>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
 }
 
-impl TaskAt {
+impl TaskContext {
     /// Id of the task.
     #[must_use]
     pub fn id(&self) -> TaskId {
         let id = || self.key.id(&self.scope.place.ns, self.checkpoint, self.step);
-        *self.scratch.id.get_or_init(id)
+        *self.task_state.id.get_or_init(id)
     }
 
     /// Checkpoint from which the outermost graph of the run continued; `None` if there was none.
@@ -143,11 +143,11 @@ impl TaskAt {
     }
 }
 
-impl TaskAt {
+impl TaskContext {
     /// Where the task stands, from the outermost graph on: nodes, paths and supersteps, never ids
     /// that another attempt of the run would make anew.
     pub(crate) fn way(&self) -> Vec<(String, String, i64)> {
-        let mut way = match &self.scope.outer_task {
+        let mut way = match &self.scope.outer_path {
             Some(outer) => outer.clone(),
             None => Vec::new(),
         };
@@ -175,10 +175,10 @@ impl TaskAt {
 
     /// The task as one who tells something.
     #[must_use]
-    pub fn speaker(&self) -> Speaker {
-        let outer = self.scope.outer_task.as_ref().and_then(|outer| outer.first());
+    pub fn event_source(&self) -> EventSource {
+        let outer = self.scope.outer_path.as_ref().and_then(|outer| outer.first());
         let step = outer.map_or(self.step, |(_, _, step)| *step);
-        Speaker { node: Arc::clone(self.key.name()), task: self.id(), step }
+        EventSource { node: Arc::clone(self.key.name()), task: self.id(), step }
     }
 
     /// The answer to a question of the task, as it was given; else that it was given here.

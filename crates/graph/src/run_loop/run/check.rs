@@ -16,7 +16,7 @@ pub(crate) fn check(
     start: &Start,
     options: &Options,
 ) -> Result<(), RuntimeError> {
-    if let (Start::Input(input), Some(_)) = (start, host.saver())
+    if let (Start::Input(input), Some(_)) = (start, host.checkpointer())
         && !can_be_read_back(input)
     {
         return Err(RuntimeError::TooDeep { what: "the input" });
@@ -39,8 +39,8 @@ pub(crate) fn check(
             return Err(RuntimeError::unknown_node(what, node, plan));
         }
     }
-    if options.at.is_some() && host.saver().is_none() {
-        return Err(RuntimeError::NoSaver { what: "starting from a checkpoint" });
+    if options.at.is_some() && host.checkpointer().is_none() {
+        return Err(RuntimeError::NoCheckpointer { what: "starting from a checkpoint" });
     }
     Ok(())
 }

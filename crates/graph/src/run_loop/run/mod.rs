@@ -7,12 +7,12 @@ use crate::clock::millis;
 use crate::compiled::CompiledGraph;
 use crate::error::{Drain, RuntimeError};
 use crate::input::IntoInput;
-use crate::run_loop::context::{Host, Scope, Shared};
+use crate::run_loop::context::{Host, LoopContext, RunContext};
 use crate::run_loop::event::{Config, Modes, StreamItem};
-use crate::run_loop::options::{Begin, LoopOutcome, Options, Start};
+use crate::run_loop::options::{LoopInput, LoopOutcome, Options, Start};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::sink::{Destination, Sink};
-use crate::run_loop::supersteps::Cycle;
+use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use crate::run_loop::values::output_json;
 use crate::state::{Seen, State, StateSpec};
@@ -79,7 +79,9 @@ impl CompiledGraph {
             RunInput::Start { input } => Ok(Start::Input(input)),
             RunInput::Command(command) => Ok(Start::Command(command.into())),
             RunInput::Continue => Ok(Start::Continue),
-            RunInput::Update { .. } => Err(RuntimeError::NoSaver { what: "a change from outside" }),
+            RunInput::Update { .. } => {
+                Err(RuntimeError::NoCheckpointer { what: "a change from outside" })
+            }
         }
     }
 }
@@ -206,12 +208,12 @@ impl Run {
         let Self { host, graph, start, around, modes: _, sink, options } = self;
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
-        let shared = Arc::new(Shared::new(host, &options, sink));
-        let scope = Arc::new(Scope::outermost(shared, graph, around));
+        let shared = Arc::new(RunContext::new(host, &options, sink));
+        let scope = Arc::new(LoopContext::outermost(shared, graph, around));
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
         let run = async {
             match options.waiting {
-                false => Cycle::run(scope, begin(start), &options).await,
+                false => RunLoop::run(scope, begin(start), &options).await,
                 true => Box::pin(waiting::run(scope, begin(start), &options)).await,
             }
         };
@@ -305,12 +307,12 @@ impl Finished {
     }
 }
 
-fn begin(start: Start) -> Begin {
+fn begin(start: Start) -> LoopInput {
     match start {
-        Start::Input(json) => Begin::Input(StartInput::Json(Arc::new(json))),
-        Start::Typed(output, _) => Begin::Input(StartInput::Writes(Arc::new(output))),
-        Start::Continue => Begin::Nothing,
-        Start::Command(command) => Begin::Command(command),
+        Start::Input(json) => LoopInput::Input(StartInput::Json(Arc::new(json))),
+        Start::Typed(output, _) => LoopInput::Input(StartInput::Writes(Arc::new(output))),
+        Start::Continue => LoopInput::Nothing,
+        Start::Command(command) => LoopInput::Command(command),
     }
 }
 

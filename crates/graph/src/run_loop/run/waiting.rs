@@ -2,9 +2,9 @@
 
 use super::Run;
 use crate::error::RuntimeError;
-use crate::run_loop::context::{Scope, Shared};
-use crate::run_loop::options::{Begin, Going, LoopOutcome, Options};
-use crate::run_loop::supersteps::Cycle;
+use crate::run_loop::context::{LoopContext, RunContext};
+use crate::run_loop::options::{Going, LoopInput, LoopOutcome, Options};
+use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Run {
     /// meantime is seen when this one wakes.
     ///
     /// The host must have a saver, or the run fails with
-    /// [`RuntimeError::NoSaver`](crate::RuntimeError::NoSaver). When the process ends, nothing is
+    /// [`RuntimeError::NoCheckpointer`](crate::RuntimeError::NoCheckpointer). When the process ends, nothing is
     /// lost: [`Start::Continue`](crate::run_loop::Start::Continue) takes it up.
     pub fn waiting(mut self) -> Self {
         self.options.waiting = true;
@@ -30,18 +30,18 @@ impl Run {
 
 /// Takes the loop to its end, and on from there as often as waiting is enough.
 pub(crate) async fn run(
-    mut scope: Arc<Scope>,
-    mut begin: Begin,
+    mut scope: Arc<LoopContext>,
+    mut begin: LoopInput,
     options: &Options,
-) -> Going<(LoopOutcome, Cycle)> {
-    if scope.keep.saver.is_none() {
-        return Err(RuntimeError::NoSaver { what: "waiting for timers" });
+) -> Going<(LoopOutcome, RunLoop)> {
+    if scope.keep.checkpointer.is_none() {
+        return Err(RuntimeError::NoCheckpointer { what: "waiting for timers" });
     }
     let mut going = options.clone();
     loop {
         let clock = Arc::clone(scope.shared.host.clock());
         let began = clock.now();
-        let (ended, cycle) = Cycle::run(scope, begin, &going).await?;
+        let (ended, cycle) = RunLoop::run(scope, begin, &going).await?;
         let wake = match &ended {
             LoopOutcome::Interrupted(open) => wake(open, began),
             _ => None,
@@ -52,8 +52,9 @@ pub(crate) async fn run(
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
         let shared = Arc::new(again(&cycle.scope.shared, options));
-        scope = Arc::new(Scope::outermost(shared, cycle.scope.graph.clone(), BTreeMap::new()));
-        begin = Begin::Nothing;
+        scope =
+            Arc::new(LoopContext::outermost(shared, cycle.scope.graph.clone(), BTreeMap::new()));
+        begin = LoopInput::Nothing;
     }
 }
 
@@ -65,8 +66,8 @@ fn wake(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
 }
 
 /// Creates the shared data for a resumed run, with the messages that were already emitted.
-fn again(before: &Shared, options: &Options) -> Shared {
-    let shared = Shared::new(before.host.clone(), options, before.sink.clone());
+fn again(before: &RunContext, options: &Options) -> RunContext {
+    let shared = RunContext::new(before.host.clone(), options, before.sink.clone());
     std::mem::swap(&mut *lock(&shared.messages), &mut *lock(&before.messages));
     shared
 }

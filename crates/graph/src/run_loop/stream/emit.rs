@@ -1,19 +1,19 @@
 //! Making events of what happened.
 
 use crate::run_loop::checkpointer::TaskRecord;
-use crate::run_loop::context::{Scope, TaskAt};
+use crate::run_loop::context::{LoopContext, TaskContext};
 use crate::run_loop::event::{Metadata, Modes, StreamEvent, TaskEnded};
 use crate::run_loop::sink::Destination;
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::Slot;
+use crate::run_loop::task::OpenTask;
 use crate::run_loop::values::{grouped, output_json, returned, state_json, written};
 use serde_json::Value as Json;
 use weftwork_engine::{ChannelIdx, NodeIdx, Slots};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 
-impl Scope {
-    pub(crate) fn tell_task(&self, step: i64, event: StreamEvent) {
+impl LoopContext {
+    pub(crate) fn emit_task(&self, step: i64, event: StreamEvent) {
         let Some(sink) = &self.shared.sink else { return };
         if sink.modes.any_of(Modes::TASKS) {
             self.tell(event.clone());
@@ -25,7 +25,7 @@ impl Scope {
 
     /// A checkpoint that was told and is kept only now is told as it is kept, as far as nobody has
     /// read it yet.
-    pub(crate) fn retell(&self, id: weftwork_types::CheckpointId, metadata: &Metadata) {
+    pub(crate) fn emit_again(&self, id: weftwork_types::CheckpointId, metadata: &Metadata) {
         let to = self.shared.sink.as_ref().map(|sink| &sink.to);
         let Some(Destination::Queue(queue)) = to else { return };
         for item in lock(queue).iter_mut() {
@@ -43,12 +43,12 @@ impl Scope {
 
     /// Returns `true` if a channel is emitted: the outermost graph emits its whole state, subgraphs
     /// their output.
-    pub(crate) fn tells(&self, channel: ChannelIdx) -> bool {
+    pub(crate) fn emits(&self, channel: ChannelIdx) -> bool {
         let plan = self.graph.plan();
         if self.is_nested() { plan.is_output(channel) } else { plan.is_state(channel) }
     }
 
-    pub(crate) fn tell_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
+    pub(crate) fn emit_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
         if self.shared.wants(Modes::VALUES) {
             let plan = self.graph.plan();
             let nested = self.is_nested();
@@ -58,17 +58,17 @@ impl Scope {
     }
 
     /// Tells what became of a task of a node.
-    pub(crate) fn tell_end(&self, slot: &Slot, step: i64, slots: &Slots, cached: bool) {
+    pub(crate) fn emit_task_end(&self, slot: &OpenTask, step: i64, slots: &Slots, cached: bool) {
         if self.shared.sink.is_none() || slot.task.node == NodeIdx::START {
             return;
         }
         let (plan, record) = (self.graph.plan(), &slot.record);
         if record.output().is_none() && !record.questions().is_empty() {
-            self.tell_questions(record, slots);
+            self.emit_questions(record, slots);
         } else if let Some(output) = record.output()
             && self.shared.wants(Modes::UPDATES)
         {
-            let writes = written(plan, output, |index| self.tells(index));
+            let writes = written(plan, output, |index| self.emits(index));
             let returned = returned(plan, output);
             let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
             let node = slot.name(&self.graph).to_string();
@@ -89,12 +89,12 @@ impl Scope {
                     record.questions().to_vec()
                 },
             };
-            self.tell_task(step, StreamEvent::TaskEnded(ended));
+            self.emit_task(step, StreamEvent::TaskEnded(ended));
         }
     }
 
     /// Tells that a task left nothing behind: it got an answer, and failed after it.
-    pub(crate) fn tell_nothing(&self, node: &str) {
+    pub(crate) fn emit_no_update(&self, node: &str) {
         if self.shared.wants(Modes::UPDATES) {
             let node = node.to_owned();
             let (updates, returned) = (Vec::new(), None);
@@ -102,18 +102,18 @@ impl Scope {
         }
     }
 
-    fn tell_questions(&self, record: &TaskRecord, slots: &Slots) {
+    fn emit_questions(&self, record: &TaskRecord, slots: &Slots) {
         if self.shared.wants(Modes::UPDATES) {
             self.tell(StreamEvent::Interrupts(record.questions().to_vec()));
         }
-        self.tell_values(slots, Some(record.questions().to_vec()));
+        self.emit_values(slots, Some(record.questions().to_vec()));
     }
 }
 
-impl TaskAt {
+impl TaskContext {
     pub(crate) fn emit(&self, value: Json) {
         if self.scope.shared.wants(Modes::CUSTOM) {
-            self.scope.tell_from(&self.from, StreamEvent::Custom(value));
+            self.scope.emit_from(&self.from, StreamEvent::Custom(value));
         } else {
             self.tell(|| AiEvent::Custom { value });
         }

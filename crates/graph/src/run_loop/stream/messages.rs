@@ -4,8 +4,8 @@
 //! whose id was emitted, in chunks or whole, or was in the input of a node, are not emitted again.
 
 use crate::run_loop::checkpointer::TaskKey;
-use crate::run_loop::context::Scope;
-use crate::run_loop::context::TaskAt;
+use crate::run_loop::context::LoopContext;
+use crate::run_loop::context::TaskContext;
 use crate::run_loop::event::{MessagePart, Modes, StreamEvent};
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
@@ -20,7 +20,7 @@ pub(crate) struct By<'a> {
     pub(crate) step: i64,
 }
 
-impl Scope {
+impl LoopContext {
     /// The messages in a node's result; none unless the run streams them.
     pub(crate) fn messages_in(&self, output: &TaskOutput) -> Vec<MessageWrite> {
         let wanted = self.shared.wants(Modes::MESSAGES);
@@ -41,7 +41,7 @@ impl Scope {
     }
 
     /// Marks the messages that a task gets as known.
-    pub(crate) fn know_messages_in(&self, arg: &Json) {
+    pub(crate) fn note_messages_in(&self, arg: &Json) {
         if self.shared.wants(Modes::MESSAGES) {
             let mut known = lock(&self.shared.messages);
             ids_in_json(arg, |id| {
@@ -52,11 +52,11 @@ impl Scope {
 
     fn emit_part(&self, by: &By<'_>, part: MessagePart) {
         let (node, step) = (by.node.to_owned(), by.step);
-        self.tell_from(by.ns, StreamEvent::Message { part, node, step });
+        self.emit_from(by.ns, StreamEvent::Message { part, node, step });
     }
 }
 
-impl TaskAt {
+impl TaskContext {
     /// The task as streams of messages name it. A task that a node's code calls belongs to the
     /// graph of that node.
     fn by(&self) -> By<'_> {
@@ -77,7 +77,7 @@ impl TaskAt {
             return;
         }
         {
-            let mut chunked = lock(&self.scratch.chunked);
+            let mut chunked = lock(&self.task_state.chunked);
             if !chunked.contains(id) {
                 chunked.push(id.clone());
                 lock(&self.scope.shared.messages).insert(id.to_string());
@@ -89,7 +89,7 @@ impl TaskAt {
 
     /// Voids the chunks of a message: the attempt that emitted them failed.
     pub fn reset_chunks_of(&self, id: &MessageId) {
-        let mut chunked = lock(&self.scratch.chunked);
+        let mut chunked = lock(&self.task_state.chunked);
         if let Some(at) = chunked.iter().position(|known| known == id) {
             self.emit_reset(chunked.remove(at));
         }
@@ -97,7 +97,7 @@ impl TaskAt {
 
     /// Voids all chunks that the task has emitted.
     pub(crate) fn reset_chunks(&self) {
-        let chunked = std::mem::take(&mut *lock(&self.scratch.chunked));
+        let chunked = std::mem::take(&mut *lock(&self.task_state.chunked));
         chunked.into_iter().for_each(|id| self.emit_reset(id));
     }
 

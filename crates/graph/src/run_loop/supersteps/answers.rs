@@ -1,6 +1,6 @@
 //! Answers that a run takes.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::error::RuntimeError;
 use crate::run_loop::options::Going;
 use crate::run_loop::questions::{answers_by_id, check_answer};
@@ -9,11 +9,11 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::Answers;
-impl Cycle {
+impl RunLoop {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(crate) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
         if !self.writer.is_on() {
-            return Err(RuntimeError::NoSaver { what: "an answer" });
+            return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
         let open = self.open_questions();
         let now = self.scope.shared.host.clock().now();

@@ -1,15 +1,16 @@
 //! Creation of a loop's checkpoints, and the records stored between them.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{
-    Checkpoint, Memo, Outside, Put, Puts, Records, SaverError, TaskRecord,
+    Checkpoint, CheckpointWrite, CheckpointWrites, CheckpointerError, ExternalInput, TaskRecord,
+    TaskRecords, WriteHint,
 };
-use crate::run_loop::context::Scope;
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::Slot;
+use crate::run_loop::task::OpenTask;
 use std::sync::Arc;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Machine;
@@ -19,12 +20,12 @@ use weftwork_types::{BoxFuture, CheckpointId};
 
 /// State of the superstep when records are stored: open or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Still {
+pub(crate) enum StepState {
     Open,
     Closed,
 }
 
-impl Cycle {
+impl RunLoop {
     /// Returns `true` if checkpoints are stored at the end of the run only.
     pub(crate) fn on_exit(&self) -> bool {
         self.scope.shared.durability == Durability::Exit
@@ -32,16 +33,17 @@ impl Cycle {
 
     /// Makes a checkpoint of the current state, and stores it unless that is done at the end.
     pub(crate) async fn checkpoint(&mut self, source: Source) -> Going<()> {
-        let unkept = planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
-        if !self.writer.is_on() || self.on_exit() || unkept {
+        let take_unstored =
+            planted::has(Bug::StreamsKeepNothing) && self.scope.shared.wants(Modes::TASKS);
+        if !self.writer.is_on() || self.on_exit() || take_unstored {
             self.advance(source, false);
             return Ok(());
         }
         let of = self.position.id();
         let ran = self.ran(source);
-        let tasks = self.unkept(Still::Closed);
+        let tasks = self.take_unstored(StepState::Closed);
         self.advance(source, true);
-        match self.to_keep(of, tasks) {
+        match self.next_write(of, tasks) {
             Some(mut put) => {
                 put.ran = ran;
                 self.keep(put).await
@@ -51,9 +53,13 @@ impl Cycle {
     }
 
     /// The current state as a checkpoint to be stored.
-    fn to_keep(&self, of: Option<CheckpointId>, tasks: Records) -> Option<Box<Put>> {
+    fn next_write(
+        &self,
+        of: Option<CheckpointId>,
+        tasks: TaskRecords,
+    ) -> Option<Box<CheckpointWrite>> {
         let metadata = self.position.metadata();
-        let mut put = Box::new(Put {
+        let mut put = Box::new(CheckpointWrite {
             checkpoint: Checkpoint {
                 id: self.position.id()?,
                 parent: self.writer.newest(),
@@ -77,12 +83,12 @@ impl Cycle {
             return None;
         }
         let graph = &self.scope.graph;
-        let of = |slot: &Slot| slot.name(graph).to_string();
+        let of = |slot: &OpenTask| slot.name(graph).to_string();
         let ran = self.open.tasks().iter().filter(|slot| slot.task.node != NodeIdx::START).map(of);
         Some(ran.collect()).filter(|ran: &Vec<_>| !ran.is_empty())
     }
 
-    async fn keep(&mut self, put: Box<Put>) -> Going<()> {
+    async fn keep(&mut self, put: Box<CheckpointWrite>) -> Going<()> {
         let (id, deferred) = (put.checkpoint.id, self.writer.take_deferred());
         // The hidden first superstep runs no code of a node: its checkpoint follows at once.
         let input = put.checkpoint.metadata.source == Source::Input && !self.on_exit();
@@ -90,7 +96,7 @@ impl Cycle {
         if input && deferred.is_none() && !rebuilds && !self.scope.graph.plan().is_single() {
             self.writer.defer(put);
         } else {
-            let mut puts = Puts::from_buf([put]);
+            let mut puts = CheckpointWrites::from_buf([put]);
             if let Some(deferred) = deferred {
                 puts.insert(0, deferred);
             }
@@ -134,11 +140,11 @@ impl Cycle {
     /// Continues with the stored state of a checkpoint.
     async fn rebuild(&mut self, id: CheckpointId) -> Going<()> {
         let scope = Arc::clone(&self.scope);
-        let Some(saver) = &scope.keep.saver else { return Ok(()) };
+        let Some(checkpointer) = &scope.keep.checkpointer else { return Ok(()) };
         let plan = scope.graph.plan();
         let lost = || self::lost(&scope, id);
-        let saved = saver.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
-        self.writer.set_hint(Memo { newest: true, ..saved.memo });
+        let saved = checkpointer.load(&scope.place, plan, Some(id)).await?.ok_or_else(lost)?;
+        self.writer.set_hint(WriteHint { newest: true, ..saved.hint });
         self.machine = saved.checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
         self.position.set_metadata(saved.checkpoint.metadata);
         Ok(())
@@ -151,13 +157,13 @@ impl Cycle {
     }
 
     /// Takes the task outcomes that are not stored yet.
-    pub(crate) fn unkept(&mut self, still: Still) -> Records {
+    pub(crate) fn take_unstored(&mut self, still: StepState) -> TaskRecords {
         if !self.writer.is_on() {
-            return Records::new();
+            return TaskRecords::new();
         }
         let plan = self.scope.graph.plan();
-        let mut records = Records::new();
-        if still == Still::Closed {
+        let mut records = TaskRecords::new();
+        if still == StepState::Closed {
             records.reserve_exact(self.open.tasks().len());
         }
         for slot in self.open.tasks_mut() {
@@ -171,8 +177,8 @@ impl Cycle {
             }
             let mut record = match still {
                 _ if !fresh => TaskRecord::default(),
-                Still::Closed => std::mem::take(&mut slot.record),
-                Still::Open => slot.record.clone(),
+                StepState::Closed => std::mem::take(&mut slot.record),
+                StepState::Open => slot.record.clone(),
             };
             record.calls = calls;
             // What is kept at the end is kept as it is, in the reference as well.
@@ -199,20 +205,20 @@ impl Cycle {
     }
 
     /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
-    pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), SaverError>>> {
-        let unkept = planted::has(Bug::KeepsNothing);
-        if unkept || self.on_exit() {
+    pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), CheckpointerError>>> {
+        let take_unstored = planted::has(Bug::KeepsNothing);
+        if take_unstored || self.on_exit() {
             return None;
         }
-        let tasks = self.unkept(Still::Open);
+        let tasks = self.take_unstored(StepState::Open);
         let scope = Arc::clone(&self.scope);
-        let (saver, of) = (scope.keep.saver.clone()?, self.position.id()?);
+        let (checkpointer, of) = (scope.keep.checkpointer.clone()?, self.position.id()?);
         if tasks.is_empty() {
             return None;
         }
         Some(Box::pin(async move {
-            scope.stored_around().await?;
-            saver.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
+            scope.wait_durable_around().await?;
+            checkpointer.put_tasks(&scope.place, scope.graph.plan(), of, tasks).await
         }))
     }
 
@@ -237,40 +243,41 @@ impl Cycle {
         self.flush().await?;
         let nested = self.scope.is_nested();
         if self.on_exit() && self.writer.is_on() && (!nested || stopped || self.scope.keep.own) {
-            self.keep_at_exit().await?;
+            self.store_at_exit().await?;
         }
         if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
-            self.tell_stop(interrupts.is_empty())?;
+            self.emit_stop(interrupts.is_empty())?;
         }
         Ok(())
     }
 
-    async fn keep_at_exit(&mut self) -> Going<()> {
+    async fn store_at_exit(&mut self) -> Going<()> {
         if self.position.has_moved() {
-            self.keep_stub().await?;
-            if let Some(put) = self.to_keep(None, Records::new()) {
+            self.store_empty_start().await?;
+            if let Some(put) = self.next_write(None, TaskRecords::new()) {
                 self.keep(put).await?;
             }
         }
-        let tasks = self.unkept(Still::Open);
+        let tasks = self.take_unstored(StepState::Open);
         let calls = std::mem::take(&mut *lock(&self.scope.calls));
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
-        let tasks: Records = tasks.into_iter().chain(calls).collect();
+        let tasks: TaskRecords = tasks.into_iter().chain(calls).collect();
         // An answer that a question took is none that waits for one.
         let resume = lock(&self.scope.answer).clone();
-        let outside = Outside { output: self.open.outside().output.clone(), resume };
-        if let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id()) {
+        let outside = ExternalInput { output: self.open.outside().output.clone(), resume };
+        if let (Some(checkpointer), Some(id)) = (&self.scope.keep.checkpointer, self.position.id())
+        {
             let (at, plan) = (&self.scope.place, self.scope.graph.plan());
-            saver.put_tasks(at, plan, id, tasks).await?;
-            saver.put_outside(at, plan, id, outside).await?;
+            checkpointer.put_tasks(at, plan, id, tasks).await?;
+            checkpointer.put_outside(at, plan, id, outside).await?;
         }
         Ok(())
     }
 
     /// Computes the counts of the checkpoint that is stored at the end. If a counted channel does
     /// not start over there and nothing was stored before, an empty checkpoint is stored first.
-    async fn keep_stub(&mut self) -> Going<()> {
+    async fn store_empty_start(&mut self) -> Going<()> {
         let plan = Arc::clone(self.scope.graph.plan());
         if plan.counted().next().is_none() {
             return Ok(());
@@ -281,16 +288,17 @@ impl Cycle {
         metadata.delta = counts.delta;
         self.position.set_metadata(metadata);
         // A task that ran since the checkpoint was emitted shows that the event was read.
-        let ran = |slot: &Slot| !slot.is_due() && !slot.is_reused();
+        let ran = |slot: &OpenTask| !slot.is_due() && !slot.is_reused();
         if let Some(id) = self.position.id().filter(|_| !self.open.tasks().iter().any(ran)) {
-            self.scope.retell(id, self.position.metadata());
+            self.scope.emit_again(id, self.position.metadata());
         }
         if counts.is_open && self.writer.newest().is_none() {
             let empty = self.position.empty_start(Machine::new(plan));
             if let Some(checkpoint) = empty {
                 let id = checkpoint.id;
-                let put = Put { checkpoint, of: None, tasks: Records::new(), ran: None };
-                self.writer.write(&self.scope, Puts::from_buf([Box::new(put)])).await?;
+                let put =
+                    CheckpointWrite { checkpoint, of: None, tasks: TaskRecords::new(), ran: None };
+                self.writer.write(&self.scope, CheckpointWrites::from_buf([Box::new(put)])).await?;
                 self.writer.set_newest(id);
             }
         }
@@ -298,7 +306,7 @@ impl Cycle {
     }
 }
 
-fn lost(scope: &Scope, checkpoint: CheckpointId) -> RuntimeError {
+fn lost(scope: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {
     let (thread, ns) = (scope.place.thread.to_string(), scope.place.ns.to_string());
     RuntimeError::UnknownCheckpoint { thread, ns, checkpoint }
 }

@@ -1,6 +1,6 @@
 //! Counts of updates and supersteps of counted channels.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::run_loop::checkpointer::TaskKey;
 use crate::run_loop::event::Metadata;
 use crate::run_loop::sync::lock;
@@ -115,7 +115,7 @@ impl Counters {
     }
 }
 
-impl Cycle {
+impl RunLoop {
     /// Counted channels that were overwritten start over, and so do those of results that were on
     /// record and not used.
     pub(crate) fn recount_overwritten(&mut self) {

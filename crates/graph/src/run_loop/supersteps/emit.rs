@@ -1,21 +1,21 @@
 //! Events of the supersteps of a loop.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::run_loop::event::{
     Config, Modes, Snapshot, StreamEvent, SubState, TaskSnapshot, TaskStarted,
 };
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::Slot;
+use crate::run_loop::task::OpenTask;
 use crate::run_loop::values::{read_json, state_json};
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::channel::ids_in;
 use weftwork_engine::channel::ids_in_json;
 use weftwork_engine::pregel::Path;
-impl Cycle {
+impl RunLoop {
     /// Tells that the tasks start that have not finished before.
-    pub(crate) fn tell_start(&self) {
+    pub(crate) fn emit_task_starts(&self) {
         if !self.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
             return;
         }
@@ -34,12 +34,12 @@ impl Cycle {
                 triggers: triggers.into_iter().map(str::to_owned).collect(),
                 call: false,
             };
-            self.scope.tell_task(self.position.step(), StreamEvent::TaskStarted(started));
+            self.scope.emit_task(self.position.step(), StreamEvent::TaskStarted(started));
         }
     }
 
     /// Returns the input of a task as JSON.
-    pub(crate) fn input_json(&self, slot: &Slot) -> Json {
+    pub(crate) fn input_json(&self, slot: &OpenTask) -> Json {
         match &slot.task.arg {
             Some(arg) => arg.json.clone(),
             None => read_json(self.scope.graph.plan(), self.machine.slots(), slot.task.node),
@@ -47,8 +47,8 @@ impl Cycle {
     }
 
     /// Tells the checkpoint that the next superstep starts from.
-    pub(crate) fn tell_checkpoint(&self) {
-        let keeps = self.scope.keep.saver.is_some();
+    pub(crate) fn emit_checkpoint(&self) {
+        let keeps = self.scope.keep.checkpointer.is_some();
         if !keeps || !self.scope.shared.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
             return;
         }
@@ -56,7 +56,7 @@ impl Cycle {
         let ns = &self.scope.place.ns;
         let tasks = self.open.tasks().iter().map(|slot| {
             let within =
-                graph.node(slot.task.node).is_some_and(|n| n.options.kept_graph().is_some());
+                graph.node(slot.task.node).is_some_and(|n| n.options.stored_subgraph().is_some());
             let state = within.then(|| {
                 let ns = task_ns(ns, slot.name(graph), slot.id(ns, graph));
                 SubState::Config(Config { ns, ..Config::default() })
@@ -93,10 +93,10 @@ impl Cycle {
     }
 }
 
-impl Cycle {
+impl RunLoop {
     /// Marks the messages that the tasks of the superstep get as known: a run does not emit them
     /// when a node returns them.
-    pub(crate) fn know_messages(&self) {
+    pub(crate) fn note_messages(&self) {
         if !self.scope.shared.wants(Modes::MESSAGES) {
             return;
         }
@@ -107,7 +107,7 @@ impl Cycle {
             }
         };
         let (plan, slots) = (self.scope.graph.plan(), self.machine.slots());
-        let starts = |slot: &&Slot| slot.is_due() && slot.task.node != NodeIdx::START;
+        let starts = |slot: &&OpenTask| slot.is_due() && slot.task.node != NodeIdx::START;
         for slot in self.open.tasks().iter().filter(starts) {
             if let Some(arg) = &slot.task.arg {
                 let members = arg.json.as_object().into_iter().flat_map(|members| members.values());

@@ -1,10 +1,10 @@
 //! The start of a run: it takes its input, or continues from the thread's checkpoint.
 
-use super::{Cycle, counted};
+use super::{RunLoop, counted};
 use crate::error::RuntimeError;
 use crate::run_loop::context::Replay;
 use crate::run_loop::event::Source;
-use crate::run_loop::options::{Begin, Going, StartCommand};
+use crate::run_loop::options::{Going, LoopInput, StartCommand};
 use crate::run_loop::sync::lock;
 use crate::semantics::{Resuming, Unanswered};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 
-impl Cycle {
-    pub(crate) async fn begin(&mut self, begin: Begin) -> Going<()> {
+impl RunLoop {
+    pub(crate) async fn begin(&mut self, begin: LoopInput) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         if self.starts_anew() {
             scope.set_resuming(Some(false));
         }
         let flag = scope.resuming();
-        let goes_on = matches!(begin, Begin::Nothing | Begin::Command(_));
+        let goes_on = matches!(begin, LoopInput::Nothing | LoopInput::Command(_));
         let resuming = !self.machine.is_fresh() && flag.unwrap_or(goes_on);
         let here = scope.is_nested() && scope.around.contains_key(&*scope.place.ns);
         let (addressed, superseded) = (self.start.is_addressed(), self.start.is_superseded());
@@ -40,7 +40,7 @@ impl Cycle {
             self.counters.set_recount(self.counted_in_records());
         }
         let (begin, given) = match begin {
-            Begin::Command(command) => (Begin::Nothing, Some(command)),
+            LoopInput::Command(command) => (LoopInput::Nothing, Some(command)),
             other => (other, None),
         };
         let command = match given {
@@ -54,12 +54,12 @@ impl Cycle {
         if resuming {
             bound = self.go_on(forks).await?;
         } else if let Some(input) = match begin {
-            Begin::Input(input) => Some(input),
+            LoopInput::Input(input) => Some(input),
             // Where nothing is to be gone on with, a command is input too.
             _ => command.map(|output| StartInput::Writes(Arc::new(output))),
         } {
             self.machine.take_input(input);
-            self.forget_known();
+            self.clear_recorded();
             self.counters.clear_written();
             self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
@@ -89,11 +89,11 @@ impl Cycle {
             self.checkpoint(Source::Fork).await?;
         }
         self.emitted = Some(self.machine.slots().clone());
-        self.scope.tell_values(self.machine.slots(), None);
+        self.scope.emit_values(self.machine.slots(), None);
         Ok(bound)
     }
 
-    pub(crate) fn forget_known(&mut self) {
+    pub(crate) fn clear_recorded(&mut self) {
         self.open.clear_records();
         *lock(&self.scope.answer) = None;
         lock(&self.scope.calls).clear();
@@ -128,10 +128,11 @@ impl Cycle {
         if !nothing
             && !forks
             && !self.on_exit()
-            && let (Some(saver), Some(id)) = (&self.scope.keep.saver, self.position.id())
+            && let (Some(checkpointer), Some(id)) =
+                (&self.scope.keep.checkpointer, self.position.id())
         {
             let (at, outside) = (&self.scope.place, self.open.outside().clone());
-            saver.put_outside(at, self.scope.graph.plan(), id, outside).await?;
+            checkpointer.put_outside(at, self.scope.graph.plan(), id, outside).await?;
         }
         Ok(output)
     }

@@ -16,10 +16,10 @@ mod stop_points;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpoint_writer::CheckpointWriter;
-use crate::run_loop::checkpointer::{Memo, Outside, Records, Saved};
-use crate::run_loop::context::Scope;
+use crate::run_loop::checkpointer::{ExternalInput, StoredCheckpoint, TaskRecords, WriteHint};
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Modes, StreamEvent};
-use crate::run_loop::options::{Begin, Going, LoopOutcome, Options};
+use crate::run_loop::options::{Going, LoopInput, LoopOutcome, Options};
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
@@ -33,8 +33,8 @@ use weftwork_engine::pregel::Machine;
 use weftwork_engine::{Slots, TaskOutput};
 
 /// The loop of one graph.
-pub(crate) struct Cycle {
-    pub(crate) scope: Arc<Scope>,
+pub(crate) struct RunLoop {
+    pub(crate) scope: Arc<LoopContext>,
     pub(crate) machine: Machine,
     pub(crate) start: StartPoint,
     pub(crate) position: Position,
@@ -46,11 +46,11 @@ pub(crate) struct Cycle {
     pub(crate) emitted: Option<Slots>,
 }
 
-impl Cycle {
+impl RunLoop {
     /// Takes the loop from what the thread has to its end. Returns the output as last told.
     pub(crate) async fn run(
-        scope: Arc<Scope>,
-        start: Begin,
+        scope: Arc<LoopContext>,
+        start: LoopInput,
         options: &Options,
     ) -> Going<(LoopOutcome, Self)> {
         let mut cycle = Self::load(scope, options).await?;
@@ -61,11 +61,11 @@ impl Cycle {
         Ok((ended?, cycle))
     }
 
-    async fn load(scope: Arc<Scope>, options: &Options) -> Going<Self> {
+    async fn load(scope: Arc<LoopContext>, options: &Options) -> Going<Self> {
         // Graphs within begin after this one, in the same run.
         if !scope.is_nested()
-            && let Some(saver) = &scope.keep.saver
-            && let Some(newest) = saver.newest_of_all(&scope.place.thread).await?
+            && let Some(checkpointer) = &scope.keep.checkpointer
+            && let Some(newest) = checkpointer.newest_of_all(&scope.place.thread).await?
         {
             scope.shared.host.seen_id(newest);
         }
@@ -82,17 +82,17 @@ impl Cycle {
     }
 
     fn over(
-        scope: Arc<Scope>,
-        saved: Option<Saved>,
+        scope: Arc<LoopContext>,
+        saved: Option<StoredCheckpoint>,
         start: StartPoint,
         options: &Options,
     ) -> Going<Self> {
         let plan = scope.graph.plan();
-        let (mut machine, mut open, mut hint) = (None, None, Memo::default());
+        let (mut machine, mut open, mut base) = (None, None, WriteHint::default());
         let loaded = match saved {
-            Some(Saved { checkpoint, tasks, outside, memo }) => {
+            Some(StoredCheckpoint { checkpoint, tasks, outside, hint }) => {
                 let over = checkpoint.machine.over(plan).map_err(RuntimeError::Engine)?;
-                (machine, open, hint) = (Some(over), Some(OpenStep::new(tasks, outside)), memo);
+                (machine, open, base) = (Some(over), Some(OpenStep::new(tasks, outside)), hint);
                 Some((checkpoint.id, checkpoint.parent, checkpoint.metadata))
             }
             None => None,
@@ -102,8 +102,9 @@ impl Cycle {
             machine: machine.unwrap_or_else(|| Machine::new(Arc::clone(plan))),
             start,
             position: Position::new(&scope, loaded, start, options),
-            open: open.unwrap_or_else(|| OpenStep::new(Records::new(), Outside::default())),
-            writer: CheckpointWriter::new(&scope, hint, newest),
+            open: open
+                .unwrap_or_else(|| OpenStep::new(TaskRecords::new(), ExternalInput::default())),
+            writer: CheckpointWriter::new(&scope, base, newest),
             counters: Counters::default(),
             stops: StopPoints::new(&scope, options),
             emitted: None,
@@ -130,7 +131,7 @@ impl Cycle {
     }
 
     /// When the outermost graph stops: the output with what finished tasks wrote.
-    pub(crate) fn tell_stop(&mut self, plain: bool) -> Going<()> {
+    pub(crate) fn emit_stop(&mut self, plain: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         let nothing = TaskOutput::default();
         let tasks = self.open.tasks();
@@ -140,8 +141,8 @@ impl Cycle {
             let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
             let mut written = Vec::new();
             ahead.apply(&mut done, &mut written).map_err(RuntimeError::Engine)?;
-            if written.iter().any(|index| scope.tells(*index)) {
-                scope.tell_values(ahead.slots(), None);
+            if written.iter().any(|index| scope.emits(*index)) {
+                scope.emit_values(ahead.slots(), None);
             }
             self.machine = ahead;
         }
@@ -152,10 +153,15 @@ impl Cycle {
     }
 }
 
-impl Scope {
+impl LoopContext {
     /// Finds the checkpoint that the loop starts from.
-    async fn start_point(&self, options: &Options) -> Going<(StartPoint, Option<Saved>)> {
-        let Some(saver) = &self.keep.saver else { return Ok((StartPoint::Newest, None)) };
+    async fn start_point(
+        &self,
+        options: &Options,
+    ) -> Going<(StartPoint, Option<StoredCheckpoint>)> {
+        let Some(checkpointer) = &self.keep.checkpointer else {
+            return Ok((StartPoint::Newest, None));
+        };
         let (at, plan) = (&self.place, self.graph.plan());
         let id = match self.around.get(&*at.ns) {
             Some(id) => Some(*id),
@@ -164,11 +170,11 @@ impl Scope {
         };
         let replay = lock(&self.replay).clone();
         if let Some(id) = id {
-            let saved = saver.load(at, plan, Some(id)).await?;
+            let saved = checkpointer.load(at, plan, Some(id)).await?;
             if saved.is_none() && !self.is_nested() {
-                self.graph.known_checkpoint(at, Some(id))?;
+                self.graph.check_checkpoint(at, Some(id))?;
             }
-            let newest = saver.newest(at).await?;
+            let newest = checkpointer.newest(at).await?;
             let superseded = match (&saved, newest) {
                 (Some(saved), Some(newest)) => newest != saved.checkpoint.id,
                 _ => false,
@@ -178,13 +184,13 @@ impl Scope {
         }
         if let Some(replay) = replay {
             let saved = if replay.first_visit(&at.ns) {
-                saver.list(at, plan, Some(replay.before), 1).await?.pop()
+                checkpointer.list(at, plan, Some(replay.before), 1).await?.pop()
             } else {
-                saver.load(at, plan, None).await?
+                checkpointer.load(at, plan, None).await?
             };
             self.set_resuming(None);
             return Ok((StartPoint::Replay, saved));
         }
-        Ok((StartPoint::Newest, saver.load(at, plan, None).await?))
+        Ok((StartPoint::Newest, checkpointer.load(at, plan, None).await?))
     }
 }

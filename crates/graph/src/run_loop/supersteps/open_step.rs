@@ -1,14 +1,14 @@
 //! The open superstep of a loop.
 
-use crate::run_loop::checkpointer::{Outside, Records};
-use crate::run_loop::task::Slot;
+use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
+use crate::run_loop::task::OpenTask;
 /// The open superstep: its tasks, and what is on record of it.
 #[derive(Debug)]
 pub(crate) struct OpenStep {
-    tasks: Vec<Slot>,
+    tasks: Vec<OpenTask>,
     /// Outcomes of its tasks before this loop.
-    recorded: Records,
-    outside: Outside,
+    recorded: TaskRecords,
+    outside: ExternalInput,
     origin: StepOrigin,
     reuse: Reuse,
 }
@@ -35,46 +35,46 @@ enum Reuse {
 
 impl OpenStep {
     /// The superstep that starts from a loaded checkpoint.
-    pub(crate) fn new(recorded: Records, outside: Outside) -> Self {
+    pub(crate) fn new(recorded: TaskRecords, outside: ExternalInput) -> Self {
         let (origin, reuse) = (StepOrigin::Loaded, Reuse::Results);
         Self { tasks: Vec::new(), recorded, outside, origin, reuse }
     }
 
-    pub(crate) fn tasks(&self) -> &[Slot] {
+    pub(crate) fn tasks(&self) -> &[OpenTask] {
         &self.tasks
     }
 
-    pub(crate) fn tasks_mut(&mut self) -> &mut Vec<Slot> {
+    pub(crate) fn tasks_mut(&mut self) -> &mut Vec<OpenTask> {
         &mut self.tasks
     }
 
     /// Outcomes of its tasks before this loop.
-    pub(crate) fn recorded(&self) -> &Records {
+    pub(crate) fn recorded(&self) -> &TaskRecords {
         &self.recorded
     }
 
-    pub(crate) fn recorded_mut(&mut self) -> &mut Records {
+    pub(crate) fn recorded_mut(&mut self) -> &mut TaskRecords {
         &mut self.recorded
     }
 
     /// The tasks, and their outcomes before this loop.
-    pub(crate) fn restoring(&mut self) -> (&mut Vec<Slot>, &Records) {
+    pub(crate) fn restoring(&mut self) -> (&mut Vec<OpenTask>, &TaskRecords) {
         (&mut self.tasks, &self.recorded)
     }
 
     /// Input from outside the graph.
-    pub(crate) fn outside(&self) -> &Outside {
+    pub(crate) fn outside(&self) -> &ExternalInput {
         &self.outside
     }
 
-    pub(crate) fn outside_mut(&mut self) -> &mut Outside {
+    pub(crate) fn outside_mut(&mut self) -> &mut ExternalInput {
         &mut self.outside
     }
 
     /// Removes what is on record of the superstep.
     pub(crate) fn clear_records(&mut self) {
         self.recorded.clear();
-        self.outside = Outside::default();
+        self.outside = ExternalInput::default();
     }
 
     /// Returns `true` if the superstep may have been begun before this loop.

@@ -1,13 +1,13 @@
 //! A single superstep: plan, start, settle, close.
 
-use super::{Cycle, Started};
+use super::{RunLoop, Started};
 use crate::error::RuntimeError;
-use crate::run_loop::checkpointer::{SaverError, TaskWrites};
+use crate::run_loop::checkpointer::{CheckpointerError, TaskWrites};
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{Going, LoopOutcome};
 use crate::run_loop::sync::{lock, turn};
-use crate::run_loop::task::{End, Ending, Slot, Storage};
+use crate::run_loop::task::{End, Ending, OpenTask, Storage};
 use crate::semantics::{Limits, Resuming};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -24,7 +24,7 @@ const STEPS_BETWEEN_YIELDS: u32 = 64;
 
 pub(crate) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
 
-impl Cycle {
+impl RunLoop {
     pub(crate) async fn supersteps(&mut self) -> Going<LoopOutcome> {
         let mut taken = 0u32;
         loop {
@@ -38,10 +38,10 @@ impl Cycle {
             if let Some(ended) = self.plan()? {
                 return Ok(ended);
             }
-            self.tell_start();
-            self.tell_cached();
+            self.emit_task_starts();
+            self.emit_reused();
             self.use_cache();
-            self.know_messages();
+            self.note_messages();
             if let Some(ended) = self.settle_all().await? {
                 return Ok(ended);
             }
@@ -56,7 +56,7 @@ impl Cycle {
         let limits = self.scope.graph.semantics().limits;
         let (step, stop) = (self.position.step(), self.position.stop());
         self.make_tasks();
-        self.tell_checkpoint();
+        self.emit_checkpoint();
         if limits == Limits::Reference && step > stop {
             return Ok(Some(LoopOutcome::LimitReached));
         }
@@ -67,9 +67,9 @@ impl Cycle {
             return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.open.runs_again() {
-            self.take_answers();
+            self.restore_answers();
         } else {
-            self.take_known();
+            self.restore_tasks();
         }
         let graph = &self.scope.graph;
         let stops = self.stops.has_before() && self.machine.changed_since_passed();
@@ -92,13 +92,13 @@ impl Cycle {
             if single.is_some() && task.arg.is_none() {
                 task.arg.clone_from(&single);
             }
-            tasks.push(Slot::new(task, at));
+            tasks.push(OpenTask::new(task, at));
         });
     }
 
-    fn tell_cached(&self) {
+    fn emit_reused(&self) {
         for slot in self.open.tasks().iter().filter(|slot| slot.is_reused()) {
-            self.scope.tell_end(slot, self.position.step(), self.machine.slots(), true);
+            self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
         }
     }
 
@@ -123,7 +123,7 @@ impl Cycle {
                 slot.end(Ending::Reused, Storage::Due);
                 slot.cache = None;
                 let slot = &*slot;
-                self.scope.tell_end(slot, self.position.step(), self.machine.slots(), true);
+                self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), true);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Cycle {
         while next < self.open.tasks().len() {
             let index = next;
             next += 1;
-            if self.open.tasks().get(index).is_some_and(Slot::is_due) {
+            if self.open.tasks().get(index).is_some_and(OpenTask::is_due) {
                 match self.start(index).await {
                     Started::Ended(end) => {
                         if end.asks() {
@@ -170,17 +170,17 @@ impl Cycle {
             while next < self.open.tasks().len() && running.len() < most {
                 let index = next;
                 next += 1;
-                if self.open.tasks().get(index).is_some_and(Slot::is_due) {
+                if self.open.tasks().get(index).is_some_and(OpenTask::is_due) {
                     match self.start(index).await {
                         Started::Ended(end) => {
-                            self.settle_or_park((index, end), ends, &mut parked);
+                            self.settle_or_hold((index, end), ends, &mut parked);
                         }
                         Started::Running(future) => running.push(future),
                     }
                 }
             }
             while let Some(Some(ended)) = running.next().now_or_never() {
-                self.settle_or_park(ended, ends, &mut parked);
+                self.settle_or_hold(ended, ends, &mut parked);
             }
             if !self.scope.is_behind() {
                 parked.drain(..).for_each(|(index, end)| self.settle(index, end, ends));
@@ -194,7 +194,7 @@ impl Cycle {
             if self.writer.is_in_flight() {
                 let ended = self.writer.write_beside(&self.scope, running.next()).await?;
                 if let Some(ended) = ended {
-                    self.settle_or_park(ended, ends, &mut parked);
+                    self.settle_or_hold(ended, ends, &mut parked);
                 }
                 continue;
             }
@@ -207,7 +207,7 @@ impl Cycle {
                     let scope = Arc::clone(&self.scope);
                     let noted = std::pin::pin!(scope.noted.notified());
                     if let Either::Left((Some(ended), _)) = select(running.next(), noted).await {
-                        self.settle_or_park(ended, ends, &mut parked);
+                        self.settle_or_hold(ended, ends, &mut parked);
                     }
                 }
             }
@@ -223,7 +223,7 @@ impl Cycle {
 
     /// Records how a task ended. A task that asks waits while the loop is behind: its question
     /// depends on a checkpoint that is not stored yet.
-    fn settle_or_park(
+    fn settle_or_hold(
         &mut self,
         (index, end): (usize, End),
         ends: &mut Option<LoopOutcome>,
@@ -239,7 +239,7 @@ impl Cycle {
     /// Flushes while the tasks go on. They must: a task may hold the store's only connection.
     async fn flush_beside(
         &mut self,
-        mut flushed: BoxFuture<'static, Result<(), SaverError>>,
+        mut flushed: BoxFuture<'static, Result<(), CheckpointerError>>,
         running: &mut Running,
         ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<(usize, End)>,
@@ -247,7 +247,7 @@ impl Cycle {
         loop {
             match select(&mut flushed, running.next()).await {
                 Either::Left((done, _)) => return Ok(done?),
-                Either::Right((Some(ended), _)) => self.settle_or_park(ended, ends, parked),
+                Either::Right((Some(ended), _)) => self.settle_or_hold(ended, ends, parked),
                 Either::Right((None, _)) => return Ok(flushed.await?),
             }
         }
@@ -284,8 +284,8 @@ impl Cycle {
             return Err(RuntimeError::Engine(error));
         }
         self.counters.set_written(written, self.machine.slots());
-        if self.counters.written().iter().any(|index| self.scope.tells(*index)) {
-            self.tell_output();
+        if self.counters.written().iter().any(|index| self.scope.emits(*index)) {
+            self.emit_output();
         }
         let loaded = self.open.begin_next();
         if loaded {
@@ -300,7 +300,7 @@ impl Cycle {
         let stops = self.stops.has_after() && self.machine.changed_since_passed();
         if stops && self.stops.is_after(self.open.tasks(), graph) {
             self.make_tasks();
-            self.tell_checkpoint();
+            self.emit_checkpoint();
             self.open.tasks_mut().clear();
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
@@ -308,12 +308,12 @@ impl Cycle {
         Ok(None)
     }
 
-    fn tell_output(&mut self) {
+    fn emit_output(&mut self) {
         if self.scope.is_nested() {
             self.emitted = Some(self.machine.slots().clone());
         }
         if self.scope.shared.wants(Modes::VALUES) {
-            self.scope.tell_values(self.machine.slots(), None);
+            self.scope.emit_values(self.machine.slots(), None);
         }
     }
 }

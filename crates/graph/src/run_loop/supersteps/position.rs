@@ -1,7 +1,7 @@
 //! Position of a loop in the history of its thread.
 
 use crate::run_loop::checkpointer::Checkpoint;
-use crate::run_loop::context::Scope;
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Metadata, Source};
 use crate::run_loop::options::Options;
 use crate::semantics::Limits;
@@ -67,7 +67,7 @@ pub(crate) struct Position {
 impl Position {
     /// Position of a loop that starts from a checkpoint, or on a thread without any.
     pub(crate) fn new(
-        scope: &Scope,
+        scope: &LoopContext,
         loaded: Option<(CheckpointId, Option<CheckpointId>, Metadata)>,
         start: StartPoint,
         options: &Options,
@@ -138,7 +138,7 @@ impl Position {
 
     /// Sets the superstep at which managed values and the limit end the run, where the limit is
     /// exact.
-    pub(crate) fn set_limit(&mut self, scope: &Scope, machine: &Machine, limit: Option<u32>) {
+    pub(crate) fn set_limit(&mut self, scope: &LoopContext, machine: &Machine, limit: Option<u32>) {
         let limit = limit.unwrap_or(scope.graph.step_limit());
         if scope.graph.semantics().limits == Limits::Exact {
             // The hidden first superstep does not count.
@@ -160,7 +160,7 @@ impl Position {
     /// Moves to the checkpoint that closes the superstep.
     pub(crate) fn advance(
         &mut self,
-        scope: &Scope,
+        scope: &LoopContext,
         source: Source,
         delta: BTreeMap<String, (u64, u64)>,
     ) {

@@ -1,31 +1,31 @@
 //! Outcomes of an open superstep's tasks before this loop.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::run_loop::checkpointer::{TaskKey, TaskPause, TaskRecord};
-use crate::run_loop::context::{Called, Scope};
+use crate::run_loop::context::{CalledTask, LoopContext};
 use crate::run_loop::sync::lock;
-use crate::run_loop::task::{Ending, Slot, Storage, handler_of};
+use crate::run_loop::task::{Ending, OpenTask, Storage, handler_of};
 use crate::semantics::{Resuming, Unanswered};
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Task;
 use weftwork_types::CheckpointId;
 
-impl Cycle {
+impl RunLoop {
     /// Gives tasks the answers they had got and their calls, though they run again. On another
     /// branch those calls are others.
-    pub(crate) fn take_answers(&mut self) {
+    pub(crate) fn restore_answers(&mut self) {
         let graph = &self.scope.graph;
         let (tasks, recorded) = self.open.restoring();
         for (key, record) in recorded {
             if let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) {
-                slot.take_along(record);
+                slot.restore_attempt(record);
             }
         }
     }
 
     /// Gives tasks what they left behind before this loop, and starts the error handlers of those
     /// that failed then.
-    pub(crate) fn take_known(&mut self) {
+    pub(crate) fn restore_tasks(&mut self) {
         if self.open.recorded().is_empty() {
             return;
         }
@@ -38,11 +38,11 @@ impl Cycle {
                 let counts = record.is_finished() || record.answers().is_some();
                 if let (TaskKey::Call { .. }, true) = (key, counts) {
                     let (key, record) = (key.clone(), record.clone());
-                    lock(&self.scope.calls).push(Called { key, record, fresh: false });
+                    lock(&self.scope.calls).push(CalledTask { key, record, fresh: false });
                 }
                 continue;
             };
-            slot.take_known(record, &self.scope);
+            slot.restore_tasks(record, &self.scope);
             if record.is_handled() {
                 slot.record.details_mut().failure = record.failure().cloned();
                 if !slot.is_reused() {
@@ -61,7 +61,7 @@ impl Cycle {
             let (tasks, recorded) = self.open.restoring();
             for slot in tasks.iter_mut().skip(first) {
                 if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
-                    slot.take_known(record, &self.scope);
+                    slot.restore_tasks(record, &self.scope);
                 }
             }
         }
@@ -69,31 +69,31 @@ impl Cycle {
 
     /// Adds the error handler of a failed task to the superstep.
     pub(crate) fn add_handler(&mut self, failed: &Task, at: (CheckpointId, i64)) {
-        let mut slot = Slot::new(handler_of(failed), at);
+        let mut slot = OpenTask::new(handler_of(failed), at);
         let graph = &self.scope.graph;
         // In a replay its task fails again, and it may have run before.
         let exact = graph.semantics().resuming == Resuming::Exact;
         let known = self.open.recorded().iter().find(|(key, _)| slot.is(key, graph));
         if let Some((_, record)) = known.filter(|_| exact) {
-            slot.take_along(record);
+            slot.restore_attempt(record);
         }
         self.open.tasks_mut().push(slot);
     }
 }
 
-impl Slot {
+impl OpenTask {
     /// Restores the state that a task retains when it runs again: its answers and its calls.
-    fn take_along(&mut self, record: &TaskRecord) {
+    fn restore_attempt(&mut self, record: &TaskRecord) {
         if let Some(answers) = record.answers() {
             self.record.details_mut().answers = Some(answers.clone());
         }
         if !planted::has(Bug::ForgetsCalls) {
-            self.known_calls.clone_from(&record.calls);
+            self.recorded_calls.clone_from(&record.calls);
         }
     }
 
-    fn take_known(&mut self, record: &TaskRecord, scope: &Scope) {
-        self.take_along(record);
+    fn restore_tasks(&mut self, record: &TaskRecord, scope: &LoopContext) {
+        self.restore_attempt(record);
         if record.output().is_some() && !planted::has(Bug::ForgetsFinished) {
             self.record.writes.clone_from(&record.writes);
             self.end(Ending::Reused, Storage::Done);

@@ -1,18 +1,18 @@
 //! Taking up how a task ended.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::error::{NODE_CANCELLED, RuntimeError};
 use crate::run_loop::checkpointer::{TaskFailure, TaskPause, TaskRecord, TaskWrites};
 use crate::run_loop::options::Going;
 use crate::run_loop::options::LoopOutcome;
-use crate::run_loop::task::{End, Ending, Failed, Slot, Storage, TaskOutcome};
+use crate::run_loop::task::{End, Ending, Failed, OpenTask, Storage, TaskOutcome};
 use std::sync::Arc;
 use weftwork_engine::NodeIdx;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
 
-impl Cycle {
+impl RunLoop {
     pub(crate) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
         let handles = self.has_handler(index);
         let graph = &self.scope.graph;
@@ -59,7 +59,7 @@ impl Cycle {
             TaskOutcome::Failed(how) => {
                 let Failed { fault, partial } = *how;
                 if answered && partial.is_none() {
-                    self.scope.tell_nothing(slot.name(graph));
+                    self.scope.emit_no_update(slot.name(graph));
                 }
                 slot.record.writes = match partial {
                     Some(output) => TaskWrites::Followed(Arc::new(output)),
@@ -85,7 +85,7 @@ impl Cycle {
             }
         }
         if let Some(slot) = self.open.tasks().get(index) {
-            self.scope.tell_end(slot, self.position.step(), self.machine.slots(), false);
+            self.scope.emit_task_end(slot, self.position.step(), self.machine.slots(), false);
         }
         if let Some((task, at)) = failed {
             self.add_handler(&task, at);
@@ -130,7 +130,8 @@ impl Cycle {
             return Ok(ends);
         }
         let waiting = self.open.tasks().iter().filter(|slot| slot.record.output().is_none());
-        let paused = |slot: &&Slot| !slot.record.questions().is_empty() || slot.record.is_stopped();
+        let paused =
+            |slot: &&OpenTask| !slot.record.questions().is_empty() || slot.record.is_stopped();
         let waiting = waiting.filter(paused);
         let waiting: Vec<_> = waiting.collect();
         if waiting.is_empty() {

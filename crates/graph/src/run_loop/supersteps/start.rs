@@ -1,12 +1,13 @@
 //! Starting a task: what it gets, and its first poll.
 
-use super::Cycle;
+use super::RunLoop;
 use crate::context::LazyCtx;
-use crate::run_loop::context::{Earlier, Scratch, TaskAt};
+use crate::run_loop::context::{Earlier, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
-    End, Follows, Job, NodeFuture, Polled, Slot, TaskOutcome, finish, routed, routed_after,
+    End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish, routed,
+    routed_after,
 };
 use futures_util::FutureExt;
 use serde_json::Value as Json;
@@ -20,7 +21,7 @@ use weftwork_engine::{NodeIdx, TaskOutput, Unknown};
 use weftwork_types::BoxFuture;
 use weftwork_types::run::Durability;
 
-impl Cycle {
+impl RunLoop {
     /// Starts a task and polls it once.
     pub(crate) async fn start(&mut self, index: usize) -> Started {
         let Some(slot) = self.open.tasks_mut().get_mut(index) else { return Started::nothing() };
@@ -60,7 +61,9 @@ impl Cycle {
                     let polled = AssertUnwindSafe(future).catch_unwind().await;
                     // What the context shares with the job is what the node's questions took.
                     let end = match &ctx {
-                        Some(ctx) => Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx)),
+                        Some(ctx) => {
+                            TaskRunner { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx))
+                        }
                         None => job.finish(polled, None),
                     };
                     (index, end)
@@ -114,7 +117,7 @@ impl Cycle {
     }
 
     /// Takes up the result of a node that asked for nothing but its input.
-    fn finish_output(&self, slot: &Slot, output: TaskOutput) -> End {
+    fn finish_output(&self, slot: &OpenTask, output: TaskOutput) -> End {
         let (scope, slots) = (&self.scope, self.machine.slots());
         let messages = scope.messages_in(&output);
         let what = routed(&scope.graph, slot.task.node, slots, output);
@@ -165,7 +168,7 @@ impl Cycle {
     }
 
     /// Everything a task needs to run by itself.
-    fn job(&self, index: usize) -> Option<Job> {
+    fn job(&self, index: usize) -> Option<TaskRunner> {
         let slot = self.open.tasks().get(index)?;
         let graph = &self.scope.graph;
         let node = graph.node(slot.task.node)?;
@@ -173,19 +176,20 @@ impl Cycle {
         let mut resume = slot.record.answers().cloned().unwrap_or_default();
         let unanswered = graph.semantics().unanswered;
         resume.extend(self.scope.shared.given_answer(id, resume.len(), unanswered));
-        let new = || Arc::new(Scratch::new(Arc::clone(&self.scope), resume, &slot.known_calls));
-        let scratch = slot.scratch.get_or_init(new);
+        let new =
+            || Arc::new(TaskState::new(Arc::clone(&self.scope), resume, &slot.recorded_calls));
+        let task_state = slot.task_state.get_or_init(new);
         let (checkpoint, step) = slot.at();
-        let at = TaskAt {
+        let at = TaskContext {
             scope: Arc::clone(&self.scope),
-            scratch: Arc::clone(scratch),
+            task_state: Arc::clone(task_state),
             key: slot.key(graph),
             from: self.started_by(slot),
             checkpoint,
             step,
             resuming: self.scope.resuming(),
             earlier: self.earlier(),
-            keeper: self.scope.keeper.clone(),
+            recorder: self.scope.recorder.clone(),
             slots: self.machine.slots().clone(),
         };
         let handler = matches!(slot.task.path, Path::Handler(_));
@@ -202,11 +206,11 @@ impl Cycle {
             _ => (node.clone(), None, Follows::Routes),
         };
         let arg = slot.task.arg.clone();
-        Some(Job { at, index: slot.task.node, node, arg, failure, follows })
+        Some(TaskRunner { at, index: slot.task.node, node, arg, failure, follows })
     }
 
     /// The way to what started a task: its graph, or the task whose failure it handles.
-    fn started_by(&self, slot: &Slot) -> Arc<str> {
+    fn started_by(&self, slot: &OpenTask) -> Arc<str> {
         let ns = &self.scope.place.ns;
         let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };
         let failed = self.open.tasks().iter().find(|other| {

@@ -1,9 +1,9 @@
 //! Nodes before and after which a run stops.
 
 use crate::compiled::CompiledGraph;
-use crate::run_loop::context::Scope;
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::options::Options;
-use crate::run_loop::task::Slot;
+use crate::run_loop::task::OpenTask;
 use weftwork_types::run::Stops;
 /// Nodes before and after which a loop stops.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct StopPoints {
 
 impl StopPoints {
     /// Stops of the request for the outermost graph, and those of the graph otherwise.
-    pub(crate) fn new(scope: &Scope, options: &Options) -> Self {
+    pub(crate) fn new(scope: &LoopContext, options: &Options) -> Self {
         let before = options.before.clone().filter(|_| !scope.is_nested());
         let after = options.after.clone().filter(|_| !scope.is_nested());
         Self {
@@ -31,11 +31,11 @@ impl StopPoints {
         !self.after.is_none()
     }
 
-    pub(crate) fn is_before(&self, tasks: &[Slot], graph: &CompiledGraph) -> bool {
+    pub(crate) fn is_before(&self, tasks: &[OpenTask], graph: &CompiledGraph) -> bool {
         tasks.iter().any(|slot| holds(&self.before, slot.name(graph)))
     }
 
-    pub(crate) fn is_after(&self, tasks: &[Slot], graph: &CompiledGraph) -> bool {
+    pub(crate) fn is_after(&self, tasks: &[OpenTask], graph: &CompiledGraph) -> bool {
         tasks.iter().any(|slot| holds(&self.after, slot.name(graph)))
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::clock::millis;
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
-use crate::context::{Ctx, LazyCtx, Local, TaskContext};
+use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
 use crate::error::Drain;
 use crate::error::{NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
 use crate::extract::{DepMap, TaskInput};
 use crate::output::NodeResult;
-use crate::run_loop::context::{Earlier, TaskAt};
+use crate::run_loop::context::{Earlier, TaskContext};
 use crate::run_loop::panics::{choose, node_panicked};
 use crate::semantics::{Resuming, Unanswered};
 use crate::state::{Members, Seen};
@@ -79,8 +79,8 @@ pub(crate) type NodeFuture = BoxFuture<'static, NodeResult<TaskOutput>>;
 
 /// Everything a task needs, so that it can be tried as often as its policy says.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) at: TaskAt,
+pub(crate) struct TaskRunner {
+    pub(crate) at: TaskContext,
     pub(crate) index: NodeIdx,
     pub(crate) node: NodeFn,
     pub(crate) arg: Option<Arc<Arg>>,
@@ -98,7 +98,7 @@ pub(crate) enum Follows {
     Caller,
 }
 
-impl Job {
+impl TaskRunner {
     fn graph(&self) -> &CompiledGraph {
         &self.at.scope.graph
     }
@@ -106,7 +106,7 @@ impl Job {
     pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
         let deps: Arc<DepMap> = Arc::clone(self.graph().deps());
         let beat = millis(self.at.scope.shared.host.clock().elapsed());
-        Ctx(Arc::new(TaskContext {
+        Ctx(Arc::new(AttemptContext {
             node: Arc::clone(self.at.key.name()),
             step: self.at.step,
             attempt,
@@ -159,13 +159,13 @@ impl Job {
             attempt += 1;
             self.at.resuming = Some(true);
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
-            self.at.scratch.asked.store(0, Ordering::Relaxed);
+            self.at.task_state.asked.store(0, Ordering::Relaxed);
             if self.graph().semantics().resuming == Resuming::Exact {
                 // In the reference what an attempt calls is never what the one before it called.
-                self.at.scratch.called.store(0, Ordering::Relaxed);
-                self.at.scratch.graphs.store(0, Ordering::Relaxed);
+                self.at.task_state.called.store(0, Ordering::Relaxed);
+                self.at.task_state.graphs.store(0, Ordering::Relaxed);
             }
-            self.at.scratch.resumed.store(false, Ordering::Relaxed);
+            self.at.task_state.resumed.store(false, Ordering::Relaxed);
         }
     }
 
@@ -215,13 +215,13 @@ impl Job {
     }
 
     fn end(&self, what: TaskOutcome) -> End {
-        End { what, answers: self.at.scratch.answers() }
+        End { what, answers: self.at.task_state.answers() }
     }
 }
 
 /// Returns the outcome of an attempt of a node, given the consumer of its result.
 pub(crate) fn finish(
-    at: &TaskAt,
+    at: &TaskContext,
     node: (NodeIdx, Follows),
     polled: Polled,
     ctx: Option<&Ctx>,
@@ -248,11 +248,15 @@ pub(crate) fn finish(
     if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }
-    End { what, answers: at.scratch.answers() }
+    End { what, answers: at.task_state.answers() }
 }
 
 /// The result with its channels found, and with where its routes lead.
-fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> TaskOutcome {
+fn followed(
+    at: &TaskContext,
+    (node, follows): (NodeIdx, Follows),
+    output: TaskOutput,
+) -> TaskOutcome {
     let graph = &at.scope.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
         return finished(at.key.name(), output);

@@ -4,7 +4,7 @@ use super::{key_of, name_of};
 use crate::compiled::CompiledGraph;
 use crate::run_loop::calls::Calls;
 use crate::run_loop::checkpointer::{TaskKey, TaskRecord};
-use crate::run_loop::context::Scratch;
+use crate::run_loop::context::TaskState;
 use crate::run_loop::node_cache::CacheKey;
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::TaskOutput;
@@ -13,15 +13,15 @@ use weftwork_types::{CheckpointId, TaskId};
 
 /// A task of the open superstep.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct OpenTask {
     pub(crate) task: Task,
     id: OnceLock<TaskId>,
     at: (CheckpointId, i64),
     pub(crate) record: TaskRecord,
     /// The calls it made before this loop.
-    pub(crate) known_calls: Calls,
+    pub(crate) recorded_calls: Calls,
     /// Data that the task retains across its attempts, created on first use.
-    pub(crate) scratch: OnceLock<Arc<Scratch>>,
+    pub(crate) task_state: OnceLock<Arc<TaskState>>,
     /// The state with what the task wrote.
     pub(crate) ahead: Option<Box<Ahead>>,
     state: SlotState,
@@ -56,15 +56,15 @@ pub(crate) enum Storage {
     Done,
 }
 
-impl Slot {
+impl OpenTask {
     pub(crate) fn new(task: Task, at: (CheckpointId, i64)) -> Self {
         Self {
             task,
             id: OnceLock::new(),
             at,
             record: TaskRecord::default(),
-            known_calls: None,
-            scratch: OnceLock::new(),
+            recorded_calls: None,
+            task_state: OnceLock::new(),
             ahead: None,
             state: SlotState::Due,
             cache: None,
@@ -135,7 +135,7 @@ impl Slot {
 
     /// The calls that are to be kept.
     pub(crate) fn take_calls(&self) -> Calls {
-        self.scratch.get()?.calls.take_fresh()
+        self.task_state.get()?.calls.take_fresh()
     }
 
     /// The task with its writes; `nothing` if it has not finished.

@@ -1,6 +1,6 @@
 //! Calls on record of a thread.
 
-use super::At;
+use super::StateQuery;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::run_loop::context::Host;
@@ -17,14 +17,19 @@ impl CompiledGraph {
     /// runs are in the store (`JournalRead` of the store).
     ///
     /// # Errors
-    /// [`RuntimeError::NoSaver`], and what the saver says: a checkpoint that cannot be read is an
+    /// [`RuntimeError::NoCheckpointer`], and what the saver says: a checkpoint that cannot be read is an
     /// error, never left out.
-    pub async fn calls(&self, host: &Host, at: &At) -> Result<Vec<CallRecord>, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at calls" })?;
+    pub async fn calls(
+        &self,
+        host: &Host,
+        at: &StateQuery,
+    ) -> Result<Vec<CallRecord>, RuntimeError> {
+        let checkpointer =
+            host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "looking at calls" })?;
         let (graph, place) = self.at(at)?;
         let (mut found, mut before) = (Vec::new(), None);
         loop {
-            let page = saver.list(&place, graph.plan(), before, PAGE).await?;
+            let page = checkpointer.list(&place, graph.plan(), before, PAGE).await?;
             let Some(oldest) = page.last() else { break };
             before = Some(oldest.checkpoint.id);
             for saved in page {

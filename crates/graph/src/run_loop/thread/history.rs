@@ -1,9 +1,9 @@
 //! History of threads.
 
-use super::{At, Look};
+use super::{Inspection, StateQuery};
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::run_loop::checkpointer::Place;
+use crate::run_loop::checkpointer::CheckpointAddress;
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Snapshot, Source};
 use std::sync::Arc;
@@ -32,7 +32,11 @@ impl CompiledGraph {
     ///
     /// # Errors
     /// As [`state`](Self::state).
-    pub async fn history(&self, host: &Host, at: &At) -> Result<Vec<Snapshot>, RuntimeError> {
+    pub async fn history(
+        &self,
+        host: &Host,
+        at: &StateQuery,
+    ) -> Result<Vec<Snapshot>, RuntimeError> {
         self.history_of(host, at, &HistoryFilter::default()).await
     }
 
@@ -43,15 +47,17 @@ impl CompiledGraph {
     pub async fn history_of(
         &self,
         host: &Host,
-        at: &At,
+        at: &StateQuery,
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
+        let checkpointer = host
+            .checkpointer()
+            .ok_or(RuntimeError::NoCheckpointer { what: "looking at a thread" })?;
         let (graph, place) = self.at(at)?;
-        let look = Look { graph: &graph, saver, within: false };
+        let look = Inspection { graph: &graph, checkpointer, within: false };
         let all = filter.source.is_none() && filter.step.is_none();
         let limit = if all { filter.limit } else { usize::MAX };
-        let saved = saver.list(&place, graph.plan(), filter.before, limit).await?;
+        let saved = checkpointer.list(&place, graph.plan(), filter.before, limit).await?;
         let wanted = saved.into_iter().filter(|saved| {
             let metadata = &saved.checkpoint.metadata;
             filter.source.is_none_or(|source| metadata.source == source)
@@ -67,14 +73,15 @@ impl CompiledGraph {
     /// Forgets all checkpoints of a thread but the newest `keep` of each of its graphs.
     ///
     /// # Errors
-    /// [`RuntimeError::NoSaver`], or what the saver said: that the thread went on meanwhile, for
+    /// [`RuntimeError::NoCheckpointer`], or what the saver said: that the thread went on meanwhile, for
     /// one.
     pub async fn prune(&self, host: &Host, thread: &str, keep: usize) -> Result<(), RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "pruning a thread" })?;
-        for ns in saver.graphs(thread).await? {
-            let (graph, _) = self.at(&At::thread(thread).within(Arc::clone(&ns)))?;
-            let place = Place { thread: thread.into(), ns };
-            saver.prune(&place, graph.plan(), keep).await?;
+        let checkpointer =
+            host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "pruning a thread" })?;
+        for ns in checkpointer.graphs(thread).await? {
+            let (graph, _) = self.at(&StateQuery::thread(thread).within(Arc::clone(&ns)))?;
+            let place = CheckpointAddress { thread: thread.into(), ns };
+            checkpointer.prune(&place, graph.plan(), keep).await?;
         }
         Ok(())
     }

@@ -2,13 +2,15 @@
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
-use crate::run_loop::checkpointer::{Place, Saved, Saver, TaskKey, TaskRecord};
+use crate::run_loop::checkpointer::{
+    CheckpointAddress, Checkpointer, StoredCheckpoint, TaskKey, TaskRecord,
+};
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot};
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::task::{handler_of, key_of};
 use crate::run_loop::values::{returned, state_json, written};
-use crate::semantics::{Keep, Resuming, Unanswered};
+use crate::semantics::{Resuming, SubgraphState, Unanswered};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_engine::pregel::{Done, Task};
@@ -17,7 +19,7 @@ use weftwork_types::{BoxFuture, CheckpointId};
 
 /// A place to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At {
+pub struct StateQuery {
     /// The thread.
     pub thread: Arc<str>,
     /// The way to the graph; empty for the outermost one.
@@ -27,7 +29,7 @@ pub struct At {
     pub checkpoint: Option<CheckpointId>,
 }
 
-impl At {
+impl StateQuery {
     /// A thread as it stands.
     pub fn thread(thread: impl Into<Arc<str>>) -> Self {
         Self { thread: thread.into(), ns: "".into(), checkpoint: None }
@@ -45,8 +47,8 @@ impl At {
         self
     }
 
-    fn place(&self) -> Place {
-        Place { thread: Arc::clone(&self.thread), ns: Arc::clone(&self.ns) }
+    fn place(&self) -> CheckpointAddress {
+        CheckpointAddress { thread: Arc::clone(&self.thread), ns: Arc::clone(&self.ns) }
     }
 }
 
@@ -54,16 +56,18 @@ impl CompiledGraph {
     /// A thread as it stands, or at a checkpoint; with the states of graphs within, if wanted.
     ///
     /// # Errors
-    /// [`RuntimeError::NoSaver`] when the host keeps no checkpoints,
+    /// [`RuntimeError::NoCheckpointer`] when the host keeps no checkpoints,
     /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`], or what the saver
     /// said.
     pub async fn state(
         &self,
         host: &Host,
-        at: &At,
+        at: &StateQuery,
         within: bool,
     ) -> Result<Snapshot, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "looking at a thread" })?;
+        let checkpointer = host
+            .checkpointer()
+            .ok_or(RuntimeError::NoCheckpointer { what: "looking at a thread" })?;
         let (graph, place) = match self.at(at) {
             // The reference shows the state of no graph as that of a thread on which nothing ran.
             Err(RuntimeError::UnknownNamespace { .. }) if self.is_lenient() => {
@@ -71,7 +75,7 @@ impl CompiledGraph {
             }
             found => found?,
         };
-        let look = Look { graph: &graph, saver, within };
+        let look = Inspection { graph: &graph, checkpointer, within };
         look.at(place, at.checkpoint).await
     }
 
@@ -80,9 +84,9 @@ impl CompiledGraph {
     }
 
     /// Refuses a checkpoint that was named and not found, unless the graph ignores such names.
-    pub(crate) fn known_checkpoint(
+    pub(crate) fn check_checkpoint(
         &self,
-        place: &Place,
+        place: &CheckpointAddress,
         id: Option<CheckpointId>,
     ) -> Result<(), RuntimeError> {
         match id.filter(|_| self.semantics().unknown == weftwork_engine::Unknown::Refuse) {
@@ -103,7 +107,7 @@ impl CompiledGraph {
     }
 
     /// The graph at a place, and where it keeps its checkpoints.
-    pub(crate) fn at(&self, at: &At) -> Result<(Self, Place), RuntimeError> {
+    pub(crate) fn at(&self, at: &StateQuery) -> Result<(Self, CheckpointAddress), RuntimeError> {
         let mut place = at.place();
         if at.ns.is_empty() {
             return Ok((self.clone(), place));
@@ -120,7 +124,7 @@ impl CompiledGraph {
             let index = graph.plan().node_idx(name).ok_or_else(unknown)?;
             let inner = graph.node(index).and_then(|node| node.options.graph.clone());
             let (inner, keep) = inner.ok_or_else(unknown)?;
-            own = keep == Keep::Own;
+            own = keep == SubgraphState::PerThread;
             graph = inner;
         }
         if own {
@@ -130,23 +134,23 @@ impl CompiledGraph {
     }
 }
 
-pub(crate) struct Look<'a> {
+pub(crate) struct Inspection<'a> {
     pub(crate) graph: &'a CompiledGraph,
-    pub(crate) saver: &'a Arc<dyn Saver>,
+    pub(crate) checkpointer: &'a Arc<dyn Checkpointer>,
     pub(crate) within: bool,
 }
 
-impl Look<'_> {
+impl Inspection<'_> {
     fn at(
         &self,
-        place: Place,
+        place: CheckpointAddress,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'_, Result<Snapshot, RuntimeError>> {
         Box::pin(async move {
-            match self.saver.load(&place, self.graph.plan(), id).await? {
+            match self.checkpointer.load(&place, self.graph.plan(), id).await? {
                 Some(saved) => self.snapshot(&place, saved, id.is_none()).await,
                 None => {
-                    self.graph.known_checkpoint(&place, id)?;
+                    self.graph.check_checkpoint(&place, id)?;
                     Ok(Snapshot {
                         values: serde_json::json!({}),
                         config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
@@ -160,11 +164,11 @@ impl Look<'_> {
     /// A checkpoint: as a record of its superstep, or, `live`, as it stands.
     pub(super) async fn snapshot(
         &self,
-        place: &Place,
-        saved: Saved,
+        place: &CheckpointAddress,
+        saved: StoredCheckpoint,
         live: bool,
     ) -> Result<Snapshot, RuntimeError> {
-        let Saved { checkpoint, tasks: records, outside, .. } = saved;
+        let StoredCheckpoint { checkpoint, tasks: records, outside, .. } = saved;
         let step = checkpoint.metadata.step + 1;
         let mut machine = checkpoint.machine.over(self.graph.plan())?;
         let due = machine.due_in_order();
@@ -238,22 +242,23 @@ impl Look<'_> {
 
     async fn state_of(
         &self,
-        place: &Place,
+        place: &CheckpointAddress,
         node: NodeIdx,
         key: &TaskKey,
         id: weftwork_types::TaskId,
     ) -> Result<Option<SubState>, RuntimeError> {
-        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.kept_graph()) else {
+        let Some((graph, keep)) = self.graph.node(node).and_then(|n| n.options.stored_subgraph())
+        else {
             return Ok(None);
         };
         let ns = task_ns(&place.ns, key.name(), id);
         if !self.within {
             return Ok(Some(SubState::Config(Config { ns, ..Config::default() })));
         }
-        let ns = if *keep == Keep::Own { without_tasks(&ns) } else { ns };
-        let place = Place { thread: Arc::clone(&place.thread), ns: ns.into() };
-        let look = Look { graph, saver: self.saver, within: true };
-        let snapshot = Look::at(&look, place, None).await?;
+        let ns = if *keep == SubgraphState::PerThread { without_tasks(&ns) } else { ns };
+        let place = CheckpointAddress { thread: Arc::clone(&place.thread), ns: ns.into() };
+        let look = Inspection { graph, checkpointer: self.checkpointer, within: true };
+        let snapshot = Inspection::at(&look, place, None).await?;
         Ok(Some(SubState::Snapshot(Box::new(snapshot))))
     }
 

@@ -1,11 +1,12 @@
 //! Changing threads from outside.
 
-use super::At;
+use super::StateQuery;
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
 use crate::output::IntoOutput;
 use crate::run_loop::checkpointer::{
-    Checkpoint, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, TaskRecord,
+    Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer, ExternalInput,
+    StoredCheckpoint, TaskRecord, TaskRecords, WriteHint,
 };
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
@@ -55,10 +56,11 @@ impl CompiledGraph {
     pub async fn update(
         &self,
         host: &Host,
-        at: &At,
+        at: &StateQuery,
         supersteps: Vec<Vec<StateUpdate>>,
     ) -> Result<Config, RuntimeError> {
-        let saver = host.saver().ok_or(RuntimeError::NoSaver { what: "a change" })?;
+        let checkpointer =
+            host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "a change" })?;
         if supersteps.is_empty() || supersteps.iter().any(Vec::is_empty) {
             return Err(RuntimeError::NoUpdates);
         }
@@ -66,7 +68,13 @@ impl CompiledGraph {
         let mut id = at.checkpoint;
         let mut config = Config::default();
         for (index, updates) in supersteps.into_iter().enumerate() {
-            let change = Change { graph: &graph, host, saver, place: &place, first: index == 0 };
+            let change = ThreadUpdate {
+                graph: &graph,
+                host,
+                checkpointer,
+                place: &place,
+                first: index == 0,
+            };
             config = change.apply(id, updates).await?;
             id = config.id;
         }
@@ -74,11 +82,11 @@ impl CompiledGraph {
     }
 }
 
-struct Change<'a> {
+struct ThreadUpdate<'a> {
     graph: &'a CompiledGraph,
     host: &'a Host,
-    saver: &'a Arc<dyn Saver>,
-    place: &'a Place,
+    checkpointer: &'a Arc<dyn Checkpointer>,
+    place: &'a CheckpointAddress,
     first: bool,
 }
 
@@ -88,33 +96,33 @@ struct From {
     id: Option<CheckpointId>,
     parent: Option<CheckpointId>,
     metadata: Metadata,
-    tasks: Records,
-    outside: Outside,
-    memo: Memo,
+    tasks: TaskRecords,
+    outside: ExternalInput,
+    hint: WriteHint,
     /// Counted channels whose counts start over.
     recount: BTreeSet<ChannelIdx>,
     superseded: bool,
 }
 
-impl Change<'_> {
+impl ThreadUpdate<'_> {
     async fn load(&self, id: Option<CheckpointId>) -> Result<From, RuntimeError> {
         let plan = self.graph.plan();
-        let Some(saved) = self.saver.load(self.place, plan, id).await? else {
-            self.graph.known_checkpoint(self.place, id)?;
+        let Some(saved) = self.checkpointer.load(self.place, plan, id).await? else {
+            self.graph.check_checkpoint(self.place, id)?;
             return Ok(From {
                 machine: Machine::new(Arc::clone(plan)),
                 id: None,
                 parent: None,
                 metadata: Metadata { step: -1, ..Metadata::default() },
-                tasks: Records::new(),
-                outside: Outside::default(),
-                memo: Memo::default(),
+                tasks: TaskRecords::new(),
+                outside: ExternalInput::default(),
+                hint: WriteHint::default(),
                 recount: BTreeSet::new(),
                 superseded: false,
             });
         };
-        let newest = self.saver.newest(self.place).await?;
-        let Saved { checkpoint, tasks, outside, memo } = saved;
+        let newest = self.checkpointer.newest(self.place).await?;
+        let StoredCheckpoint { checkpoint, tasks, outside, hint } = saved;
         let mut recount = BTreeSet::new();
         if self.first {
             let outputs = tasks.iter().filter_map(|(_, record)| record.output());
@@ -128,7 +136,7 @@ impl Change<'_> {
             metadata: checkpoint.metadata,
             tasks,
             outside,
-            memo,
+            hint,
             recount,
             superseded: newest.is_some_and(|newest| newest != checkpoint.id),
         })
@@ -186,7 +194,7 @@ impl Change<'_> {
                 from.machine.apply(&mut done, &mut written)?;
             }
         }
-        self.put(from, Source::Update, &written, Records::new()).await
+        self.put(from, Source::Update, &written, TaskRecords::new()).await
     }
 
     async fn input(
@@ -202,7 +210,7 @@ impl Change<'_> {
         };
         let json = Json::Object(values.into_iter().collect());
         from.machine.add_input(StartInput::Json(Arc::new(json)));
-        self.put(from, Source::Input, &[], Records::new()).await
+        self.put(from, Source::Input, &[], TaskRecords::new()).await
     }
 
     async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
@@ -221,7 +229,7 @@ impl Change<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
-        self.store(checkpoint, None, Records::new(), (&from.metadata, &from.memo)).await
+        self.store(checkpoint, None, TaskRecords::new(), (&from.metadata, &from.hint)).await
     }
 
     async fn write(
@@ -250,14 +258,14 @@ impl Change<'_> {
             tasks.iter().map(|(task, output)| Done { task, output, edges: true }).collect();
         let mut written = Vec::new();
         from.machine.apply(&mut done, &mut written)?;
-        let records = if self.first && from.superseded { Records::new() } else { records };
+        let records = if self.first && from.superseded { TaskRecords::new() } else { records };
         self.put(from, Source::Update, &written, records).await
     }
 
     /// Returns the records of the due tasks in whose name the changes are made.
-    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> Records {
+    fn records(&self, from: &From, tasks: &[(Task, TaskOutput)]) -> TaskRecords {
         let mut due: Vec<_> = from.machine.due_in_order();
-        let mut records = Records::new();
+        let mut records = TaskRecords::new();
         for (task, output) in tasks {
             let Some(index) = due.iter().position(|due| due.node == task.node) else { continue };
             let record = TaskRecord::finished(Arc::new(output.clone()));
@@ -317,7 +325,7 @@ impl Change<'_> {
     }
 
     async fn next_id(&self) -> Result<CheckpointId, RuntimeError> {
-        let newest = self.saver.newest_of_all(&self.place.thread).await?;
+        let newest = self.checkpointer.newest_of_all(&self.place.thread).await?;
         newest.into_iter().for_each(|id| self.host.seen_id(id));
         Ok(self.host.next_id())
     }
@@ -327,7 +335,7 @@ impl Change<'_> {
         from: From,
         source: Source,
         written: &[ChannelIdx],
-        records: Records,
+        records: TaskRecords,
     ) -> Result<Config, RuntimeError> {
         let fresh = from.id.is_none();
         let delta = if fresh { BTreeMap::new() } else { self.counts(&from, written) };
@@ -340,19 +348,24 @@ impl Change<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
-        self.store(checkpoint, from.id, records, (&from.metadata, &from.memo)).await
+        self.store(checkpoint, from.id, records, (&from.metadata, &from.hint)).await
     }
 
     async fn store(
         &self,
         checkpoint: Checkpoint,
         of: Option<CheckpointId>,
-        tasks: Records,
-        (before, memo): (&Metadata, &Memo),
+        tasks: TaskRecords,
+        (before, hint): (&Metadata, &WriteHint),
     ) -> Result<Config, RuntimeError> {
         let id = checkpoint.id;
-        let puts = Puts::from_iter([Box::new(Put { checkpoint, of, tasks, ran: None })]);
-        self.saver.put(self.place, memo, puts).done().await?;
+        let puts = CheckpointWrites::from_iter([Box::new(CheckpointWrite {
+            checkpoint,
+            of,
+            tasks,
+            ran: None,
+        })]);
+        self.checkpointer.put(self.place, hint, puts).done().await?;
         Ok(Config::of(&self.place.ns, Some(id), before))
     }
 

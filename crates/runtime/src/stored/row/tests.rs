@@ -49,7 +49,7 @@ fn output() -> TaskOutput {
     }
 }
 
-fn records() -> Records {
+fn records() -> TaskRecords {
     let node = |node: &str, path| TaskKey::Node { node: node.into(), path };
     let call = |of: TaskKey| TaskKey::Call { name: "task".into(), of: Arc::new(of), index: 3 };
     let details: TaskDetails = serde_json::from_value(json!({
@@ -63,7 +63,7 @@ fn records() -> Records {
         ..TaskRecord::default()
     };
     let called = TaskRecord { calls: CallList::of(calls(8)), ..done(None) };
-    Records::from_vec(vec![
+    TaskRecords::from_vec(vec![
         (node("a", Path::Pull), called),
         (node("b", Path::Push(7)), done(Some(Box::new(details.clone())))),
         (node("b", Path::Handler(None)), TaskRecord::default()),
@@ -114,7 +114,7 @@ fn calls_come_back() {
     let reader = Reader { plan: &plan, mapped: &mapped, elsewhere: &known };
     let found = reader.tasks(&mut read).expect("it can be read");
     assert_eq!(found[0].1.calls, tasks[0].1.calls, "one has its result apart");
-    let without: Records = records().into_iter().skip(1).collect();
+    let without: TaskRecords = records().into_iter().skip(1).collect();
     let (row, _) = write_tasks(&plan, &without, None).expect("it can be written");
     assert_eq!(row[0], VERSION, "older programs read what has no calls");
 }
@@ -168,7 +168,7 @@ fn rows_of_tasks_never_panic() {
     let plan = plan();
     let (tasks, blobs) = write_tasks(&plan, &records(), None).expect("it can be written");
     let blobs: BTreeMap<_, _> = blobs.into_iter().collect();
-    let outside = Outside { output: output(), resume: Some(json!({"answer": [1, null]})) };
+    let outside = ExternalInput { output: output(), resume: Some(json!({"answer": [1, null]})) };
     let (outside, _) = write_outside(&plan, &outside).expect("it can be written");
     let metadata = write_metadata(&metadata(), Some(CheckpointId(2)));
     let rows = [

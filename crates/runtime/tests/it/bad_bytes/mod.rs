@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use weftwork_graph::channel::{Append, LastValue, Messages};
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, Input, Keep, NodeResult, START,
+    ChannelDef, CompiledGraph, Ctx, DynUpdate, Graph, Input, NodeResult, START, SubgraphState,
 };
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::Store;
@@ -65,7 +65,7 @@ fn asking() -> CompiledGraph {
     Graph::dynamic("asking", channels())
         .node("say", say)
         .node("ask", ask)
-        .subgraph("within", inner, Keep::Own)
+        .subgraph("within", inner, SubgraphState::PerThread)
         .edge(START, "say")
         .edge(START, "ask")
         .edge(START, "within")

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_graph::run_loop::HistoryFilter;
 use weftwork_graph::run_loop::Snapshot;
-use weftwork_graph::run_loop::{At, Host};
-use weftwork_runtime::{Runtime, StoreSaver, check_names, check_rows};
+use weftwork_graph::run_loop::{Host, StateQuery};
+use weftwork_runtime::{Runtime, StoreCheckpointer, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};
 use weftwork_types::event::{AiEvent, Position};
@@ -188,9 +188,9 @@ async fn all(store: Arc<dyn Store>) -> Value {
     for thread in story::THREADS {
         all.insert(thread.to_owned(), contents(&bench.runtime, thread).await);
     }
-    let saver = StoreSaver::new(store as _, Principal::local());
-    let (graph, host) = (story::graph(), Host::new().with_saver(saver));
-    let calls = graph.calls(&host, &At::thread(story::IN_PROCESS)).await.expect("reads");
+    let saver = StoreCheckpointer::new(store as _, Principal::local());
+    let (graph, host) = (story::graph(), Host::new().with_checkpointer(saver));
+    let calls = graph.calls(&host, &StateQuery::thread(story::IN_PROCESS)).await.expect("reads");
     all.insert(story::IN_PROCESS.to_owned(), told(&calls).into());
     Value::Object(all)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Topic, Untracked};
 use weftwork_graph::run_loop::{Host, Start};
 use weftwork_graph::{
-    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, RunOutcome, START, SendTo,
+    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, NodeError,
+    NodeResult, RunOutcome, START, SendTo, SubgraphState,
 };
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::{
     Commit, Indexing, ItemRef, Namespace, NewRun, PutOptions, Store, UsageRow, WorkerRow,
 };
@@ -101,7 +101,7 @@ pub(super) fn graph() -> CompiledGraph {
         .node("work", work)
         .node("ask", ask)
         .node("fail", fail)
-        .subgraph("within", inner, Keep::Own)
+        .subgraph("within", inner, SubgraphState::PerThread)
         .ends("plan", ["work", "ask", "fail", "within"])
         .edge(START, "plan")
         .build()
@@ -184,8 +184,8 @@ pub(super) const IN_PROCESS: &str = "in-process";
 
 /// Runs a graph in this process that makes a call and stops at a question.
 async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
-    let saver = StoreSaver::new(Arc::clone(store) as _, Principal::local());
-    let host = Host::new().with_saver(saver).with_clock(clock);
+    let saver = StoreCheckpointer::new(Arc::clone(store) as _, Principal::local());
+    let host = Host::new().with_checkpointer(saver).with_clock(clock);
     let input = json!({"log": ["in"], "text": "ask"});
     let asked = graph().run(&host, Start::Input(input)).thread(IN_PROCESS).outcome().await;
     assert!(matches!(asked, Ok(RunOutcome::Interrupted { .. })), "{asked:?}");

@@ -7,10 +7,10 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{AsNode, StateUpdate};
-use weftwork_graph::run_loop::{At, Start};
+use weftwork_graph::run_loop::{Start, StateQuery};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Once,
-    Retry, RunOutcome, START, TaskDef,
+    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, NodeError, NodeResult, Once, Retry,
+    RunOutcome, START, SubgraphState, TaskDef,
 };
 use weftwork_types::ThreadId;
 use weftwork_types::port::{CallRecord, CallState, IdempotencyKey};
@@ -22,7 +22,7 @@ fn retry() -> Retry {
 
 #[tokio::test]
 async fn another_attempt_has_no_effect_of_a_graph_within_twice() {
-    for keep in [Keep::Never, Keep::Inherit, Keep::Own] {
+    for keep in [SubgraphState::Stateless, SubgraphState::PerTask, SubgraphState::PerThread] {
         for durability in EACH {
             let dir = tempfile::tempdir().expect("a folder");
             for (name, host, _) in hosts(&dir) {
@@ -80,11 +80,11 @@ async fn another_attempt_takes_what_its_tasks_returned() {
 #[tokio::test]
 async fn what_a_graph_within_that_ended_did_is_not_done_again_after_a_question() {
     for (outer, inner) in [
-        (None, Keep::Inherit),
-        (None, Keep::Never),
-        (None, Keep::Own),
-        (Some(Keep::Never), Keep::Inherit),
-        (Some(Keep::Inherit), Keep::Never),
+        (None, SubgraphState::PerTask),
+        (None, SubgraphState::Stateless),
+        (None, SubgraphState::PerThread),
+        (Some(SubgraphState::Stateless), SubgraphState::PerTask),
+        (Some(SubgraphState::PerTask), SubgraphState::Stateless),
     ] {
         for durability in EACH {
             let dir = tempfile::tempdir().expect("a folder");
@@ -159,7 +159,7 @@ async fn replays(
 ) {
     let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
     let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
-    let at = At::thread("t");
+    let at = StateQuery::thread("t");
     let changed = graph.update(host, &at, vec![vec![change]]).await.expect("changes");
     for _ in 0..2 {
         let run = graph.run(host, Start::Continue).thread("t").from(&changed);
@@ -252,7 +252,7 @@ async fn another_attempt_finds_what_a_graph_did_that_keeps_its_state_from_run_to
         let node = move |_: Input, ctx: Ctx| {
             let (inner, nth) = (inner.clone(), runs.up());
             async move {
-                ctx.call(&inner, Keep::Own, json!({"log": []})).await?;
+                ctx.call(&inner, SubgraphState::PerThread, json!({"log": []})).await?;
                 // Not in the first run of the thread, so that the graph has a history then.
                 if nth == 2 {
                     return Err(NodeError::message("boom").retriable());

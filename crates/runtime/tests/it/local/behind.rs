@@ -10,12 +10,12 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::channel::{Append, LastValue, Topic};
 use weftwork_graph::run_loop::StreamItem;
-use weftwork_graph::run_loop::{At, Host, Saver, Start};
+use weftwork_graph::run_loop::{Checkpointer, Host, Start, StateQuery};
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Input, Keep, Modes,
-    NodeError, NodeResult, RunOutcome, RuntimeError, START, Stops, StreamEvent, TaskDef,
+    ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Input, Modes, NodeError,
+    NodeResult, RunOutcome, RuntimeError, START, Stops, StreamEvent, SubgraphState, TaskDef,
 };
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::SqliteStore;
 use weftwork_types::Principal;
 
@@ -44,7 +44,7 @@ async fn let_through<F: Future>(gated: &Gated, mut run: Pin<&mut F>) -> F::Outpu
 }
 
 fn host(gated: &Arc<Gated>) -> Host {
-    Host::new().with_saver(Arc::clone(gated) as Arc<dyn Saver>)
+    Host::new().with_checkpointer(Arc::clone(gated) as Arc<dyn Checkpointer>)
 }
 
 /// The actions of nodes, in order.
@@ -156,10 +156,13 @@ fn standing_on_a_checkpoint() -> Vec<(&'static str, CompiledGraph)> {
             "what finished beside a task that waits",
             second(first("g").node("b", super::note("b")).node("c", pends), &["b", "c"]),
         ),
-        ("a graph within", second(first("g").subgraph("b", inner, Keep::Own), &["b"])),
+        (
+            "a graph within",
+            second(first("g").subgraph("b", inner, SubgraphState::PerThread), &["b"]),
+        ),
         (
             "a question of a graph within that keeps nothing",
-            second(first("g").subgraph("b", asking, Keep::Never), &["b"]),
+            second(first("g").subgraph("b", asking, SubgraphState::Stateless), &["b"]),
         ),
         ("a task that a task calls", second(first("g").node("b", calls), &["b"])),
     ]
@@ -234,7 +237,7 @@ async fn a_write_that_fails_ends_the_run_and_nothing_comes_after_it() {
             assert_eq!(world.ran().len(), at + more, "{durability:?}, write {at}");
             ends.push((error.expect_err("it fails"), seen));
             // What is stored is a prefix to go on from.
-            let kept = Host::new().with_saver(Arc::clone(&gated.inner));
+            let kept = Host::new().with_checkpointer(Arc::clone(&gated.inner));
             let start = if at == 0 { empty() } else { Start::Continue };
             let ended = graph.run(&kept, start).thread("t").outcome().await.expect("goes on");
             assert_eq!(logged(ended), ["a", "b", "c"], "{durability:?}, write {at}");
@@ -269,8 +272,8 @@ async fn a_run_that_is_dropped_leaves_what_was_stored() {
             assert!(idle(&mut run).await.is_none());
         }
         assert_eq!(gated.count("stored"), writes);
-        let kept = Host::new().with_saver(Arc::clone(&gated.inner));
-        let history = graph.history(&kept, &At::thread("t")).await.expect("reads");
+        let kept = Host::new().with_checkpointer(Arc::clone(&gated.inner));
+        let history = graph.history(&kept, &StateQuery::thread("t")).await.expect("reads");
         let expected = if writes == 0 { 0 } else { writes + 1 };
         assert_eq!(history.len(), expected, "the input is written with the first superstep");
         let start = if writes == 0 { empty() } else { Start::Continue };
@@ -280,9 +283,9 @@ async fn a_run_that_is_dropped_leaves_what_was_stored() {
 }
 
 /// Returns the history of a thread without its ids.
-async fn history(graph: &CompiledGraph, saver: &Arc<dyn Saver>) -> Vec<String> {
-    let host = Host::new().with_saver(Arc::clone(saver));
-    let history = graph.history(&host, &At::thread("t")).await.expect("reads");
+async fn history(graph: &CompiledGraph, saver: &Arc<dyn Checkpointer>) -> Vec<String> {
+    let host = Host::new().with_checkpointer(Arc::clone(saver));
+    let history = graph.history(&host, &StateQuery::thread("t")).await.expect("reads");
     let shown = history.iter().map(|snapshot| {
         let metadata = snapshot.metadata.as_ref().map(|m| (m.source, m.step));
         let tasks = snapshot.tasks.iter().map(|task| (&task.name, &task.result, &task.error));
@@ -318,8 +321,11 @@ fn ends() -> Vec<(&'static str, CompiledGraph)> {
         ("failed", built(node(graph("g")).node("b", fails))),
         ("question", built(node(graph("g")).node("b", asks))),
         ("drained", built(node(graph("g")).node("b", drains))),
-        ("within", built(node(graph("g")).subgraph("b", inner, Keep::Inherit))),
-        ("state of its own", built(node(graph("g")).subgraph("b", chain(), Keep::Own))),
+        ("within", built(node(graph("g")).subgraph("b", inner, SubgraphState::PerTask))),
+        (
+            "state of its own",
+            built(node(graph("g")).subgraph("b", chain(), SubgraphState::PerThread)),
+        ),
         ("flow", flow()),
         ("containers", containers()),
     ]
@@ -422,7 +428,7 @@ async fn rows_hold_the_state_as_it_was_when_the_write_began() {
                 ..Default::default()
             };
             let store = SqliteStore::open(folder.path().join("weft.db"), &options).expect("opens");
-            let saver = StoreSaver::new(Arc::new(store), Principal::local());
+            let saver = StoreCheckpointer::new(Arc::new(store), Principal::local());
             let gated = Gated::over(saver, When::Asked);
             let done = ended((what, &graph), &gated, durability).await;
             found.push((done, history(&graph, &gated.inner).await));

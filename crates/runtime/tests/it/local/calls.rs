@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Retry,
-    RunOutcome, START, TaskDef,
+    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, NodeError, NodeResult, Retry,
+    RunOutcome, START, SubgraphState, TaskDef,
 };
-use weftwork_runtime::StoreSaver;
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::MemoryStore;
 use weftwork_types::Principal;
@@ -44,9 +44,9 @@ pub(super) async fn call(
 pub(super) type Hosts = (&'static str, Host, Host);
 
 pub(super) fn hosts(dir: &tempfile::TempDir) -> Vec<Hosts> {
-    let memory = Host::new().with_saver(MemorySaver::new());
+    let memory = Host::new().with_checkpointer(InMemoryCheckpointer::new());
     let of = |store: Arc<dyn weftwork_store::CheckpointStore>| {
-        Host::new().with_saver(StoreSaver::new(store, Principal::local()))
+        Host::new().with_checkpointer(StoreCheckpointer::new(store, Principal::local()))
     };
     let store = Arc::new(MemoryStore::new());
     let file = dir.path().join("weft.db");
@@ -69,7 +69,7 @@ pub(super) async fn outcome(
 }
 
 pub(super) async fn on_record(graph: &CompiledGraph, host: &Host) -> Vec<CallRecord> {
-    graph.calls(host, &At::thread("t")).await.expect("reads")
+    graph.calls(host, &StateQuery::thread("t")).await.expect("reads")
 }
 
 /// A graph of one node.
@@ -291,7 +291,7 @@ async fn calls_of_a_task_that_another_one_cut_off_are_on_record() {
 
 #[tokio::test]
 async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again() {
-    for keep in [Keep::Never, Keep::Inherit, Keep::Own] {
+    for keep in [SubgraphState::Stateless, SubgraphState::PerTask, SubgraphState::PerThread] {
         let dir = tempfile::tempdir().expect("a folder");
         for (name, host, other) in hosts(&dir) {
             let made = Count::default();
@@ -311,8 +311,10 @@ async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again(
                 async move {
                     let within = ctx.call(&inner, keep, json!({"log": []})).await?;
                     let again = match keep {
-                        Keep::Never => ctx.call(&inner, keep, json!({"log": []})).await?,
-                        Keep::Inherit | Keep::Own => json!({"log": []}),
+                        SubgraphState::Stateless => {
+                            ctx.call(&inner, keep, json!({"log": []})).await?
+                        }
+                        SubgraphState::PerTask | SubgraphState::PerThread => json!({"log": []}),
                     };
                     let task = ctx.task(&double, json!(1)).await?;
                     let said = [&within["log"][0], &again["log"][0], &task[1]].map(Clone::clone);
@@ -326,9 +328,11 @@ async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again(
             let RunOutcome::Completed { output } = ended else { panic!("{name}: {ended:?}") };
             let known = |n: u32| json!(format!("known \"answer {n}\""));
             let expected = match keep {
-                Keep::Never => json!([known(1), known(2), known(3)]),
+                SubgraphState::Stateless => json!([known(1), known(2), known(3)]),
                 // The graph itself is not run again.
-                Keep::Inherit | Keep::Own => json!(["made", null, known(2)]),
+                SubgraphState::PerTask | SubgraphState::PerThread => {
+                    json!(["made", null, known(2)])
+                }
             };
             assert_eq!(output["s"], expected, "{name}, {keep:?}");
             assert_eq!(made.get(), before, "{name}, {keep:?}: nothing was made again");
@@ -343,7 +347,7 @@ async fn a_replay_makes_its_calls_again() {
         let made = Count::default();
         let graph = one_call("model", Effect::ReadOnly, &made);
         outcome(&graph, &host, empty(), Durability::Sync).await;
-        let history = graph.history(&host, &At::thread("t")).await.expect("reads");
+        let history = graph.history(&host, &StateQuery::thread("t")).await.expect("reads");
         let before = history[1].config.as_ref().and_then(|config| config.id).expect("kept");
         let again = graph.run(&host, Start::Continue).thread("t").at(before).outcome().await;
         assert_eq!(logged(again.expect("runs")), ["made"], "{name}");
@@ -372,6 +376,6 @@ async fn without_a_saver_there_is_no_record() {
     let graph = one_call("model", Effect::ReadOnly, &made);
     let ended = graph.run(&Host::new(), empty()).outcome().await.expect("runs");
     assert_eq!(logged(ended), ["made"]);
-    let error = graph.calls(&Host::new(), &At::thread("t")).await.expect_err("no saver");
+    let error = graph.calls(&Host::new(), &StateQuery::thread("t")).await.expect_err("no saver");
     assert!(error.to_string().contains("saver"), "{error}");
 }

@@ -1,7 +1,7 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::run_loop::{At, Host, Start};
+use weftwork_graph::run_loop::{Host, Start, StateQuery};
 use weftwork_graph::{
     Cache, Ctx, Finish, Flow, Graph, Input, NodeError, NodeResult, Routes, RunOutcome, START,
     State, Stops, TaskDef,
@@ -27,7 +27,7 @@ async fn stops_hold_once() {
     let host = kept();
     let stopped = graph.run(&host, empty()).thread("t").outcome().await.expect("runs");
     assert_eq!(stopped, RunOutcome::interrupted(Vec::new()));
-    let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
+    let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!(state.next, ["b"]);
     let rest = graph.run(&host, Start::Continue).thread("t").outcome().await.expect("goes on");
     assert_eq!(logged(rest), ["a", "b", "c"]);

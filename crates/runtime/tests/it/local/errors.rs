@@ -1,7 +1,7 @@
 use super::{answer, chain, empty, graph, kept, note};
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::run_loop::{AsNode, At, Host, Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{AsNode, Host, Start, StartCommand, StateQuery, StateUpdate};
 use weftwork_graph::{Command, Ctx, DynUpdate, Dynamic, Input, RuntimeError, START};
 
 fn code(error: &RuntimeError) -> &'static str {
@@ -23,7 +23,7 @@ async fn answers_and_looks_need_a_saver() {
     let graph = chain(&["a"]).build().expect("sound");
     let ended = graph.run(&Host::new(), answer(json!(1))).outcome().await;
     assert_eq!(code(&ended.expect_err("no saver")), "W0119");
-    let state = graph.state(&Host::new(), &At::thread("t"), false).await;
+    let state = graph.state(&Host::new(), &StateQuery::thread("t"), false).await;
     assert_eq!(code(&state.expect_err("no saver")), "W0119");
 }
 
@@ -44,7 +44,7 @@ async fn one_answer_for_two_questions() {
 async fn a_way_to_no_graph() {
     let graph = chain(&["a"]).build().expect("sound");
     for ns in ["zz:1", "a:1"] {
-        let state = graph.state(&kept(), &At::thread("t").within(ns), false).await;
+        let state = graph.state(&kept(), &StateQuery::thread("t").within(ns), false).await;
         assert_eq!(code(&state.expect_err("no graph")), "W0121", "{ns}");
     }
 }
@@ -65,14 +65,15 @@ async fn changes_that_cannot_be_made() {
     ];
     for supersteps in tried {
         let shown = format!("{supersteps:?}");
-        let changed = graph.update(&host, &At::thread("t"), supersteps).await;
+        let changed = graph.update(&host, &StateQuery::thread("t"), supersteps).await;
         assert_eq!(code(&changed.expect_err("cannot be made")), "W0122", "{shown}");
     }
     let unknown = vec![vec![update(AsNode::Node("bb".to_owned()))]];
-    let error = graph.update(&host, &At::thread("t"), unknown).await.expect_err("no such node");
+    let error =
+        graph.update(&host, &StateQuery::thread("t"), unknown).await.expect_err("no such node");
     assert!(error.to_string().contains("did you mean `b`?"), "{error}");
     let nothing = vec![vec![update(AsNode::Copy)]];
-    let copied = graph.update(&host, &At::thread("fresh"), nothing).await;
+    let copied = graph.update(&host, &StateQuery::thread("fresh"), nothing).await;
     assert_eq!(code(&copied.expect_err("nothing to copy")), "W0122");
 }
 
@@ -110,7 +111,7 @@ async fn a_failure_cuts_what_still_runs() {
     let host = kept();
     let error = graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails");
     assert!(error.to_string().contains("boom"), "{error}");
-    let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
+    let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!(state.next, ["slow", "bad"], "what finished is kept");
     assert_eq!(state.values["log"], json!(["good"]));
     let fault = state.tasks[0].error.as_ref().expect("it was cut");

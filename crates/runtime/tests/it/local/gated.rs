@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{
-    Kept, Memo, Outside, Place, Plan, Puts, Records, Saved, SaverError,
+    CheckpointAddress, CheckpointWrites, CheckpointerError, ExternalInput, Plan, StoredCheckpoint,
+    TaskRecords, WriteHint, WriteResult,
 };
-use weftwork_graph::run_loop::{MemorySaver, Saver};
+use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_store::StoreError;
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -19,7 +20,7 @@ pub(super) enum When {
 /// Holds each write of checkpoints until it is let through, and notes what comes.
 #[derive(Debug)]
 pub(super) struct Gated {
-    pub(super) inner: Arc<dyn Saver>,
+    pub(super) inner: Arc<dyn Checkpointer>,
     gate: Semaphore,
     seen: Mutex<Vec<String>>,
     when: When,
@@ -28,21 +29,21 @@ pub(super) struct Gated {
 }
 
 impl Gated {
-    pub(super) fn over(inner: Arc<dyn Saver>, when: When) -> Arc<Self> {
+    pub(super) fn over(inner: Arc<dyn Checkpointer>, when: When) -> Arc<Self> {
         Arc::new(Self { when, ..Self::plain(inner) })
     }
 
-    fn plain(inner: Arc<dyn Saver>) -> Self {
+    fn plain(inner: Arc<dyn Checkpointer>) -> Self {
         let (gate, seen) = (Semaphore::new(0), Mutex::default());
         Self { inner, gate, seen, when: When::LetThrough, fails: None }
     }
 
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self::plain(MemorySaver::new()))
+        Arc::new(Self::plain(InMemoryCheckpointer::new()))
     }
 
     pub(super) fn failing(at: usize) -> Arc<Self> {
-        Arc::new(Self { fails: Some(at), ..Self::plain(MemorySaver::new()) })
+        Arc::new(Self { fails: Some(at), ..Self::plain(InMemoryCheckpointer::new()) })
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Vec<String>> {
@@ -66,51 +67,56 @@ impl Gated {
     }
 }
 
-impl Saver for Gated {
+impl Checkpointer for Gated {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.inner.load(at, plan, id)
     }
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.inner.newest(at)
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.inner.newest_of_all(thread)
     }
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         self.inner.list(at, plan, before, limit)
     }
 
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a> {
-        let memo = memo.clone();
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> WriteResult<'a> {
+        let hint = hint.clone();
         let step = puts.last().map(|put| put.checkpoint.metadata.step).expect("not empty");
         let what = format!("{}{step}", at.ns.split(':').next().unwrap_or_default());
         let fails = self.fails == Some(self.count("begins"));
         self.note(format!("begins {what}"));
         let (now, later) = match self.when {
-            When::Asked => (Some(self.inner.put(at, &memo, puts)), None),
+            When::Asked => (Some(self.inner.put(at, &hint, puts)), None),
             When::LetThrough => (None, Some(puts)),
         };
-        Kept::Later(Box::pin(async move {
+        WriteResult::Later(Box::pin(async move {
             self.gate.acquire().await.expect("is never closed").forget();
             if fails {
                 let (place, reason) = ("gated".to_owned(), "it fails".to_owned());
@@ -118,7 +124,7 @@ impl Saver for Gated {
             }
             let kept = match (now, later) {
                 (Some(kept), _) => kept.done().await,
-                (None, puts) => self.inner.put(at, &memo, puts.unwrap_or_default()).done().await,
+                (None, puts) => self.inner.put(at, &hint, puts.unwrap_or_default()).done().await,
             };
             self.note(format!("stored {what}"));
             kept
@@ -127,43 +133,50 @@ impl Saver for Gated {
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.note("tasks");
         self.inner.put_tasks(at, plan, of, tasks)
     }
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.inner.put_outside(at, plan, of, outside)
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.inner.delete(thread)
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.inner.copy(from, to)
     }
 
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         self.inner.graphs(thread)
     }
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.inner.prune(at, plan, keep)
     }
 }

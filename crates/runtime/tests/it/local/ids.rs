@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::run_loop::Config;
-use weftwork_graph::run_loop::{AsNode, At, Host, MemorySaver, Saver, Start, StateUpdate};
-use weftwork_graph::{CompiledGraph, Ctx, Input, Keep, NodeResult, START};
-use weftwork_runtime::StoreSaver;
+use weftwork_graph::run_loop::{
+    AsNode, Checkpointer, Host, InMemoryCheckpointer, Start, StateQuery, StateUpdate,
+};
+use weftwork_graph::{CompiledGraph, Ctx, Input, NodeResult, START, SubgraphState};
+use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::MemoryStore;
 use weftwork_testkit::ManualClock;
 use weftwork_types::port::Clock;
@@ -43,9 +45,9 @@ impl Clock for Ids {
 const AHEAD: (u128, u128) = (1 << 60, 0);
 
 /// A process that begins.
-fn process(saver: &Arc<dyn Saver>, (after, end): (u128, u128)) -> Host {
+fn process(saver: &Arc<dyn Checkpointer>, (after, end): (u128, u128)) -> Host {
     let clock = Ids { after, end, clock: ManualClock::moved_by_sleeps() };
-    Host::new().with_saver(Arc::clone(saver)).with_clock(Arc::new(clock))
+    Host::new().with_checkpointer(Arc::clone(saver)).with_clock(Arc::new(clock))
 }
 
 /// A graph whose superstep stays open at a question, with two graphs within that got further than
@@ -58,7 +60,11 @@ fn asking() -> CompiledGraph {
     let steps = ["x", "y", "z"];
     let asks = chain(&steps).node("ask", ask).edge("z", "ask").build().expect("sound");
     let ends = chain(&steps).build().expect("sound");
-    let outer = graph("outer").subgraph("p", asks, Keep::Inherit).subgraph("q", ends, Keep::Own);
+    let outer = graph("outer").subgraph("p", asks, SubgraphState::PerTask).subgraph(
+        "q",
+        ends,
+        SubgraphState::PerThread,
+    );
     let outer = outer.node("a", note("a")).edge(START, "a").edge("a", "p").edge("a", "q");
     outer.build().expect("sound")
 }
@@ -66,9 +72,9 @@ fn asking() -> CompiledGraph {
 /// The ids of all graphs of a thread: none of them twice.
 async fn ids(graph: &CompiledGraph, host: &Host, thread: &str) -> BTreeSet<CheckpointId> {
     let mut all = BTreeSet::new();
-    let saver = host.saver().expect("is kept");
+    let saver = host.checkpointer().expect("is kept");
     for ns in saver.graphs(thread).await.expect("reads") {
-        let at = At::thread(thread).within(&*ns);
+        let at = StateQuery::thread(thread).within(&*ns);
         for snapshot in graph.history(host, &at).await.expect("reads") {
             let id = snapshot.config.and_then(|config| config.id).expect("has one");
             assert!(all.insert(id), "{id} is one of `{ns}` and of another graph");
@@ -90,7 +96,7 @@ enum Act {
 async fn act(act: Act, graph: &CompiledGraph, host: &Host, thread: &str) {
     let update = |as_node: AsNode, values| vec![vec![StateUpdate { values, as_node }]];
     let values = || Some(vec![("log".to_owned(), json!(["u"]))]);
-    let at = At::thread(thread);
+    let at = StateQuery::thread(thread);
     let run = |start: Start| graph.run(host, start).thread(thread);
     match act {
         Act::Update => {
@@ -117,9 +123,9 @@ async fn act(act: Act, graph: &CompiledGraph, host: &Host, thread: &str) {
 const ACTS: [Act; 6] =
     [Act::Update, Act::UpdateWithin, Act::Copy, Act::Input, Act::Answer, Act::Replay];
 
-fn savers() -> [Arc<dyn Saver>; 2] {
+fn savers() -> [Arc<dyn Checkpointer>; 2] {
     let store = Arc::new(MemoryStore::new());
-    [MemorySaver::new(), StoreSaver::new(store, Principal::local())]
+    [InMemoryCheckpointer::new(), StoreCheckpointer::new(store, Principal::local())]
 }
 
 #[tokio::test]

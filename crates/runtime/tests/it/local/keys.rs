@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{AsNode, StateUpdate};
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Saver, Start};
+use weftwork_graph::run_loop::{Checkpointer, Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{CompiledGraph, Ctx, Durability, DynUpdate, Input, NodeResult, Once, START};
 
 /// The keys that were sent along.
@@ -60,8 +60,8 @@ async fn no_two_threads_send_the_same_key() {
     let graph = charges(&sent, &gate);
     for durability in EACH {
         let before = sent.all().len();
-        let saver = MemorySaver::new();
-        let (host, elsewhere) = (Host::new().with_saver(saver.clone()), kept());
+        let saver = InMemoryCheckpointer::new();
+        let (host, elsewhere) = (Host::new().with_checkpointer(saver.clone()), kept());
         run(&graph, &host, "a", durability).await;
         run(&graph, &host, "b", durability).await;
         // A thread of the same name in another store, and after it was deleted.
@@ -74,7 +74,10 @@ async fn no_two_threads_send_the_same_key() {
         for thread in ["c", "d"] {
             let values = Some(vec![("log".to_owned(), json!(["outside"]))]);
             let change = StateUpdate { values, as_node: AsNode::Node("__start__".to_owned()) };
-            graph.update(&host, &At::thread(thread), vec![vec![change]]).await.expect("changes");
+            graph
+                .update(&host, &StateQuery::thread(thread), vec![vec![change]])
+                .await
+                .expect("changes");
             run(&graph, &host, thread, durability).await;
         }
         assert_eq!(sent.since(before), 7, "{durability:?}");

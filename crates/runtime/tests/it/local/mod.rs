@@ -20,7 +20,7 @@ mod within;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_graph::channel::{Append, LastValue};
-use weftwork_graph::run_loop::{Host, MemorySaver, Start, StartCommand};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StartCommand};
 use weftwork_graph::{Answers, ChannelDef, DynUpdate, Dynamic, Graph, RunOutcome, START};
 
 /// An empty graph with a list `log` and a value `s`.
@@ -54,7 +54,7 @@ fn chain(names: &[&'static str]) -> Graph<Dynamic> {
 }
 
 fn kept() -> Host {
-    Host::new().with_saver(MemorySaver::new())
+    Host::new().with_checkpointer(InMemoryCheckpointer::new())
 }
 
 fn empty() -> Start {

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Input, Keep, NodeError, NodeResult, Once,
-    RunOutcome, RuntimeError, START,
+    CompiledGraph, Ctx, Durability, DynUpdate, Input, NodeError, NodeResult, Once, RunOutcome,
+    RuntimeError, START, SubgraphState,
 };
 use weftwork_types::{InterruptId, Timestamp};
 
 fn host() -> Host {
-    Host::new().with_saver(MemorySaver::new())
+    Host::new().with_checkpointer(InMemoryCheckpointer::new())
 }
 
 fn only<F: Future<Output = NodeResult<DynUpdate>> + Send + 'static>(
@@ -184,7 +184,7 @@ async fn an_answer_that_led_to_what_a_process_died_in_is_no_answer_to_something_
     dies(&graph, &host, answer(json!("yes"))).await;
     gate.add_permits(1);
     // The first question is over, and nobody is asked it again.
-    let state = graph.state(&host, &At::thread("t"), false).await.expect("reads");
+    let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("reads");
     assert_eq!(state.interrupts.len(), 0);
     assert_eq!(question(run(&graph, &host, Start::Continue).await), json!("how much?"));
     let ended = run(&graph, &host, answer(json!(7))).await.expect("runs");
@@ -264,7 +264,7 @@ async fn what_another_build_did_is_not_done_again_when_it_has_another_form() {
 
 #[tokio::test]
 async fn a_question_in_a_graph_within_whose_process_died_is_asked_again_and_then_the_next() {
-    for keep in [Keep::Inherit, Keep::Own] {
+    for keep in [SubgraphState::PerTask, SubgraphState::PerThread] {
         let (done, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
         let inner = charges(&done, &gate, "charge".into());
         let graph = only(move |ctx| {

@@ -4,8 +4,8 @@ use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Saver, Start};
-use weftwork_graph::run_loop::{Place, StreamItem};
+use weftwork_graph::run_loop::{CheckpointAddress, StreamItem};
+use weftwork_graph::run_loop::{Checkpointer, Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
     CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
     NodeResult, RunOutcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,
@@ -86,7 +86,7 @@ async fn a_streamed_run_leaves_checkpoints() {
         let (before, behind) = (Count::default(), Count::default());
         let (graph, host) = (gated(&before, &behind), kept());
         assert!(is_gate(&watched(&graph, &host, empty(), modes).await.1));
-        let history = graph.history(&host, &At::thread("t")).await.expect("is kept");
+        let history = graph.history(&host, &StateQuery::thread("t")).await.expect("is kept");
         assert_eq!(history.len(), 3, "the input, what led to the first node, and its step");
         let ended = watched(&graph, &host, answer(json!(1)), modes).await.1;
         assert_eq!(logged(ended), ["before", "gate 1", "behind"], "{modes:?}");
@@ -190,14 +190,14 @@ async fn the_payload_of_a_question_reaches_the_caller() {
     assert_eq!(interrupts[0].ask, ask);
     let told = StreamEvent::Interrupts(interrupts.clone());
     assert!(items.iter().any(|item| item.event == told), "{items:#?}");
-    let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
+    let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!(&state.interrupts, interrupts);
 }
 
 #[tokio::test]
 async fn a_pruned_thread_stays_small_and_goes_on() {
-    let saver = MemorySaver::new();
-    let host = Host::new().with_saver(saver.clone());
+    let saver = InMemoryCheckpointer::new();
+    let host = Host::new().with_checkpointer(saver.clone());
     let graph = chain(&["a", "b"]).build().expect("sound");
     for turn in 1..=50 {
         let ended = run(&graph, &host, empty()).await;
@@ -218,8 +218,9 @@ async fn what_finished_beside_a_failure_is_kept_with_its_writes() {
     };
     let graph = graph("beside").node("a", counted(&ran, "a")).node("b", fails);
     let graph = graph.edge(START, "a").edge(START, "b").build().expect("sound");
-    let (saver, place) = (MemorySaver::new(), Place { thread: "t".into(), ns: "".into() });
-    let host = Host::new().with_saver(saver.clone());
+    let (saver, place) =
+        (InMemoryCheckpointer::new(), CheckpointAddress { thread: "t".into(), ns: "".into() });
+    let host = Host::new().with_checkpointer(saver.clone());
     graph.run(&host, empty()).thread("t").outcome().await.expect_err("it fails first");
     let saved = saver.load(&place, graph.plan(), None).await.expect("reads").expect("a checkpoint");
     let writes = saved.tasks.iter().filter_map(|(_, task)| task.output());
@@ -291,8 +292,8 @@ async fn neither_steps_nor_checkpoints_copy_what_was_answered_before() {
         })
         .build()
         .expect("sound");
-    let saver = MemorySaver::new();
-    let host = Host::new().with_saver(saver.clone());
+    let saver = InMemoryCheckpointer::new();
+    let host = Host::new().with_checkpointer(saver.clone());
     let run = graph.run(&host, empty()).thread("t").step_limit(1_000);
     let ended = run.finish().await.expect("runs");
     let answers = ended.state::<Tools>().map(|tools| tools.answers().len());

@@ -3,10 +3,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Start, StartCommand};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StartCommand, StateQuery};
 use weftwork_graph::{
-    Answers, Ctx, DynUpdate, Flow, Input, Keep, NodeResult, Question, RunOutcome, RuntimeError,
-    START, Semantics, Stops, TaskDef,
+    Answers, Ctx, DynUpdate, Flow, Input, NodeResult, Question, RunOutcome, RuntimeError, START,
+    Semantics, Stops, SubgraphState, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::Timestamp;
@@ -73,7 +73,7 @@ async fn a_wrong_answer_is_refused_before_anything_runs() {
     let text = first.expect_err("refused").to_string();
     assert!(text.contains("at /n: ") && text.contains("'m' was unexpected"), "{text}");
     assert_eq!(ran.get(), 1, "nothing ran");
-    let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
+    let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!(state.interrupts, asked, "the question stays open");
     let ended = graph.run(&host, answer(json!({"n": 7}))).thread("t").outcome().await;
     assert_eq!(logged(ended.expect("ends")), ["7"]);
@@ -82,7 +82,7 @@ async fn a_wrong_answer_is_refused_before_anything_runs() {
 #[tokio::test]
 async fn answers_within_are_checked_too() {
     let inner = graph("inner").node("ask", number).edge(START, "ask").build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).edge(START, "p");
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).edge(START, "p");
     let outer = outer.build().expect("sound");
     let host = kept();
     open(outer.run(&host, empty()).thread("t").outcome().await);
@@ -130,7 +130,7 @@ async fn questions_are_answered_by_their_keys() {
         NodeResult::Ok(log(&format!("{} {key}={}", ctx.node(), paid.value)))
     };
     let inner = graph("inner").node("b", waits).edge(START, "b").build().expect("sound");
-    let built = graph("keys").node("a", waits).subgraph("p", inner, Keep::Inherit);
+    let built = graph("keys").node("a", waits).subgraph("p", inner, SubgraphState::PerTask);
     let built = built.node("c", async |_: Input, ctx: Ctx| {
         let question = Question::value(json!("sent?")).key("parcel-7");
         NodeResult::Ok(log(&ctx.ask_question(question)?.value.to_string()))
@@ -188,8 +188,9 @@ async fn a_question_takes_its_default_once_it_has_expired() {
             let built = graph("hour").node("a", hour(ran.clone())).edge(START, "a");
             let graph = built.semantics(semantics).build().expect("sound");
             let clock = ManualClock::new();
-            let saver = MemorySaver::new();
-            let host = || Host::new().with_saver(saver.clone()).with_clock(Arc::new(clock.clone()));
+            let saver = InMemoryCheckpointer::new();
+            let host =
+                || Host::new().with_checkpointer(saver.clone()).with_clock(Arc::new(clock.clone()));
             let asked = open(graph.run(&host(), empty()).thread("t").outcome().await);
             let due = clock_start(&clock).plus(HOUR);
             assert_eq!(

@@ -3,10 +3,10 @@
 use super::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use weftwork_graph::channel::LastValue;
-use weftwork_graph::run_loop::{At, Start};
+use weftwork_graph::run_loop::{Start, StateQuery};
 use weftwork_graph::{
-    ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, RunOutcome, START, Semantics, Stops,
+    ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, NodeError, NodeResult,
+    RunOutcome, START, Semantics, Stops, SubgraphState,
 };
 
 fn asks(
@@ -31,13 +31,13 @@ fn questions(outcome: &RunOutcome) -> usize {
 async fn an_answered_question_is_not_asked_again_after_a_stop_within() {
     let inner = graph("inner").node("a", asks("a")).node("b", note("b")).edge(START, "a");
     let inner = inner.edge("a", "b").interrupt_before(Stops::at(["b"])).build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).edge(START, "p");
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).edge(START, "p");
     let outer = outer.build().expect("sound");
     let host = kept();
     let run = |start| outer.run(&host, start).thread("t").outcome();
     assert_eq!(questions(&run(empty()).await.expect("asks")), 1);
     assert_eq!(questions(&run(answer(json!(1))).await.expect("stops before b")), 0);
-    let state = outer.state(&host, &At::thread("t"), false).await.expect("is kept");
+    let state = outer.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!(state.interrupts, [], "the question was answered");
     assert_eq!(logged(run(Start::Continue).await.expect("goes on")), ["a=1", "b"]);
 }
@@ -46,7 +46,7 @@ async fn an_answered_question_is_not_asked_again_after_a_stop_within() {
 async fn an_answer_is_for_the_question_that_was_open() {
     let inner = graph("inner").node("a", asks("a")).node("b", asks("b")).edge(START, "a");
     let inner = inner.edge("a", "b").build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).edge(START, "p");
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).edge(START, "p");
     let outer = outer.build().expect("sound");
     let host = kept();
     let run = |start| outer.run(&host, start).thread("t").outcome();
@@ -72,7 +72,7 @@ async fn an_error_handler_that_finished_does_not_run_again() {
         let run = |start| graph.run(&host, start).thread("t").outcome();
         assert_eq!(questions(&run(empty()).await.expect("asks")), 1);
         if runs == 1 {
-            let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
+            let state = graph.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
             assert_eq!(
                 (state.values["log"].clone(), state.next),
                 (json!(["handled"]), vec!["b".to_owned()])
@@ -92,7 +92,10 @@ async fn a_graph_that_keeps_its_state_takes_its_input_when_the_run_goes_on() {
     let seen = |Input(input): Input| std::future::ready(log(&input["s"].to_string()));
     let inner = graph("inner").node("x", seen).edge(START, "x").output(["log"]);
     let inner = inner.build().expect("sound");
-    let outer = graph("outer").node("a", count).subgraph("p", inner, Keep::Own).reads("p", ["s"]);
+    let outer = graph("outer")
+        .node("a", count)
+        .subgraph("p", inner, SubgraphState::PerThread)
+        .reads("p", ["s"]);
     let outer = outer.edge(START, "a").edge("a", "p").build().expect("sound");
     let host = kept();
     outer.run(&host, empty()).thread("t").outcome().await.expect("runs");
@@ -120,7 +123,7 @@ async fn half_a_superstep_is_never_kept() {
     let run = graph.run(&host, empty()).thread("t").durability(Durability::Exit);
     let error = run.outcome().await.expect_err("both wrote `s`");
     assert_eq!(error.code().0, "W0102");
-    let history = graph.history(&host, &At::thread("t")).await.expect("is kept");
+    let history = graph.history(&host, &StateQuery::thread("t")).await.expect("is kept");
     assert_eq!(history[0].values["first"], json!([]), "as it was before the superstep");
     assert_eq!(history[0].next, ["a", "b"]);
     let again = graph.run(&host, Start::Continue).thread("t").outcome().await;

@@ -4,10 +4,10 @@ use serde_json::json;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::{At, Host, MemorySaver, Start};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
-    Ctx, DynUpdate, Finish, Flow, Input, Keep, MessagePart, Modes, NodeResult, RunOutcome, START,
-    Semantics, StreamEvent, TaskDef,
+    Ctx, DynUpdate, Finish, Flow, Input, MessagePart, Modes, NodeResult, RunOutcome, START,
+    Semantics, StreamEvent, SubgraphState, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::interrupt::{Ask, Interrupt};
@@ -54,14 +54,14 @@ async fn a_timer_outlives_the_process() {
     let graph = graph("nap").node("a", node).node("b", note("b"));
     let graph = graph.edge(START, "a").edge(START, "b").build().expect("sound");
     let clock = ManualClock::new();
-    let saver = MemorySaver::new();
-    let host = || Host::new().with_saver(saver.clone()).with_clock(Arc::new(clock.clone()));
+    let saver = InMemoryCheckpointer::new();
+    let host = || Host::new().with_checkpointer(saver.clone()).with_clock(Arc::new(clock.clone()));
     let until = clock.now().plus(HOUR);
     let asked = open(graph.run(&host(), empty()).thread("t").outcome().await.expect("naps"));
     let [timer] = asked.as_slice() else { panic!("{asked:?}") };
     assert_eq!(timer.ask, Ask::Timer { until });
     assert_eq!((timer.expires_at, &timer.default), (Some(until), &Some(json!(null))));
-    let state = graph.state(&host(), &At::thread("t"), false).await.expect("is kept");
+    let state = graph.state(&host(), &StateQuery::thread("t"), false).await.expect("is kept");
     assert_eq!((state.next, &state.interrupts), (vec!["a".to_owned()], &asked));
     clock.advance(HOUR / 2);
     let early = graph.run(&host(), Start::Continue).thread("t").outcome().await.expect("waits");
@@ -165,7 +165,7 @@ async fn timers_of_one_node_may_end_in_any_order() {
 
 #[tokio::test]
 async fn graphs_within_sleep_too() {
-    for keep in [Keep::Inherit, Keep::Own, Keep::Never] {
+    for keep in [SubgraphState::PerTask, SubgraphState::PerThread, SubgraphState::Stateless] {
         let ran = Count::default();
         let counted = ran.clone();
         let counts = move |_: Input| {

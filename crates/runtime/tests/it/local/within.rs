@@ -1,14 +1,14 @@
 use super::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
-use weftwork_graph::run_loop::{At, Host};
+use weftwork_graph::run_loop::{Host, StateQuery};
 use weftwork_graph::{
-    Command, Ctx, DynUpdate, Dynamic, Input, Keep, Modes, NodeResult, RunOutcome, START,
+    Command, Ctx, DynUpdate, Dynamic, Input, Modes, NodeResult, RunOutcome, START, SubgraphState,
 };
 
 #[tokio::test]
 async fn a_graph_is_a_node() {
     let inner = chain(&["x", "y"]).build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).node("b", note("b"));
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).node("b", note("b"));
     let outer = outer.edge(START, "p").edge("p", "b").build().expect("sound");
     let outcome = outer.invoke(json!({"log": ["0"]})).await.expect("runs");
     assert_eq!(logged(outcome), ["0", "0", "x", "y", "b"]);
@@ -16,7 +16,9 @@ async fn a_graph_is_a_node() {
 
 #[tokio::test]
 async fn own_state_lasts_and_inherited_state_does_not() {
-    for (keep, expected) in [(Keep::Inherit, 1), (Keep::Own, 2), (Keep::Never, 1)] {
+    for (keep, expected) in
+        [(SubgraphState::PerTask, 1), (SubgraphState::PerThread, 2), (SubgraphState::Stateless, 1)]
+    {
         let inner = chain(&["x"]).build().expect("sound");
         let outer = graph("outer").node("p", move |_: Input, ctx: Ctx| {
             let inner = inner.clone();
@@ -30,7 +32,7 @@ async fn own_state_lasts_and_inherited_state_does_not() {
         for _ in 0..2 {
             outer.run(&host, empty()).thread("t").outcome().await.expect("runs");
         }
-        let state = outer.state(&host, &At::thread("t"), false).await.expect("is kept");
+        let state = outer.state(&host, &StateQuery::thread("t"), false).await.expect("is kept");
         assert_eq!(state.values["s"].as_array().map(Vec::len), Some(expected), "{keep:?}");
     }
 }
@@ -43,7 +45,7 @@ async fn a_question_within_stops_the_whole_and_goes_on_within() {
     };
     let inner = graph("inner").node("x", note("x")).node("ask", ask);
     let inner = inner.edge(START, "x").edge("x", "ask").build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).edge(START, "p");
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).edge(START, "p");
     let outer = outer.build().expect("sound");
     let host = kept();
     let asked = outer.run(&host, empty()).thread("t").outcome().await.expect("asks");
@@ -58,7 +60,7 @@ async fn a_question_within_stops_the_whole_and_goes_on_within() {
 async fn a_command_for_the_graph_around() {
     let commands = async |_: Input| Command::<Dynamic>::parent(log("from within")).goto("c");
     let inner = graph("inner").node("x", commands).edge(START, "x").build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).node("c", note("c"));
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).node("c", note("c"));
     let outer = outer.ends("p", ["c"]).edge(START, "p").build().expect("sound");
     let outcome = outer.invoke(json!({})).await.expect("runs");
     assert_eq!(logged(outcome), ["from within", "c"]);
@@ -67,7 +69,7 @@ async fn a_command_for_the_graph_around() {
 #[tokio::test]
 async fn a_stream_tells_the_graphs_within() {
     let inner = chain(&["x"]).build().expect("sound");
-    let outer = graph("outer").subgraph("p", inner, Keep::Inherit).edge(START, "p");
+    let outer = graph("outer").subgraph("p", inner, SubgraphState::PerTask).edge(START, "p");
     let outer = outer.build().expect("sound");
     let mut stream = outer.run(&Host::new(), empty()).modes(Modes::UPDATES).stream();
     let mut told = Vec::new();

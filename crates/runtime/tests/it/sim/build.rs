@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weftwork_graph::channel::{Append, Fleeting, LastValue, Reduce, Topic};
 use weftwork_graph::{
-    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Input, Keep, Next,
-    NodeError, NodeResult, Retry, START, Semantics, SendTo, State, Stops,
+    ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Input, Next,
+    NodeError, NodeResult, Retry, START, Semantics, SendTo, State, Stops, SubgraphState,
 };
 use weftwork_testkit::World;
 use weftwork_types::MessageId;
@@ -171,7 +171,7 @@ fn with_node(
     let name = node.name.as_str();
     let mut graph = match &node.inner {
         Some((inner, keep)) => {
-            let keeps = scene.keeps && *keep != Keep::Never;
+            let keeps = scene.keeps && *keep != SubgraphState::Stateless;
             let within = Scene { keeps, ..scene.clone() };
             let inner = self::graph(&format!("{name} within"), &Arc::new(*inner.clone()), &within);
             graph.subgraph(name, inner, *keep)

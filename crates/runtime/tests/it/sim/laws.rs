@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::Durability;
-use weftwork_graph::run_loop::Saver;
-use weftwork_graph::run_loop::{Place, Saved, Source, TaskKey};
+use weftwork_graph::run_loop::Checkpointer;
+use weftwork_graph::run_loop::{CheckpointAddress, Source, StoredCheckpoint, TaskKey};
 use weftwork_types::CheckpointId;
 
 /// All laws that need no model.
@@ -42,7 +42,7 @@ pub(super) fn check(spec: &Spec, stage: &Stage, durability: Durability) -> Resul
     }
 }
 
-fn saved(saver: &Watching, place: &Place) -> BTreeMap<CheckpointId, Saved> {
+fn saved(saver: &Watching, place: &CheckpointAddress) -> BTreeMap<CheckpointId, StoredCheckpoint> {
     // In memory checkpoints are kept as they are, whatever the plan.
     let plan = Arc::new(weftwork_engine::Plan::default());
     let listed = saver.inner().list(place, &plan, None, usize::MAX).now_or_never();
@@ -50,7 +50,7 @@ fn saved(saver: &Watching, place: &Place) -> BTreeMap<CheckpointId, Saved> {
     listed.into_iter().map(|saved| (saved.checkpoint.id, saved)).collect()
 }
 
-fn is_a_tree(place: &Place, kept: &[Kept]) -> Result<(), Broken> {
+fn is_a_tree(place: &CheckpointAddress, kept: &[Kept]) -> Result<(), Broken> {
     let law = "the history is a tree, one step after the other";
     for (index, one) in kept.iter().enumerate() {
         let earlier = &kept[..index];
@@ -68,7 +68,10 @@ fn is_a_tree(place: &Place, kept: &[Kept]) -> Result<(), Broken> {
 }
 
 /// A checkpoint of the outermost graph is newer than all that its thread had then.
-fn ids_follow(outermost: &[Kept], all: &BTreeMap<Place, Vec<Kept>>) -> Result<(), Broken> {
+fn ids_follow(
+    outermost: &[Kept],
+    all: &BTreeMap<CheckpointAddress, Vec<Kept>>,
+) -> Result<(), Broken> {
     for (place, kept) in all.iter().filter(|(place, _)| !place.ns.is_empty()) {
         for within in kept {
             let mut later = outermost.iter().filter(|one| one.order > within.order);
@@ -83,9 +86,9 @@ fn ids_follow(outermost: &[Kept], all: &BTreeMap<Place, Vec<Kept>>) -> Result<()
 
 /// A checkpoint shows at the end what it showed when it was kept.
 fn values_stay(
-    place: &Place,
+    place: &CheckpointAddress,
     kept: &[Kept],
-    saved: &BTreeMap<CheckpointId, Saved>,
+    saved: &BTreeMap<CheckpointId, StoredCheckpoint>,
 ) -> Result<(), Broken> {
     for one in kept {
         let now = saved.get(&one.id).map(|saved| point(&saved.checkpoint.machine));
@@ -98,7 +101,7 @@ fn values_stay(
 }
 
 /// The nodes of a superstep whose results are on record.
-fn finished(saved: &Saved) -> impl Iterator<Item = &str> {
+fn finished(saved: &StoredCheckpoint) -> impl Iterator<Item = &str> {
     saved.tasks.iter().filter_map(|(key, record)| match key {
         TaskKey::Node { node, .. } if record.output().is_some() => Some(&**node),
         _ => None,
@@ -109,7 +112,7 @@ fn finished(saved: &Saved) -> impl Iterator<Item = &str> {
 fn counted_once(
     spec: &Spec,
     kept: &[Kept],
-    saved: &BTreeMap<CheckpointId, Saved>,
+    saved: &BTreeMap<CheckpointId, StoredCheckpoint>,
 ) -> Result<(), Broken> {
     let total = |point: &Point| point.values["total"].as_i64().unwrap_or_default();
     for one in kept.iter().filter(|one| one.source == Source::Loop) {
@@ -138,7 +141,7 @@ fn counted_once(
 fn joins_run_once(
     spec: &Spec,
     kept: &[Kept],
-    saved: &BTreeMap<CheckpointId, Saved>,
+    saved: &BTreeMap<CheckpointId, StoredCheckpoint>,
 ) -> Result<(), Broken> {
     let led_otherwise = |node: usize| {
         let led = |from: &super::spec::Node| {

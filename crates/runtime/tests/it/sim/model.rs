@@ -5,7 +5,7 @@ use super::logic::{self, Left, Seen};
 use super::spec::{Act, Fate, Kind, Spec};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use weftwork_graph::Keep;
+use weftwork_graph::SubgraphState;
 
 /// A checkpoint as far as it does not depend on ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,13 +182,13 @@ impl<'a> Model<'a> {
         &mut self,
         node: usize,
         inner: &'a Spec,
-        keep: Keep,
+        keep: SubgraphState,
         input: &Value,
     ) -> Result<Left, Conflict> {
         let mut fresh = Model::new(inner);
         let model = match keep {
-            Keep::Own => self.own.entry(node).or_insert(fresh),
-            Keep::Inherit | Keep::Never => &mut fresh,
+            SubgraphState::PerThread => self.own.entry(node).or_insert(fresh),
+            SubgraphState::PerTask | SubgraphState::Stateless => &mut fresh,
         };
         model.round(input)?;
         let log = model.values.get("log").cloned().unwrap_or_default();

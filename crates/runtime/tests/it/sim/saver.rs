@@ -10,8 +10,9 @@ use weftwork_engine::Plan;
 use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Machine;
 use weftwork_graph::run_loop::{
-    Checkpoint, Kept as Answer, Memo, MemorySaver, Outside, Place, Puts, Records, Saved, Saver,
-    SaverError, Source, TaskKey, TaskRecord,
+    Checkpoint, CheckpointAddress, CheckpointWrites, Checkpointer, CheckpointerError,
+    ExternalInput, InMemoryCheckpointer, Source, StoredCheckpoint, TaskKey, TaskRecord,
+    TaskRecords, WriteHint, WriteResult as Answer,
 };
 use weftwork_testkit::World;
 use weftwork_testkit::sim::Draw;
@@ -31,7 +32,7 @@ pub(super) struct Kept {
 
 #[derive(Debug)]
 pub(super) struct Watching {
-    inner: Arc<MemorySaver>,
+    inner: Arc<InMemoryCheckpointer>,
     world: World,
     probe: Arc<Probe>,
     /// `true` if calls may take time; then a run can be cut off before and after each.
@@ -41,14 +42,14 @@ pub(super) struct Watching {
     busy: AtomicUsize,
     /// Calls that were cut off.
     cut: AtomicUsize,
-    kept: Mutex<BTreeMap<Place, Vec<Kept>>>,
+    kept: Mutex<BTreeMap<CheckpointAddress, Vec<Kept>>>,
     changes: AtomicUsize,
 }
 
 impl Watching {
     pub(super) fn new(world: &World, probe: &Arc<Probe>, slow: bool, draw: Draw) -> Arc<Self> {
         Arc::new(Self {
-            inner: MemorySaver::new(),
+            inner: InMemoryCheckpointer::new(),
             world: world.clone(),
             probe: Arc::clone(probe),
             slow,
@@ -69,11 +70,11 @@ impl Watching {
             .unwrap_or_default()
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<Place, Vec<Kept>>> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<CheckpointAddress, Vec<Kept>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn inner(&self) -> &Arc<MemorySaver> {
+    pub(super) fn inner(&self) -> &Arc<InMemoryCheckpointer> {
         &self.inner
     }
 
@@ -104,8 +105,8 @@ impl Watching {
 
     fn call<'a, T: Send + 'a>(
         &'a self,
-        call: impl Future<Output = Result<T, SaverError>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T, SaverError>> {
+        call: impl Future<Output = Result<T, CheckpointerError>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, CheckpointerError>> {
         Box::pin(async move {
             let mut busy = Busy::of(self);
             self.take_time().await;
@@ -116,7 +117,7 @@ impl Watching {
         })
     }
 
-    fn note(&self, at: &Place, checkpoint: &Checkpoint) {
+    fn note(&self, at: &CheckpointAddress, checkpoint: &Checkpoint) {
         let kept = Kept {
             order: self.changes.fetch_add(1, Ordering::SeqCst),
             id: checkpoint.id,
@@ -129,7 +130,12 @@ impl Watching {
     }
 
     /// Calls whose result is kept must not be made again, and tasks not run.
-    fn keep_finished(&self, at: &Place, of: CheckpointId, tasks: &[(TaskKey, TaskRecord)]) {
+    fn keep_finished(
+        &self,
+        at: &CheckpointAddress,
+        of: CheckpointId,
+        tasks: &[(TaskKey, TaskRecord)],
+    ) {
         let calls = tasks.iter().filter_map(|(_, record)| record.calls.as_ref());
         for call in calls.flat_map(|calls| &calls.0).filter(|call| call.result.is_some()) {
             self.probe.keep_call(call.key);
@@ -191,60 +197,65 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Saver for Watching {
+impl Checkpointer for Watching {
     fn load<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         self.call(async move { self.inner.load(at, plan, id).await })
     }
 
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.call(async move { self.inner.newest_of_all(thread).await })
     }
 
     fn list<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Saved>, SaverError>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         self.call(async move { self.inner.list(at, plan, before, limit).await })
     }
 
     fn newest<'a>(
         &'a self,
-        at: &'a Place,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, SaverError>> {
+        at: &'a CheckpointAddress,
+    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         self.call(async move { self.inner.newest(at).await })
     }
 
-    fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Answer<'a> {
+    fn put<'a>(
+        &'a self,
+        at: &'a CheckpointAddress,
+        hint: &WriteHint,
+        puts: CheckpointWrites,
+    ) -> Answer<'a> {
         let slow = self.is_slow();
-        let memo = memo.clone();
+        let hint = hint.clone();
         let keep = move || {
             for put in &puts {
                 put.of.into_iter().for_each(|of| self.keep_finished(at, of, &put.tasks));
                 self.note(at, &put.checkpoint);
             }
-            self.inner.put(at, &memo, puts)
+            self.inner.put(at, &hint, puts)
         };
         if slow { Answer::Later(self.call(async move { keep().done().await })) } else { keep() }
     }
 
     fn put_tasks<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: Records,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        tasks: TaskRecords,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move {
             self.keep_finished(at, of, &tasks);
             self.inner.put_tasks(at, plan, of, tasks).await
@@ -253,35 +264,42 @@ impl Saver for Watching {
 
     fn put_outside<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        outside: Outside,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+        outside: ExternalInput,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move {
             self.changes.fetch_add(1, Ordering::SeqCst);
             self.inner.put_outside(at, plan, of, outside).await
         })
     }
 
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move { self.inner.delete(thread).await })
     }
 
-    fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>> {
+    fn copy<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move { self.inner.copy(from, to).await })
     }
 
-    fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
+    fn graphs<'a>(
+        &'a self,
+        thread: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         self.call(async move { self.inner.graphs(thread).await })
     }
 
     fn prune<'a>(
         &'a self,
-        at: &'a Place,
+        at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         keep: usize,
-    ) -> BoxFuture<'a, Result<(), SaverError>> {
+    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move { self.inner.prune(at, plan, keep).await })
     }
 }

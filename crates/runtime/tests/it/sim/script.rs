@@ -9,7 +9,7 @@ use super::spec::{Fate, Spec};
 use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::run_loop::Source;
-use weftwork_graph::run_loop::{At, Host, Saver, Start, StartCommand};
+use weftwork_graph::run_loop::{Checkpointer, Host, Start, StartCommand, StateQuery};
 use weftwork_graph::{
     Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Stops, StreamEvent,
 };
@@ -226,8 +226,8 @@ impl Stage {
         start: Start,
         from: Option<CheckpointId>,
     ) -> Result<Option<Ended>, Broken> {
-        let saver: Arc<dyn Saver> = self.saver.clone();
-        let host = Host::new().with_saver(saver).with_clock(Arc::new(self.world.clone()));
+        let saver: Arc<dyn Checkpointer> = self.saver.clone();
+        let host = Host::new().with_checkpointer(saver).with_clock(Arc::new(self.world.clone()));
         let mut run = self.graph.run(&host, start).thread(THREAD);
         run = run.durability(self.manner.durability);
         if let Some(from) = from {
@@ -319,7 +319,7 @@ impl Stage {
             // In the semantics of the reference a state does not show what error handlers did.
             _ if self.lenient && self.handles => return Ok(()),
             _ => {
-                let at = At::thread(THREAD);
+                let at = StateQuery::thread(THREAD);
                 let state = self.graph.state(host, &at, false);
                 match self.world.drive(state, None, || {}) {
                     Driven::Ended(Ok(state)) => state.values,

@@ -1,6 +1,6 @@
 //! Graphs drawn from a seed, as plain data.
 
-use weftwork_graph::Keep;
+use weftwork_graph::SubgraphState;
 use weftwork_testkit::sim::Draw;
 
 /// A graph.
@@ -57,7 +57,7 @@ pub(super) struct Node {
     /// Number of attempts in a run.
     pub(super) attempts: u32,
     pub(super) fate: Fate,
-    pub(super) inner: Option<(Box<Spec>, Keep)>,
+    pub(super) inner: Option<(Box<Spec>, SubgraphState)>,
 }
 
 /// Action of a node before it ends.
@@ -97,7 +97,7 @@ impl Spec {
 
     /// Returns `true` if anything in it may go differently after a crash that stored nothing.
     pub(super) fn has_own_state_within(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.inner, Some((_, Keep::Own))))
+        self.nodes.iter().any(|node| matches!(node.inner, Some((_, SubgraphState::PerThread))))
     }
 }
 
@@ -167,17 +167,17 @@ impl Maker {
         }
     }
 
-    fn inner(&mut self) -> Option<(Box<Spec>, Keep)> {
+    fn inner(&mut self) -> Option<(Box<Spec>, SubgraphState)> {
         if !self.prefix.is_empty() || !self.draw.chance(14) {
             return None;
         }
         // In the semantics of the reference a graph that keeps its own state drops its input when the
         // run around it goes on.
-        let own = if self.lenient { Keep::Inherit } else { Keep::Own };
-        let keeps = [Keep::Inherit, Keep::Inherit, own, Keep::Never];
+        let own = if self.lenient { SubgraphState::PerTask } else { SubgraphState::PerThread };
+        let keeps = [SubgraphState::PerTask, SubgraphState::PerTask, own, SubgraphState::Stateless];
         let keep = self.draw.pick(&keeps).copied().unwrap_or_default();
         let count = 1 + self.draw.below(4);
-        let (draw, unkept) = (self.draw.split(), keep == Keep::Never);
+        let (draw, unkept) = (self.draw.split(), keep == SubgraphState::Stateless);
         let maker = Self { draw, prefix: "in_", count, lenient: self.lenient, unkept };
         Some((Box::new(maker.graph()), keep))
     }
@@ -255,7 +255,7 @@ impl Maker {
     /// Returns `false` if the node runs a graph that keeps its own state and so cannot run twice at
     /// a time.
     fn may_be_sent(&self, spec: &Spec, to: usize) -> bool {
-        !matches!(spec.nodes[to].inner, Some((_, Keep::Own)))
+        !matches!(spec.nodes[to].inner, Some((_, SubgraphState::PerThread)))
     }
 
     fn writers(&mut self, spec: &mut Spec) {

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weftwork_graph::channel::{LastValue, Managed, Messages};
-use weftwork_graph::run_loop::{AsNode, At, Host, MemorySaver, Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{
+    AsNode, Host, InMemoryCheckpointer, Start, StartCommand, StateQuery, StateUpdate,
+};
 use weftwork_graph::{
     Answers, Arg, ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Field, Finish, Flow,
-    Graph, Input, Keep, Next, NodeError, NodeResult, Question, RuntimeError, START, SendTo, State,
-    Stops, TaskDef,
+    Graph, Input, Next, NodeError, NodeResult, Question, RuntimeError, START, SendTo, State, Stops,
+    SubgraphState, TaskDef,
 };
 use weftwork_types::{BoxFuture, CheckpointId};
 
@@ -40,7 +42,7 @@ fn without_ids(text: &str) -> String {
 }
 
 fn kept() -> Host {
-    Host::new().with_saver(MemorySaver::new())
+    Host::new().with_checkpointer(InMemoryCheckpointer::new())
 }
 
 fn one(node: impl weftwork_graph::Handler<(DynUpdate, Input)>) -> CompiledGraph {
@@ -105,7 +107,7 @@ async fn updated(
     let members = values.map(|values| values.as_object().expect("an object").clone());
     let values = members.map(|members| members.into_iter().collect());
     let change = vec![vec![StateUpdate { values, as_node }]];
-    graph.update(&host, &At::thread("t"), change).await.map(|_| ())
+    graph.update(&host, &StateQuery::thread("t"), change).await.map(|_| ())
 }
 
 fn inputs() -> Vec<Row> {
@@ -190,7 +192,8 @@ fn writes() -> Vec<Row> {
         }),
         row("a flow as a node, with a value that is no object", async {
             let flow = Flow::new("main", async |_: Input| NodeResult::Ok(Finish::value(json!(7))));
-            let graph = empty().subgraph("flow", flow.build()?, Keep::Inherit).edge(START, "flow");
+            let graph =
+                empty().subgraph("flow", flow.build()?, SubgraphState::PerTask).edge(START, "flow");
             invoked(graph.build()?, json!({})).await
         }),
     ]
@@ -262,7 +265,7 @@ fn ways() -> Vec<Row> {
                 Err::<DynUpdate, _>(NodeError::of_kind("ShopClosed", "the shop is closed"))
             };
             let inner = empty().node("buy", fails).edge(START, "buy").build()?;
-            let graph = empty().subgraph("shop", inner, Keep::Inherit).edge(START, "shop");
+            let graph = empty().subgraph("shop", inner, SubgraphState::PerTask).edge(START, "shop");
             invoked(graph.build()?, json!({})).await
         }),
     ]
@@ -311,21 +314,22 @@ fn runs() -> Vec<Row> {
             one(nothing).run(&Host::new(), json!({})).at(CheckpointId(7)).outcome().await
         }),
         row("a look on a host that keeps nothing", async {
-            one(nothing).state(&Host::new(), &At::thread("t"), false).await
+            one(nothing).state(&Host::new(), &StateQuery::thread("t"), false).await
         }),
         row("a look at a checkpoint that is not there", async {
-            let at = At { checkpoint: Some(CheckpointId(7)), ..At::thread("t") };
+            let at = StateQuery { checkpoint: Some(CheckpointId(7)), ..StateQuery::thread("t") };
             one(nothing).state(&kept(), &at, false).await
         }),
         row("a look at a graph that is not there", async {
-            let at = At::thread("t").within("shop:0");
+            let at = StateQuery::thread("t").within("shop:0");
             one(nothing).state(&kept(), &at, false).await
         }),
         row("a look into a node that runs no graph", async {
             let inner = empty().node("a", nothing).edge(START, "a").build()?;
-            let graph = empty().subgraph("shop", inner, Keep::Inherit).node("pay", nothing);
+            let graph =
+                empty().subgraph("shop", inner, SubgraphState::PerTask).node("pay", nothing);
             let graph = graph.edge(START, "shop").edge("shop", "pay").build()?;
-            graph.history(&kept(), &At::thread("t").within("pay:0")).await
+            graph.history(&kept(), &StateQuery::thread("t").within("pay:0")).await
         }),
     ]
 }
@@ -348,23 +352,25 @@ fn changes() -> Vec<Row> {
             )
         }),
         row("new input without values", updated(one(nothing), None, AsNode::Input)),
-        row("no changes", async { one(nothing).update(&kept(), &At::thread("t"), vec![]).await }),
+        row("no changes", async {
+            one(nothing).update(&kept(), &StateQuery::thread("t"), vec![]).await
+        }),
         row("two changes of which one names no node", async {
             let change = |as_node| StateUpdate { values: None, as_node };
             let changes = vec![vec![change(AsNode::Infer), change(AsNode::Start)]];
-            one(nothing).update(&kept(), &At::thread("t"), changes).await
+            one(nothing).update(&kept(), &StateQuery::thread("t"), changes).await
         }),
         row("a copy of nothing", async {
             let copy = vec![vec![StateUpdate { values: None, as_node: AsNode::Copy }]];
-            one(nothing).update(&kept(), &At::thread("t"), copy).await
+            one(nothing).update(&kept(), &StateQuery::thread("t"), copy).await
         }),
         row("a change at a checkpoint that is not there", async move {
-            let at = At { checkpoint: Some(CheckpointId(7)), ..At::thread("t") };
+            let at = StateQuery { checkpoint: Some(CheckpointId(7)), ..StateQuery::thread("t") };
             let change = StateUpdate { values: None, as_node: AsNode::Start };
             one(nothing).update(&kept(), &at, vec![vec![change]]).await
         }),
         row("a change on a host that keeps nothing", async {
-            one(nothing).update(&Host::new(), &At::thread("t"), vec![]).await
+            one(nothing).update(&Host::new(), &StateQuery::thread("t"), vec![]).await
         }),
     ]
 }

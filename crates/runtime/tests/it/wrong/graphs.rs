@@ -6,7 +6,8 @@ use std::time::Duration;
 use weftwork_graph::channel::LastValue;
 use weftwork_graph::{
     Arg, BuildError, Cache, ChannelDef, CompiledGraph, Deps, DynUpdate, Dynamic, END, Failure,
-    Field, Finish, Flow, Graph, Input, Keep, Next, NodeResult, Retry, START, State, Stops, Timeout,
+    Field, Finish, Flow, Graph, Input, Next, NodeResult, Retry, START, State, Stops, SubgraphState,
+    Timeout,
 };
 
 type Built = Result<CompiledGraph, BuildError>;
@@ -69,7 +70,7 @@ fn names() -> Vec<Row> {
             graph.node("work", nothing).edge(START, "work").build()
         }),
         ("a graph within with the name of a node", || {
-            sound().subgraph("work", sound().build()?, Keep::Inherit).build()
+            sound().subgraph("work", sound().build()?, SubgraphState::PerTask).build()
         }),
         ("a flow with a bad name", || {
             Flow::new("a:b", async |Input(n): Input| NodeResult::Ok(Finish::value(n))).build()
@@ -149,7 +150,10 @@ fn options() -> Vec<Row> {
         ("an unknown channel of the output", || sound().output(["logs"]).build()),
         ("a graph within that shares no channel", || {
             let inner = Graph::<Other>::new("inner").node("a", takes_other).edge(START, "a");
-            sound().subgraph("within", inner.build()?, Keep::Inherit).edge("work", "within").build()
+            sound()
+                .subgraph("within", inner.build()?, SubgraphState::PerTask)
+                .edge("work", "within")
+                .build()
         }),
     ]
 }

@@ -3,10 +3,10 @@
 use super::{Chat, ChatUpdate, empty, nothing, table};
 use serde_json::{Value, json};
 use weftwork_graph::channel::{Channel, Reduce, Refused};
-use weftwork_graph::run_loop::{Host, MemorySaver};
+use weftwork_graph::run_loop::{Host, InMemoryCheckpointer};
 use weftwork_graph::{
-    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Keep,
-    Next, NodeError, Retry, RunOutcome, START, State, TaskDef, Value as Slot, Write,
+    ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Next,
+    NodeError, Retry, RunOutcome, START, State, SubgraphState, TaskDef, Value as Slot, Write,
 };
 
 async fn panics(_: Input) -> DynUpdate {
@@ -92,7 +92,7 @@ fn graphs() -> Vec<(&'static str, Graph<Dynamic>)> {
             graph.on_error("work", async |_: Input| -> DynUpdate { panic!("handler boom") })
         }),
         ("a node of a graph within", {
-            empty().subgraph("within", inner, Keep::Inherit).edge(START, "within")
+            empty().subgraph("within", inner, SubgraphState::PerTask).edge(START, "within")
         }),
         ("a channel that is told", {
             let channels = vec![ChannelDef::new("mute", Mute)];
@@ -114,7 +114,7 @@ async fn told(graph: CompiledGraph, host: Host, thread: &'static str) -> String 
 
 #[tokio::test]
 async fn what_panics_ends_its_run_and_nothing_else() {
-    let host = Host::new().with_saver(MemorySaver::new());
+    let host = Host::new().with_checkpointer(InMemoryCheckpointer::new());
     let mut rows = Vec::new();
     for (name, graph) in graphs() {
         rows.push((name, told(graph.build().expect("sound"), host.clone(), name).await));
