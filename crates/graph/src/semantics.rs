@@ -3,13 +3,13 @@
 /// Lifetime of a subgraph's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubgraphState {
-    /// As long as the task that runs it: each task starts afresh, and goes on where it stopped
-    /// when it is resumed.
+    /// As long as the task that runs it: each task starts with an empty state, and continues where
+    /// it stopped when it is resumed.
     #[default]
     PerTask,
-    /// As long as the thread: each run goes on with the state the last one left.
+    /// As long as the thread: each run continues with the state of the one before.
     PerThread,
-    /// Not at all.
+    /// No state: the subgraph stores no checkpoints.
     Stateless,
 }
 

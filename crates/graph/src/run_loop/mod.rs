@@ -55,5 +55,4 @@ pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;
 pub use weftwork_engine::pregel::Path;
-pub use weftwork_types::run::RunOutcome;
-pub use weftwork_types::run::{Answers, Durability, Stops};
+pub use weftwork_types::run::{Answers, Durability, RunOutcome, Stops};

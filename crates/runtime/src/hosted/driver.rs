@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 use weftwork_graph::run_loop::{
-    At, Finished, Host as Local, Modes, Start, StateUpdate, StreamItem, out_of_node,
+    Finished, Host as Local, Modes, Start, StateQuery, StateUpdate, StreamItem, out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};

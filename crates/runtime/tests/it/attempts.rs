@@ -13,7 +13,7 @@ use weftwork_graph::{
 use weftwork_testkit::ManualClock;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunOutcome, RunInput};
 use weftwork_types::{ErrorCode, Principal};
 
 #[derive(State)]
@@ -66,7 +66,7 @@ async fn a_node_is_tried_as_often_as_its_policy_says() {
 
     let runs = Count::default();
     let outcome = bench(flaky(&runs, 2)).await.start(json!({})).await;
-    let RunFinal::Failed { fault } = &outcome else { panic!("expected a failed run") };
+    let RunOutcome::Failed { fault } = &outcome else { panic!("expected a failed run") };
     let details = fault.details.as_deref().expect("it was tried again");
     assert_eq!((details.phase, details.attempt), (Some(Phase::Node), Some(2)));
     let (code, message) = failed(outcome);
@@ -101,7 +101,7 @@ async fn a_failed_run_stores_the_causes_of_its_error() {
     let outcome = bench.start(json!({})).await;
     let rows = store.runs(&Principal::local(), &thread()).await.expect("reads");
     assert_eq!(rows[0].outcome.as_ref(), Some(&outcome), "as it is stored");
-    let RunFinal::Failed { fault } = outcome else { panic!("expected a failed run") };
+    let RunOutcome::Failed { fault } = outcome else { panic!("expected a failed run") };
     let causes: Vec<_> = fault.causes().map(|cause| (cause.code.clone(), &cause.message)).collect();
     assert_eq!(fault.message, "the order was not stored");
     assert_eq!(causes, [(Some("W0204".to_owned()), &"the disk is full".to_owned())]);

@@ -129,7 +129,7 @@ async fn a_run_without_its_values_fails_before_its_first_node() {
         host.graph_with("test:graph", graph(), |_, _| Err("the vault is sealed".into()))
     });
     let outcome = run(&refused.await, Principal::local()).await;
-    let RunFinal::Failed { fault } = &outcome else { panic!("expected a failed run") };
+    let RunOutcome::Failed { fault } = &outcome else { panic!("expected a failed run") };
     let cause = fault.causes().next().expect("the error of the function");
     assert_eq!(
         (cause.code.as_deref(), cause.message.as_str()),

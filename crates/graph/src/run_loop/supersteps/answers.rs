@@ -13,7 +13,7 @@ impl RunLoop {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(crate) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
         if !self.writer.is_on() {
-            return Err(RuntimeError::NoCheckpointer { what: "an answer" }.into());
+            return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
         let open = self.open_questions();
         let now = self.scope.shared.host.clock().now();

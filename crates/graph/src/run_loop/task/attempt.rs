@@ -147,7 +147,7 @@ impl TaskRunner {
             let retry = self.node.options.retry.as_ref();
             let random = clock.unique();
             let Some(wait) = retry.and_then(|retry| retry.wait(attempt, fault, random)) else {
-                if let What::Failed(failed) = &mut end.what
+                if let TaskOutcome::Failed(failed) = &mut end.what
                     && attempt > 1
                 {
                     let fault = failed.fault.clone().in_phase(Phase::Node);

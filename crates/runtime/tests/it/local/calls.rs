@@ -376,6 +376,7 @@ async fn without_a_saver_there_is_no_record() {
     let graph = one_call("model", Effect::ReadOnly, &made);
     let ended = graph.run(&Host::new(), empty()).outcome().await.expect("runs");
     assert_eq!(logged(ended), ["made"]);
-    let error = graph.calls(&Host::new(), &StateQuery::thread("t")).await.expect_err("no saver");
+    let error =
+        graph.calls(&Host::new(), &StateQuery::thread("t")).await.expect_err("no checkpointer");
     assert!(error.to_string().contains("checkpointer"), "{error}");
 }
