@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{Store, StoreError, ThreadRow, WholeThread, rule};
+use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
 
@@ -26,13 +26,13 @@ pub async fn fork_thread(
     to: &ThreadId,
     now: Timestamp,
 ) -> Result<(), RuntimeError> {
-    let whole = store.whole(who, from).await?;
+    let whole = store.export_thread(who, from).await?;
     let unfinished = whole.runs.iter().find(|run| !run.row.status.is_final());
     if let (Some(run), None) = (unfinished, at) {
-        return Err(rule::busy(&run.row.new.at).into());
+        return Err(invariants::busy(&run.row.new.at).into());
     }
     match store.thread(who, to).await {
-        Ok(_) => return Err(rule::thread_exists(to).into()),
+        Ok(_) => return Err(invariants::thread_exists(to).into()),
         Err(StoreError::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
     }
@@ -42,13 +42,13 @@ pub async fn fork_thread(
         let (thread, ns) = (from.to_string(), String::new());
         return Err(RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: last });
     }
-    Ok(store.put_whole(who, copy(whole, last, to, now)).await?)
+    Ok(store.import_thread(who, copy(whole, last, to, now)).await?)
 }
 
 /// The thread up to a checkpoint, whose superstep has not started. Ids sort by age, over all graphs
 /// of a thread, and rows refer to older rows only.
-fn copy(whole: WholeThread, last: CheckpointId, to: &ThreadId, now: Timestamp) -> WholeThread {
-    let WholeThread { thread, mut kept, .. } = whole;
+fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) -> ThreadExport {
+    let ThreadExport { thread, mut kept, .. } = whole;
     kept.checkpoints.retain(|row| row.id <= last);
     kept.pending.retain(|part| part.of < last);
     let thread = ThreadRow {
@@ -61,7 +61,7 @@ fn copy(whole: WholeThread, last: CheckpointId, to: &ThreadId, now: Timestamp) -
         wakes_at: None,
     };
     let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut copied = WholeThread { thread, runs, interrupts, calls, kept, usage };
+    let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
     let referenced: BTreeSet<_> = copied.spoken().collect();
     copied.kept.blobs.retain(|(hash, _)| referenced.contains(hash));
     copied

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::input::Interrupts;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
-use weftwork::store::{Store, StoreError, cancel_orphan, rule};
+use weftwork::store::{Store, StoreError, cancel_orphan, invariants};
 use weftwork::types::port::Clock;
 use weftwork::types::run::{Durability, Multitask, RunRef};
 use weftwork::types::{Principal, RunId, WorkerId};
@@ -54,7 +54,7 @@ async fn requeue(
 /// Cancels a run: directly if no live process executes it, else by a request to its process.
 async fn cancel(id: &RunId, context: &CommandContext) -> Result<Exit, CliError> {
     if context.is_new() {
-        return Err(rule::missing("run", id).into());
+        return Err(invariants::missing("run", id).into());
     }
     let (store, who, terminal) = (context.store_there()?, Principal::local(), &context.terminal);
     let row = store.find_run(&who, id).await?;

@@ -1,17 +1,17 @@
 //! Tables, one per file: the implementation of the store traits.
 
-mod back;
 mod calls;
+mod checkpoint_write;
 mod checkpoints;
 mod commit;
 mod events;
 mod interrupts;
 mod items;
-mod keep;
 mod pieces;
+mod requeue;
 mod retention;
 mod runs;
 mod threads;
+mod transfer;
 mod usage;
-mod whole;
 mod workers;

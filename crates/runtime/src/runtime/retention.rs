@@ -3,7 +3,7 @@
 use super::core::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
+use weftwork_store::{StoreError, Untouched, Waiting, delete_all_untouched, drop_all_events};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Number of items swept in one transaction.
@@ -17,14 +17,14 @@ impl Runtime {
     ///
     /// # Errors
     /// [`RuntimeError::Store`]. Threads that were deleted before the error stay deleted.
-    pub async fn forget_threads(
+    pub async fn delete_untouched_threads(
         &self,
         who: &Principal,
         untouched_for: Duration,
         waiting: Waiting,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
         let which = Untouched { before: self.ago(untouched_for), waiting, limit: usize::MAX };
-        Ok(forget_all(self.store().as_ref(), who, which).await?)
+        Ok(delete_all_untouched(self.store().as_ref(), who, which).await?)
     }
 
     /// Deletes all checkpoints except the newest `keep` of the threads of an organisation that have

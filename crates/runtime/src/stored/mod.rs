@@ -22,7 +22,8 @@ use weftwork_graph::run_loop::{
     ExternalInput, Source, StoredCheckpoint, TaskRecords, WriteHint, WriteResult,
 };
 use weftwork_store::{
-    CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
+    CheckpointBatch, CheckpointNamespace, CheckpointStore, NewCheckpoint, NewPending, Pending,
+    StoreError,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::message::Message;
@@ -47,7 +48,7 @@ pub struct StoreCheckpointer {
 
 /// Rows to store, and the base for the next checkpoint.
 struct Bundle {
-    keep: Keep,
+    keep: CheckpointBatch,
     hint: WriteHint,
     told: Told,
 }
@@ -83,7 +84,7 @@ impl StoreCheckpointer {
         puts: CheckpointWrites,
     ) -> Result<Bundle, EngineError> {
         let mut bundle =
-            Bundle { keep: Keep::default(), hint: hint.clone(), told: Told::default() };
+            Bundle { keep: CheckpointBatch::default(), hint: hint.clone(), told: Told::default() };
         for put in puts {
             self.add(at, *put, &mut bundle)?;
         }
@@ -152,7 +153,7 @@ impl StoreCheckpointer {
         at: &CheckpointAddress,
         of: CheckpointId,
         tasks: &TaskRecords,
-        keep: &mut Keep,
+        keep: &mut CheckpointBatch,
     ) -> Result<(), EngineError> {
         let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
         let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
@@ -164,7 +165,7 @@ impl StoreCheckpointer {
     }
 
     /// Adds the names that rows leave out, unless the store has them.
-    fn add_layout(&self, plan: &Plan, keep: &mut Keep) {
+    fn add_layout(&self, plan: &Plan, keep: &mut CheckpointBatch) {
         let layout = plan.layout();
         let known = self.layouts().contains_key(&layout.id());
         let key = layout.id().key();
@@ -189,7 +190,7 @@ impl StoreCheckpointer {
         &self,
         at: &CheckpointAddress,
         plan: &Plan,
-        keep: Keep,
+        keep: CheckpointBatch,
         told: Told,
     ) -> Result<(), CheckpointerError> {
         let layouts = !keep.layouts.is_empty();
@@ -235,8 +236,8 @@ fn thread(name: &str) -> Result<ThreadId, CheckpointerError> {
     })
 }
 
-fn shelf(at: &CheckpointAddress) -> Result<Shelf, CheckpointerError> {
-    Ok(Shelf { thread: thread(&at.thread)?, ns: at.ns.to_string() })
+fn shelf(at: &CheckpointAddress) -> Result<CheckpointNamespace, CheckpointerError> {
+    Ok(CheckpointNamespace { thread: thread(&at.thread)?, ns: at.ns.to_string() })
 }
 
 impl Checkpointer for StoreCheckpointer {
@@ -325,7 +326,7 @@ impl Checkpointer for StoreCheckpointer {
         tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
-            let mut keep = Keep::default();
+            let mut keep = CheckpointBatch::default();
             self.add_pending(plan, at, of, &tasks, &mut keep)?;
             self.keep(at, plan, keep, Told::default()).await
         })
@@ -348,7 +349,7 @@ impl Checkpointer for StoreCheckpointer {
             let hashes: Vec<Hash> = blobs.iter().map(|(hash, _)| *hash).collect();
             let (ns, what) = (at.ns.to_string(), Pending::Outside);
             let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
-            let mut keep = Keep { pending, blobs, ..Keep::default() };
+            let mut keep = CheckpointBatch { pending, blobs, ..CheckpointBatch::default() };
             self.add_layout(plan, &mut keep);
             self.keep(at, plan, keep, Told::default()).await
         })
@@ -374,7 +375,7 @@ impl Checkpointer for StoreCheckpointer {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         Box::pin(async move {
-            let shelves = self.store.shelves(&self.who, &thread(name)?).await?;
+            let shelves = self.store.checkpoint_namespaces(&self.who, &thread(name)?).await?;
             Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
         })
     }
@@ -400,8 +401,11 @@ impl StoreCheckpointer {
         let mut kept = self.list(at, plan, None, keep).await?;
         let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
         kept.reverse();
-        let mut rows =
-            Bundle { keep: Keep::default(), hint: WriteHint::default(), told: Told::default() };
+        let mut rows = Bundle {
+            keep: CheckpointBatch::default(),
+            hint: WriteHint::default(),
+            told: Told::default(),
+        };
         for saved in kept {
             let StoredCheckpoint { checkpoint, tasks, outside, .. } = saved;
             let of = checkpoint.id;

@@ -13,7 +13,7 @@ use weftwork_graph::{
 use weftwork_testkit::ManualClock;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunOutcome, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{ErrorCode, Principal};
 
 #[derive(State)]

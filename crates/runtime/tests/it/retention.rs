@@ -65,7 +65,7 @@ async fn threads_are_forgotten_that_nothing_changed_for_long() {
     clock.advance(20 * DAY);
     let who = Principal::local();
     let forget = async |days, waiting| {
-        bench.runtime.forget_threads(&who, days * DAY, waiting).await.expect("forgets")
+        bench.runtime.delete_untouched_threads(&who, days * DAY, waiting).await.expect("forgets")
     };
     assert_eq!(forget(40, Waiting::Spared).await, []);
     assert_eq!(forget(30, Waiting::Spared).await, [named("old")]);

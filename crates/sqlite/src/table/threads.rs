@@ -1,10 +1,10 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{keep, runs, usage};
+use crate::table::{checkpoint_write, runs, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
-use weftwork_store::{ThreadRow, rule};
+use weftwork_store::{ThreadRow, invariants};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for SqliteStore {
@@ -16,7 +16,7 @@ impl ReadThreads for SqliteStore {
         let (org, id) = (who.org.clone(), id.clone());
         self.look(move |conn| {
             let found = one(conn, &org, &id)?;
-            Ok(found.ok_or_else(|| rule::missing("thread", &id))?)
+            Ok(found.ok_or_else(|| invariants::missing("thread", &id))?)
         })
     }
 
@@ -61,7 +61,7 @@ impl WriteThreads for SqliteStore {
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     expect(conn, org, id)?;
     if let Some(open) = runs::open_run(conn, org, id)? {
-        return Err(rule::busy(&open).into());
+        return Err(invariants::busy(&open).into());
     }
     remove(conn, org, id)?;
     row::give_back(conn)
@@ -77,7 +77,7 @@ pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
     row::execute(conn, sql, key())?;
     // Foreign keys cascade to everything else except checkpoints.
     row::execute(conn, "DELETE FROM threads WHERE org = ?1 AND id = ?2", key())?;
-    keep::delete(conn, org, id)
+    checkpoint_write::delete(conn, org, id)
 }
 
 /// Returns the current state of a thread.
@@ -90,7 +90,7 @@ pub(crate) fn one(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Option<
 pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2";
     let found = row::one(conn, sql, params![org.as_str(), id.as_str()], |_| Ok(()))?;
-    Ok(found.ok_or_else(|| rule::missing("thread", id))?)
+    Ok(found.ok_or_else(|| invariants::missing("thread", id))?)
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
