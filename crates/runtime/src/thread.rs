@@ -1,5 +1,7 @@
 //! Threads of hosted graphs: the front door to durable runs.
 
+mod metadata;
+
 use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};

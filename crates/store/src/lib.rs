@@ -12,6 +12,7 @@
 
 pub mod aside;
 pub mod checkpoint;
+pub mod effect;
 pub mod items;
 pub mod ledger;
 pub mod memory;
@@ -19,6 +20,7 @@ pub mod record;
 pub mod retention;
 pub mod rule;
 pub mod table;
+pub mod thread;
 pub mod whole;
 
 pub use aside::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
@@ -26,6 +28,7 @@ pub use checkpoint::{
     Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
     ReadCheckpoints, Shelf, WriteCheckpoints,
 };
+pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
@@ -41,6 +44,10 @@ pub use retention::{Retention, Untouched, Waiting, drop_all_events, forget_all};
 pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,
+};
+pub use thread::{
+    FoundThread, IfExists, Metadata, NewThread, SearchFrom, ThreadCursor, ThreadOrder, ThreadPage,
+    ThreadQuery, ThreadStatus,
 };
 pub use weftwork_types::StoreError;
 pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

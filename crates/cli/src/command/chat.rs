@@ -6,7 +6,7 @@ use crate::CliError;
 use crate::args::Chat;
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
-use crate::house::House;
+use crate::house::{House, USUAL_AGENT};
 use crate::input::{Interrupts, Lines};
 use crate::screen::{Answer, Screen, Style, plain};
 use std::collections::BTreeMap;
@@ -17,9 +17,6 @@ use weftwork::types::ThreadId;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunFinal, RunInput};
-
-/// The default agent.
-const USUAL_AGENT: &str = "desk";
 
 pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
@@ -32,7 +29,7 @@ pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
         },
         _ => None,
     };
-    let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
+    let of_thread = found.as_ref().map(|found| found.graph());
     let agent = house.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
     let recorded = found.as_ref().and_then(|found| found.model());
     let app = house

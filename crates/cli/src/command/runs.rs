@@ -37,7 +37,7 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
         house.screen.note(format_args!("requeued run {id} of thread {thread} for a worker"));
         return Ok(Exit::Done);
     }
-    let agent = house.agent(&found.row.graph)?;
+    let agent = house.agent(found.graph())?;
     let app = house
         .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
         .await?;

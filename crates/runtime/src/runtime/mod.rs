@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
-use weftwork_store::{MemoryStore, RunRow, Store, StoreError};
+use weftwork_store::{MemoryStore, RunRow, Store, StoreError, rule};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
@@ -163,7 +163,8 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<CompiledGraph, RuntimeError> {
         let row = self.store().thread(who, thread).await?;
-        self.graph(&row.graph).cloned()
+        let graph = row.graph.ok_or_else(|| rule::missing("run of thread", thread))?;
+        self.graph(&graph).cloned()
     }
 
     /// The graph of an id, or of the part of an id after its colon if only one id has it.

@@ -44,7 +44,7 @@ impl Runtime {
         let host = self.0.host.looking(who);
         let mut thinned = Vec::new();
         for row in self.store().untouched(who, which).await? {
-            let Ok(graph) = self.graph(&row.graph) else { continue };
+            let Ok(graph) = self.graph(row.graph.as_deref().unwrap_or_default()) else { continue };
             match graph.prune(&host, row.id.as_str(), keep.max(1)).await {
                 Ok(()) => thinned.push(row.id),
                 // It went on meanwhile.

@@ -17,7 +17,7 @@ use weftwork::types::ThreadId;
 
 pub(crate) async fn threads(command: Threads, house: &House) -> Result<Exit, CliError> {
     match command {
-        Threads::List { limit, json } => list::list(limit.get(), json, house).await,
+        Threads::List(args) => list::list(args, house).await,
         Threads::Show { id } => show::show(&ThreadId::new(id)?, house).await,
         Threads::State { id } => show::state(&ThreadId::new(id)?, house).await,
         Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, house).await,

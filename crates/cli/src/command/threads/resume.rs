@@ -17,7 +17,7 @@ pub(crate) async fn resume(args: &Resume, house: &House) -> Result<Exit, CliErro
     let id = ThreadId::new(&args.id)?;
     let store = house.store_of(&id)?;
     let found = house.thread(store.as_ref(), &id).await?;
-    let agent = house.agent(&found.row.graph)?;
+    let agent = house.agent(found.graph())?;
     let open = question::open(store.as_ref(), &id).await?;
     let unfinished = found.unfinished();
     let finished = unfinished.is_none();
