@@ -6,6 +6,7 @@ mod features;
 mod figures;
 mod markdown;
 mod metrics;
+mod modules;
 mod readme;
 mod scaffold;
 mod source;
@@ -23,6 +24,9 @@ const USAGE: &str = "\
 cargo xtask <job>
 
   tidy [--tighten]                 check the project's rules; --tighten lowers xtask/ratchet.toml
+  arrows [<crate>] [--open <module>]… [--write]
+                                   print the tables of modules and their circles; --write updates
+                                   ARCHITECTURE.md
   metrics                          print sizes, test and doc shares, and dependencies per crate
   new error <CODE> <title…>        make docs/errors/<CODE>.md
   new adr <title…>                 make the next docs/adr/NNNN-<title>.md
@@ -52,6 +56,7 @@ fn run(args: &[String]) -> Result<bool> {
     match args.as_slice() {
         ["tidy"] => tidy::run(&root),
         ["tidy", "--tighten"] => tidy::tighten(&root),
+        ["arrows", rest @ ..] => modules::run(&root, rest),
         ["metrics"] => metrics::run(&root),
         ["new", rest @ ..] => scaffold::run(&root, rest),
         ["suite", rest @ ..] => suite::run(&root, rest),

@@ -12,7 +12,7 @@ use weftwork::store::has_begun;
 use weftwork::types::Principal;
 use weftwork::types::event::RunEvent;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunFinal, RunRef};
+use weftwork::types::run::{RunOutcome, RunRef};
 
 /// The output format of a run.
 pub(crate) enum View<'a> {
@@ -32,7 +32,7 @@ struct Last<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<&'a str>,
     #[serde(flatten)]
-    outcome: &'a RunFinal,
+    outcome: &'a RunOutcome,
 }
 
 /// Shows a run until its end. Ctrl-C cancels the run; a second Ctrl-C exits the process at once,
@@ -42,7 +42,7 @@ pub(crate) async fn follow(
     handle: RunHandle,
     view: &mut View<'_>,
     interrupts: &mut Interrupts,
-) -> Result<RunFinal, CliError> {
+) -> Result<RunOutcome, CliError> {
     let RunHandle { run, mut events, outcome } = handle;
     let mut asked_to_stop = false;
     loop {
@@ -91,7 +91,7 @@ impl View<'_> {
         }
     }
 
-    fn end(&mut self, app: &App, run: &RunRef, outcome: &RunFinal) -> Result<(), CliError> {
+    fn end(&mut self, app: &App, run: &RunRef, outcome: &RunOutcome) -> Result<(), CliError> {
         match self {
             Self::Stream(answer) => answer.end_line(),
             Self::Json(screen) => screen.line(json(&Last {
@@ -111,25 +111,30 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
 }
 
 /// Prints how a run ended, unless it completed, and the command to continue.
-pub(crate) async fn tell_end(app: &App, run: &RunRef, outcome: &RunFinal, screen: &Screen) -> Exit {
+pub(crate) async fn tell_end(
+    app: &App,
+    run: &RunRef,
+    outcome: &RunOutcome,
+    screen: &Screen,
+) -> Exit {
     let thread = &run.thread;
     match outcome {
-        RunFinal::Completed { .. } => Exit::Done,
-        RunFinal::Interrupted { .. } => Exit::Waiting,
-        RunFinal::LimitReached { step_limit } => {
+        RunOutcome::Completed { .. } => Exit::Done,
+        RunOutcome::Interrupted { .. } => Exit::Waiting,
+        RunOutcome::LimitReached { step_limit } => {
             screen.note(format_args!(
                 "the run reached its limit of {step_limit} supersteps; continue with: weft threads resume {thread}"
             ));
             Exit::Failed
         }
-        RunFinal::Cancelled => {
+        RunOutcome::Cancelled { .. } => {
             screen.note(match left_nothing(app, run).await {
                 true => format!("cancelled before its input was applied to thread {thread}"),
                 false => format!("cancelled; continue with: weft threads resume {thread}"),
             });
             Exit::Cancelled
         }
-        RunFinal::Failed { fault } => {
+        RunOutcome::Failed { fault } => {
             let exit = report(fault, screen);
             screen.note(match left_nothing(app, run).await {
                 true => format!(

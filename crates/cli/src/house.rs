@@ -7,14 +7,11 @@ use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::CompiledGraph;
 use weftwork::models::ScriptedModel;
-use weftwork::runtime::JournalMode;
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, rule};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
 
-/// Disables the journal if set to `off`, for the test that fails without a journal.
-const JOURNAL_VARIABLE: &str = "WEFT_TEST_JOURNAL";
 /// The default agent.
 pub(crate) const USUAL_AGENT: &str = "desk";
 /// Path of a cassette in which the model's answers are recorded, for tests that replay them.
@@ -142,10 +139,6 @@ impl House {
         let flag = self.config.model.as_ref().filter(|s| matches!(s.origin, Origin::Flag(_)));
         if let (None, Some(model)) = (flag, recorded) {
             builder = builder.model(model);
-        }
-        if std::env::var(JOURNAL_VARIABLE).is_ok_and(|value| value == "off") {
-            self.screen.note(format_args!("{JOURNAL_VARIABLE}=off: calls are not recorded"));
-            builder = builder.journal(JournalMode::Off);
         }
         if let Some(cassette) = std::env::var_os(RECORD_VARIABLE) {
             builder = builder.record(cassette);

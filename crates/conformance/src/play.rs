@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weftwork_graph::exec::{At, Host, Start, StartCommand, StateUpdate};
 use weftwork_graph::exec::{Config, Run, Snapshot, SubState};
 use weftwork_graph::{
-    Answers, CompiledGraph, Durability, Modes, Outcome, RuntimeError, Semantics, SystemClock,
+    Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Semantics, SystemClock,
 };
 use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;
@@ -258,11 +258,11 @@ impl<'a> Play<'a> {
         }
         shown.insert("events".to_owned(), Json::Array(events));
         match stream.outcome() {
-            Some(Ok(Outcome::LimitReached { step_limit })) => Err(Raised::new(
+            Some(Ok(RunOutcome::LimitReached { step_limit })) => Err(Raised::new(
                 "GraphRecursionError",
                 format!("the run reached its limit of {step_limit} supersteps"),
             )),
-            Some(Ok(Outcome::Drained { reason })) => {
+            Some(Ok(RunOutcome::Cancelled { reason: Some(reason) })) => {
                 Err(Raised::new("GraphDrained", format!("Graph drained: {reason}")))
             }
             Some(Err(error)) => Err(raised(error)),

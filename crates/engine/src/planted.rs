@@ -1,7 +1,8 @@
 //! Bugs planted on purpose, to see that the simulation of graphs finds them.
 //!
 //! With the feature `planted-bugs`, which only builds with debug assertions have, a test plants one
-//! of them for its thread. Without it there are none, and to ask for one costs nothing.
+//! of them for its thread, or for a process by the variable `WEFT_TEST_BUG`. Without the feature there
+//! are none, and the checks for them cost nothing.
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("the feature `planted-bugs` is for tests: a release must not have it");
@@ -43,6 +44,8 @@ pub enum Bug {
     StaleQuestions,
     /// Calls that tasks made in an open superstep are made again when the run resumes.
     ForgetsCalls,
+    /// A hosted run records no calls.
+    RecordsNoCalls,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -74,16 +77,23 @@ mod nothing {
 mod garden {
     use super::Bug;
     use std::cell::{Cell, RefCell};
+    use std::sync::LazyLock;
+
+    /// Name of the bug of this process.
+    const VARIABLE: &str = "WEFT_TEST_BUG";
+
+    static OF_PROCESS: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(VARIABLE).ok());
 
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
         static ENDED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Returns `true` if a bug is planted in this thread.
+    /// Returns `true` if a bug is planted in this thread or this process.
     #[must_use]
     pub fn has(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
+        let of_process = || OF_PROCESS.as_ref().is_some_and(|name| *name == format!("{bug:?}"));
+        PLANTED.get() == Some(bug) || of_process()
     }
 
     /// Plants a bug in this thread, in place of the one before.

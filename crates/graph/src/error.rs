@@ -7,6 +7,7 @@ use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::Fault;
 use weftwork_types::id::InvalidId;
+use weftwork_types::port::BudgetError;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
 
 /// Why a node did not finish. Any error converts into one with `?`.
@@ -349,6 +350,9 @@ pub enum RuntimeError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The budget of the run cannot be opened.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
     /// A superstep could not be closed, or a stored one not be read.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -400,6 +404,7 @@ impl RuntimeError {
             Self::OtherResult { .. } => ErrorCode("W0133"),
             Self::AskedWithin { .. } => ErrorCode("W0134"),
             Self::Store(error) => error.code(),
+            Self::Budget(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),
         }
@@ -410,6 +415,7 @@ impl RuntimeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Store(error) => error.fault(),
+            Self::Budget(error) => error.fault(),
             Self::Node(fault) => fault.clone(),
             other => Fault::new(other.code(), other.to_string()),
         }

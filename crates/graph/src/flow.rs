@@ -20,7 +20,7 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 /// # Example
 /// ```
 /// use serde_json::json;
-/// use weftwork_graph::{Ctx, Finish, Flow, Input, NodeResult, Outcome, TaskDef};
+/// use weftwork_graph::{Ctx, Finish, Flow, Input, NodeResult, RunOutcome, TaskDef};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let double = TaskDef::new("double", async |Input(n): Input| -> NodeResult<_> {
@@ -31,7 +31,7 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 ///     async move { ctx.task(&double, n).await.map(Finish::value) }
 /// });
 /// let outcome = flow.build()?.invoke(json!(21)).await?;
-/// assert_eq!(outcome, Outcome::Completed { output: json!(42) });
+/// assert_eq!(outcome, RunOutcome::Completed { output: json!(42) });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -39,7 +39,7 @@ pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use error::{NODE_FAILED, NodeError, RuntimeError};
 pub use exec::{
-    Answers, Durability, HistoryFilter, Keep, MessagePart, Modes, Outcome, Semantics, Snapshot,
+    Answers, Durability, HistoryFilter, Keep, MessagePart, Modes, RunOutcome, Semantics, Snapshot,
     Stops, StreamEvent,
 };
 pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};

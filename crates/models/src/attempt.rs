@@ -12,38 +12,59 @@ use std::time::Duration;
 use uuid::Uuid;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, CallKey, EgressError};
-use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
+use weftwork_types::port::{CallContext, CallKey, Demand, EgressError, Reservation};
+use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, InvocationId, MessageId};
 
 /// Bytes of text per token, for estimates when the provider does not report usage.
 const BYTES_PER_TOKEN: u64 = 4;
 
+/// Data that all attempts of a call share.
+#[derive(Debug)]
+pub(crate) struct CallInfo {
+    key: CallKey,
+    prompt_hash: Hash,
+    /// The size of the request in bytes, for the usage estimate.
+    asked_bytes: u64,
+}
+
+impl CallInfo {
+    pub(crate) fn new(key: CallKey, prompt_hash: Hash, request: &ChatRequest) -> Self {
+        let asked = canonical::to_string(&fingerprint::request(request));
+        Self { key, prompt_hash, asked_bytes: asked.len() as u64 }
+    }
+
+    /// Returns the demand of an attempt for a budget.
+    pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
+        let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
+        let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
+        Demand::ModelCall { model: info.id(), tokens }
+    }
+}
+
 /// A running attempt. If it is dropped before its end, it still counts and reports its usage.
 pub(crate) struct Attempt<'a> {
     ctx: &'a CallContext,
-    key: CallKey,
+    call: &'a CallInfo,
+    /// The part of the budget set aside for the attempt, until it is settled.
+    reservation: Option<Reservation>,
     /// The id of the message that the attempt produces.
     message: MessageId,
     collector: Collector,
     /// The usage fact, with status `Cancelled` until the attempt ends.
     fact: UsageFact,
-    told: bool,
+    reported: bool,
     began: Duration,
-    /// The size of the request in bytes, for the usage estimate.
-    asked_bytes: u64,
     shown: bool,
 }
 
 impl<'a> Attempt<'a> {
     pub(crate) fn begin(
         info: &ModelInfo,
-        request: &ChatRequest,
-        (key, number): (CallKey, u32),
-        prompt_hash: Hash,
+        (call, number): (&'a CallInfo, u32),
+        reservation: Reservation,
         ctx: &'a CallContext,
     ) -> Self {
-        let asked = canonical::to_string(&fingerprint::request(request));
         let fact = UsageFact {
             invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
             attempt: number,
@@ -54,19 +75,19 @@ impl<'a> Attempt<'a> {
             tokens: Tokens::default(),
             cost_micro_usd: None,
             provider_call_id: None,
-            prompt_hash,
+            prompt_hash: call.prompt_hash,
             started_at: ctx.clock.now(),
             latency_ms: 0,
         };
         Self {
             ctx,
-            key,
-            message: message_id(key),
+            call,
+            reservation: Some(reservation),
+            message: message_id(call.key),
             collector: Collector::default(),
             fact,
-            told: false,
+            reported: false,
             began: ctx.clock.elapsed(),
-            asked_bytes: asked.len() as u64,
             shown: false,
         }
     }
@@ -81,7 +102,7 @@ impl<'a> Attempt<'a> {
         let tokens = self.tokens(outcome.as_ref().err());
         let provider_call_id = self.collector.provider_call_id();
         let said = std::mem::take(&mut self.collector);
-        let ids = (self.key, self.message.clone());
+        let ids = (self.call.key, self.message.clone());
         let outcome = outcome.and_then(|()| said.response(model.info(), ids, request, tokens));
         let error = outcome.as_ref().err();
         if error.is_some() && self.shown {
@@ -93,7 +114,10 @@ impl<'a> Attempt<'a> {
             Some(_) => UsageStatus::Error,
         };
         self.fact.error_code = error.map(|error| error.fault().code);
-        self.tell(tokens, provider_call_id);
+        if let Some(reservation) = self.reservation.take() {
+            reservation.settle(Usage::model_call(tokens)).await;
+        }
+        self.report(tokens, provider_call_id);
         (self.fact.clone(), outcome)
     }
 
@@ -155,32 +179,31 @@ impl<'a> Attempt<'a> {
         }
         let nothing_came = self.collector.events() == 0;
         if nothing_came && error.is_some_and(is_refusal) {
-            return Tokens { input: 0, output: 0, estimated: true };
+            return Tokens { estimated: true, ..Tokens::default() };
         }
-        Tokens {
-            input: self.asked_bytes.div_ceil(BYTES_PER_TOKEN),
-            output: self.collector.bytes().div_ceil(BYTES_PER_TOKEN),
-            estimated: true,
-        }
+        let input = self.call.asked_bytes.div_ceil(BYTES_PER_TOKEN);
+        Tokens::estimated(input, self.collector.bytes().div_ceil(BYTES_PER_TOKEN))
     }
 
-    /// Counts and reports the usage fact, once.
-    fn tell(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
-        self.told = true;
+    /// Reports the usage fact, once.
+    fn report(&mut self, tokens: Tokens, provider_call_id: Option<String>) {
+        self.reported = true;
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         self.fact.tokens = tokens;
         self.fact.provider_call_id = provider_call_id;
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        self.ctx.budget.record(&self.fact);
         self.ctx.emit.emit(AiEvent::UsageReport { fact: self.fact.clone() });
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.reported {
             let (tokens, id) = (self.tokens(None), self.collector.provider_call_id());
-            self.tell(tokens, id);
+            if let Some(mut reservation) = self.reservation.take() {
+                reservation.spend(Usage { tokens, ..Usage::default() });
+            }
+            self.report(tokens, id);
         }
     }
 }

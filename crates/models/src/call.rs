@@ -1,6 +1,6 @@
 //! The only path by which models are called: journal, budget, retries, usage, ledger, events.
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, CallInfo};
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::prompt_hash::prompt_hash;
 use crate::{ModelError, RetryPolicy, fingerprint};
@@ -51,8 +51,9 @@ impl ModelCaller {
 
     /// Calls a model, or returns the recorded answer of an earlier identical call.
     ///
-    /// Every attempt, failed or not, produces a usage fact: the budget counts it, the ledger
-    /// records it, and an event reports it. The answer is in the journal before this returns, and
+    /// Every attempt reserves its estimated tokens from the budget, and settles with what it used.
+    /// Every attempt, failed or not, produces a usage fact: the ledger records it, and an event
+    /// reports it. The answer is in the journal before this returns, and
     /// becomes durable with the next commit of the run. If the ledger refuses a fact twice, the
     /// call still succeeds: the fact stays in the run's events, and is sent to the ledger again
     /// whenever the recorded answer is reused.
@@ -63,8 +64,8 @@ impl ModelCaller {
     /// no attempt is allowed or the answer could not be recorded.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the attempt. Its usage is estimated, counted by the budget and
-    /// reported as an event, but not written to the ledger.
+    /// Dropping the future ends the attempt and releases its reservation. Its usage is estimated,
+    /// charged to the budget and reported as an event, but not written to the ledger.
     pub async fn call(
         &self,
         model: &dyn ChatModel,
@@ -99,7 +100,8 @@ impl ModelCaller {
         ctx: &CallContext,
     ) -> Result<ChatResponse, ModelError> {
         let name = model.info().id();
-        let hash = prompt_hash(&name, &request);
+        let call = CallInfo::new(key, prompt_hash(&name, &request), &request);
+        let demand = call.demand(model.info(), &request);
         let mut number = 0;
         loop {
             number += 1;
@@ -107,8 +109,8 @@ impl ModelCaller {
             if ctx.deadline.is_some_and(|deadline| ctx.clock.now() >= deadline) {
                 return Err(late());
             }
-            ctx.budget.admit_model_call()?;
-            let attempt = Attempt::begin(model.info(), &request, (key, number), hash, ctx);
+            let reservation = ctx.budget.reserve(&demand).await?;
+            let attempt = Attempt::begin(model.info(), (&call, number), reservation, ctx);
             let (fact, outcome) = attempt.run(model, &request).await;
             let error = match outcome {
                 Ok(response) => return self.keep(response, fact, key, ctx).await,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{BudgetExceeded, EgressError, JournalError};
+use weftwork_types::port::{BudgetError, EgressError, JournalError};
 
 /// A model call failed. Variants are split by what the caller can do about them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -145,7 +145,7 @@ pub enum ModelError {
     },
     /// The budget does not allow another call.
     #[error(transparent)]
-    Budget(#[from] BudgetExceeded),
+    Budget(#[from] BudgetError),
     /// The call could not be recorded, so it was not made.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -184,6 +184,7 @@ impl ModelError {
             Self::Provider { .. } | Self::Truncated { .. } => true,
             Self::Transport { source, .. } => source.is_retriable(),
             Self::Engine { source } => source.retriable,
+            Self::Budget(error) => error.is_retriable(),
             _ => false,
         }
     }

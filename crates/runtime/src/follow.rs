@@ -3,7 +3,7 @@
 use crate::hosted::Host;
 use crate::hub::{Attached, Hub};
 use futures_util::StreamExt;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -12,9 +12,10 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::At;
 use weftwork_store::StoreError;
 use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunFinal, RunRef, RunStatus};
-use weftwork_types::{BoxStream, Principal};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
+use weftwork_types::{BoxStream, InterruptId, Principal};
 
 /// Interval between two reads of the store.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -69,9 +70,9 @@ impl Follow {
     }
 
     /// Waits for the run's end.
-    pub(crate) async fn end(&self) -> RunFinal {
+    pub(crate) async fn end(&self) -> RunOutcome {
         let ended = self.outcome().await;
-        ended.unwrap_or_else(|error| RunFinal::Failed { fault: error.fault() })
+        ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() })
     }
 
     /// Returns `true` if events follow the `done` at this place, because the run was requeued.
@@ -103,17 +104,29 @@ impl Follow {
         Ok(merged(after, events, pieces))
     }
 
-    async fn outcome(&self) -> Result<RunFinal, RuntimeError> {
+    async fn outcome(&self) -> Result<RunOutcome, RuntimeError> {
         loop {
             let row = self.host.store.run(&self.who, &self.at).await?;
             match row.outcome {
-                Some(RunFinal::Completed { .. }) => {
-                    return Ok(RunFinal::Completed { output: self.output().await? });
+                Some(RunOutcome::Completed { .. }) => {
+                    return Ok(RunOutcome::Completed { output: self.output().await? });
+                }
+                Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
+                    let questions = self.questions(&interrupts).await?;
+                    return Ok(RunOutcome::Interrupted { interrupts, questions });
                 }
                 Some(outcome) => return Ok(outcome),
                 None => self.host.clock.sleep(LOOK_EVERY).await,
             }
         }
+    }
+
+    /// Reads the questions at which the run ended, in their order.
+    async fn questions(&self, ids: &[InterruptId]) -> Result<Vec<Interrupt>, RuntimeError> {
+        let rows = self.host.store.interrupts(&self.who, &self.at.thread).await?;
+        let mut asked: BTreeMap<_, _> =
+            rows.into_iter().map(|row| (row.interrupt.id, row.interrupt)).collect();
+        Ok(ids.iter().filter_map(|id| asked.remove(id)).collect())
     }
 
     /// The state, which is not stored a second time with the outcome. Once a later run went on

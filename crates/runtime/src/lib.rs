@@ -17,8 +17,8 @@ mod threads;
 mod worker;
 
 pub use inspect::thread_state;
-pub use runtime::{JournalMode, Orphans, Runtime, RuntimeBuilder};
+pub use runtime::{Orphans, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
-pub use thread::{RunEnd, Thread, ThreadRun, ThreadStream};
+pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
 pub use threads::Threads;
 pub use worker::Pace;

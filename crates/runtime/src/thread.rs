@@ -15,8 +15,8 @@ use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
-    Answers, Durability, Multitask, ReuseFrom, RunFinal, RunInput, RunOptions, RunRef, RunRequest,
-    Stops,
+    Answers, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef,
+    RunRequest, Stops,
 };
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
@@ -104,9 +104,9 @@ impl Thread {
     ///
     /// # Errors
     /// As [`Runtime::resume`].
-    pub async fn resume(&self) -> Result<RunEnd, RuntimeError> {
+    pub async fn resume(&self) -> Result<EndedRun, RuntimeError> {
         let handle = self.runtime.resume(&self.who, &self.id).await?;
-        self.end(handle).await
+        Ok(self.end(handle).await)
     }
 
     /// The state of the thread, or of the checkpoint chosen with [`at`](Self::at).
@@ -170,19 +170,10 @@ impl Thread {
         self.runtime.watch(&self.who, run, after).await
     }
 
-    async fn end(&self, handle: RunHandle) -> Result<RunEnd, RuntimeError> {
+    async fn end(&self, handle: RunHandle) -> EndedRun {
         let RunHandle { run, events, outcome } = handle;
         drop(events);
-        let outcome = outcome.await;
-        let questions = match &outcome {
-            RunFinal::Interrupted { interrupts } if !interrupts.is_empty() => {
-                let mut open = self.questions().await?;
-                open.retain(|question| interrupts.contains(&question.id));
-                open
-            }
-            _ => Vec::new(),
-        };
-        Ok(RunEnd { run, outcome, questions, graph: self.compiled.clone() })
+        EndedRun { run, outcome: outcome.await, graph: self.compiled.clone() }
     }
 }
 
@@ -346,7 +337,7 @@ impl ThreadRun {
 }
 
 impl IntoFuture for ThreadRun {
-    type Output = Result<RunEnd, RuntimeError>;
+    type Output = Result<EndedRun, RuntimeError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     /// Requests the run and waits for its end.
@@ -357,21 +348,20 @@ impl IntoFuture for ThreadRun {
         let thread = self.thread.clone();
         Box::pin(async move {
             let handle = self.begin().await?;
-            thread.end(handle).await
+            Ok(thread.end(handle).await)
         })
     }
 }
 
-/// The end of a run.
+/// A run that has ended, with its outcome.
 #[derive(Debug)]
-pub struct RunEnd {
+pub struct EndedRun {
     run: RunRef,
-    outcome: RunFinal,
-    questions: Vec<Interrupt>,
+    outcome: RunOutcome,
     graph: CompiledGraph,
 }
 
-impl RunEnd {
+impl EndedRun {
     /// The run.
     #[must_use]
     pub fn run(&self) -> &RunRef {
@@ -380,14 +370,14 @@ impl RunEnd {
 
     /// Outcome of the run.
     #[must_use]
-    pub fn outcome(&self) -> &RunFinal {
+    pub fn outcome(&self) -> &RunOutcome {
         &self.outcome
     }
 
     /// Questions at which the run ended.
     #[must_use]
     pub fn questions(&self) -> &[Interrupt] {
-        &self.questions
+        self.outcome.questions()
     }
 
     /// Output of a run that completed, as JSON.
@@ -397,14 +387,14 @@ impl RunEnd {
     /// with the fault of a failed one.
     pub fn output(&self) -> Result<&Json, RuntimeError> {
         match &self.outcome {
-            RunFinal::Completed { output } => Ok(output),
-            RunFinal::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
-            RunFinal::Interrupted { .. } if self.questions.is_empty() => {
+            RunOutcome::Completed { output } => Ok(output),
+            RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
+            RunOutcome::Interrupted { interrupts, .. } if interrupts.is_empty() => {
                 Err(self.without_output("stopped before or after a node"))
             }
-            RunFinal::Interrupted { .. } => Err(self.without_output("waits for an answer")),
-            RunFinal::LimitReached { .. } => Err(self.without_output("reached its step limit")),
-            RunFinal::Cancelled => Err(self.without_output("was cancelled")),
+            RunOutcome::Interrupted { .. } => Err(self.without_output("waits for an answer")),
+            RunOutcome::LimitReached { .. } => Err(self.without_output("reached its step limit")),
+            RunOutcome::Cancelled { .. } => Err(self.without_output("was cancelled")),
         }
     }
 
@@ -425,7 +415,7 @@ impl RunEnd {
 pub struct ThreadStream {
     run: RunRef,
     items: UnboundedReceiver<StreamItem>,
-    end: BoxFuture<'static, Result<RunEnd, RuntimeError>>,
+    end: BoxFuture<'static, EndedRun>,
 }
 
 impl std::fmt::Debug for ThreadStream {
@@ -450,10 +440,7 @@ impl ThreadStream {
     }
 
     /// Waits for the end of the run. Events that were not read are dropped.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Store`] when its questions cannot be read.
-    pub async fn end(self) -> Result<RunEnd, RuntimeError> {
+    pub async fn end(self) -> EndedRun {
         self.end.await
     }
 }

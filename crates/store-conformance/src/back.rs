@@ -10,11 +10,11 @@ use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunFinal, RunStatus};
+use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::{ErrorCode, Timestamp};
 
-fn failed() -> Option<RunFinal> {
-    Some(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") })
+fn failed() -> Option<RunOutcome> {
+    Some(RunOutcome::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") })
 }
 
 fn released(claim: u64) -> AiEvent {
@@ -127,8 +127,8 @@ pub(super) async fn only_the_last_run_is_requeued_once_it_failed(store: Arc<dyn 
     let ends = [
         ("r1", completed(), "completed"),
         ("r2", interrupted(&[]), "ended at open questions"),
-        ("r3", Some(RunFinal::LimitReached { step_limit: 1 }), "reached its step limit"),
-        ("r4", Some(RunFinal::Cancelled), "was cancelled"),
+        ("r3", Some(RunOutcome::LimitReached { step_limit: 1 }), "reached its step limit"),
+        ("r4", Some(RunOutcome::cancelled()), "was cancelled"),
     ];
     for (run, end, why) in ends {
         let claim = begin(&*store, "t", run).await;

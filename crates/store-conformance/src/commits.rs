@@ -11,7 +11,7 @@ use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunFinal, RunStatus};
+use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::{ErrorCode, Timestamp};
 
 pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
@@ -115,11 +115,11 @@ pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
 pub(super) async fn the_thread_follows_the_outcome_of_the_run(store: Arc<dyn Store>) {
     let fault = Fault::new(ErrorCode("W0101"), "it broke").retriable(true);
     let outcomes = [
-        (RunFinal::Completed { output: json!({"a": [1]}) }, RunStatus::Completed),
-        (RunFinal::Interrupted { interrupts: Vec::new() }, RunStatus::Interrupted),
-        (RunFinal::LimitReached { step_limit: 3 }, RunStatus::LimitReached),
-        (RunFinal::Cancelled, RunStatus::Cancelled),
-        (RunFinal::Failed { fault }, RunStatus::Failed),
+        (RunOutcome::Completed { output: json!({"a": [1]}) }, RunStatus::Completed),
+        (RunOutcome::interrupted(Vec::new()), RunStatus::Interrupted),
+        (RunOutcome::LimitReached { step_limit: 3 }, RunStatus::LimitReached),
+        (RunOutcome::cancelled(), RunStatus::Cancelled),
+        (RunOutcome::Failed { fault }, RunStatus::Failed),
     ];
     for (n, (outcome, status)) in (0..).zip(outcomes) {
         let claim = begin(&*store, "t", &format!("r{n}")).await;

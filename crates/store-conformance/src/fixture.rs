@@ -10,7 +10,7 @@ use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
@@ -141,12 +141,13 @@ pub(super) fn commit(at: i64) -> Commit {
     Commit { at: Timestamp(at), ..Commit::default() }
 }
 
-pub(super) fn completed() -> Option<RunFinal> {
-    Some(RunFinal::Completed { output: json!({"text": "bye"}) })
+pub(super) fn completed() -> Option<RunOutcome> {
+    Some(RunOutcome::Completed { output: json!({"text": "bye"}) })
 }
 
-pub(super) fn interrupted(ids: &[u128]) -> Option<RunFinal> {
-    Some(RunFinal::Interrupted { interrupts: ids.iter().copied().map(InterruptId).collect() })
+pub(super) fn interrupted(ids: &[u128]) -> Option<RunOutcome> {
+    let interrupts = ids.iter().copied().map(InterruptId).collect();
+    Some(RunOutcome::Interrupted { interrupts, questions: Vec::new() })
 }
 
 pub(super) async fn write(store: &dyn Store, claim: &Claim, commit: Commit) {
@@ -211,7 +212,7 @@ pub(super) fn fact(invocation: &str, run: &str, started_at: i64) -> UsageRow {
             model: "small".to_owned(),
             status: UsageStatus::Ok,
             error_code: None,
-            tokens: Tokens { input: 7, output: 3, estimated: false },
+            tokens: Tokens::reported(7, 3).cached(5).reasoning(2),
             cost_micro_usd: Some(11),
             provider_call_id: None,
             prompt_hash: canonical::hash_bytes(b"prompt"),

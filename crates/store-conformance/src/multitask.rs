@@ -9,7 +9,7 @@ use weftwork_store::checkpoint::Shelf;
 use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
 use weftwork_store::rule;
 use weftwork_store::table::Store;
-use weftwork_types::run::{Multitask, RunFinal, RunInput, RunStatus};
+use weftwork_types::run::{Multitask, RunOutcome, RunInput, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 
 /// A run of the thread `t` with a multitask strategy.
@@ -41,7 +41,7 @@ async fn keeps(store: &dyn Store, claim: &Claim, id: u128) {
 }
 
 async fn cancelled(store: &dyn Store, claim: &Claim) {
-    write(store, claim, Commit { finish: Some(RunFinal::Cancelled), ..commit(1_300) }).await;
+    write(store, claim, Commit { finish: Some(RunOutcome::cancelled()), ..commit(1_300) }).await;
 }
 
 pub(super) async fn a_queued_run_waits_for_those_before_it(store: Arc<dyn Store>) {

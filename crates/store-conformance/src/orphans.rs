@@ -10,7 +10,7 @@ use weftwork_store::record::Commit;
 use weftwork_store::rule;
 use weftwork_store::table::{Result, Store};
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
-use weftwork_types::run::{Multitask, RunFinal, RunStatus};
+use weftwork_types::run::{Multitask, RunOutcome, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, TaskId, Timestamp};
 
@@ -56,7 +56,10 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     assert_eq!(cancel(&*store, "r", LATER).await, Ok(()));
     let row = store.run(&us(), &claim.at).await.expect("the run");
     assert_eq!((row.status, row.fence), (RunStatus::Cancelled, 2));
-    assert_eq!((row.outcome, row.ended_at), (Some(RunFinal::Cancelled), Some(Timestamp(LATER))));
+    assert_eq!(
+        (row.outcome, row.ended_at),
+        (Some(RunOutcome::cancelled()), Some(Timestamp(LATER)))
+    );
     let reset = AiEvent::AttemptReset { node: "writer".to_owned() };
     assert_eq!(log(&*store, "r").await, [told(1), reset, done()]);
     let pieces = store.pieces(&us(), &claim.at, Position::START, 9).await;

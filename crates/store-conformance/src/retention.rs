@@ -11,15 +11,15 @@ use weftwork_store::retention::{Untouched, Waiting};
 use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
-use weftwork_types::run::{Multitask, RunFinal, RunRef};
+use weftwork_types::run::{Multitask, RunOutcome, RunRef};
 use weftwork_types::{ErrorCode, Timestamp};
 
 fn before(time: i64) -> Untouched {
     Untouched { before: Timestamp(time), waiting: Waiting::Spared, limit: 99 }
 }
 
-fn failed() -> Option<RunFinal> {
-    Some(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") })
+fn failed() -> Option<RunOutcome> {
+    Some(RunOutcome::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") })
 }
 
 async fn untouched(store: &dyn Store, which: Untouched) -> Vec<String> {

@@ -17,7 +17,7 @@ use weftwork_store::thread::{
 };
 use weftwork_store::whole::{ReadWhole, WriteWhole};
 use weftwork_types::code::Fault;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{ErrorCode, Principal, ThreadId, Timestamp};
 
 fn metadata(value: Value) -> Metadata {
@@ -186,11 +186,11 @@ async fn in_each_status(store: &dyn Store) {
     let finish_at = |at| Commit { finish: interrupted(&[1]), ..commit(at) };
     write(store, &asks, Commit { interrupts: interrupts.clone(), ..finish_at(1_500) }).await;
     let stopped = begin(store, "interrupted-2", "r5").await;
-    let cancelled = Some(RunFinal::Cancelled);
+    let cancelled = Some(RunOutcome::Cancelled);
     write(store, &stopped, Commit { interrupts, finish: cancelled, ..commit(1_500) }).await;
     let failed = begin(store, "error", "r6").await;
     let fault = Fault::new(ErrorCode("W0109"), "no luck");
-    let finish = Some(RunFinal::Failed { fault });
+    let finish = Some(RunOutcome::Failed { fault });
     write(store, &failed, Commit { finish, ..commit(1_500) }).await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weftwork_store::record::Commit;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{ErrorCode, Principal, Timestamp};
 
 /// A commit that ends a run at a question that takes its default at `wakes_at`.
@@ -47,7 +47,7 @@ pub(super) async fn a_thread_is_due_at_its_time_and_no_more_once_it_goes_on(stor
     assert_eq!(wakes_at(&*store).await, None, "this end names no time");
     let claim = begin(&*store, "t", "r3").await;
     let fault = Fault::new(ErrorCode("W0109"), "no luck");
-    let fails = Commit { finish: Some(RunFinal::Failed { fault }), ..parked(1, 5_000) };
+    let fails = Commit { finish: Some(RunOutcome::Failed { fault }), ..parked(1, 5_000) };
     write(&*store, &claim, fails).await;
     store.requeue(&us(), &at("t", "r3"), Timestamp(1_400)).await.expect("it failed");
     assert_eq!(wakes_at(&*store).await, None, "it goes on now");

@@ -7,7 +7,7 @@ use crate::table::{ReadEvents, Result, Store};
 use std::collections::BTreeSet;
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::{RunFinal, RunRef, RunStatus};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
 use weftwork_types::{Principal, Timestamp, WorkerId};
 
 /// Maximum number of rows of partial text read at once.
@@ -55,7 +55,7 @@ pub async fn cancel_orphan(
         interrupts,
         events: resets.chain([done]).collect(),
         void: Some(Position::END),
-        finish: Some(RunFinal::Cancelled),
+        finish: Some(RunOutcome::cancelled()),
         at: now,
         ..Commit::default()
     };

@@ -8,7 +8,7 @@ use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::CallRecord;
-use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 
@@ -66,7 +66,7 @@ pub struct RunRow {
     /// Number of claims, which is the fence of the newest claim.
     pub fence: u64,
     /// Outcome, once the run has ended.
-    pub outcome: Option<RunFinal>,
+    pub outcome: Option<RunOutcome>,
     /// Time at which the run ended.
     pub ended_at: Option<Timestamp>,
     /// `true` if cancellation was requested.
@@ -226,7 +226,7 @@ pub struct Commit {
     /// have the expected version, the commit is refused.
     pub effects: Vec<Effect>,
     /// Outcome of the run, in its last commit.
-    pub finish: Option<RunFinal>,
+    pub finish: Option<RunOutcome>,
     /// Time at which the thread resumes by itself; only together with `finish`.
     pub wakes_at: Option<Timestamp>,
     /// Time of the commit.

@@ -2,7 +2,7 @@
 
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{BudgetExceeded, JournalError};
+use weftwork_types::port::{BudgetError, JournalError};
 use weftwork_types::tool::{ToolErrorKind, ToolFailure};
 
 /// Codes of failures that the model and the person see as the result of a call.
@@ -286,9 +286,9 @@ pub enum RunToolError {
         /// The decoder's message.
         detail: String,
     },
-    /// The budget allows no further tool calls. The tool was not called.
+    /// The budget allows no further tool calls, or cannot be checked. The tool was not called.
     #[error(transparent)]
-    Budget(#[from] BudgetExceeded),
+    Budget(#[from] BudgetError),
 }
 
 impl RunToolError {
@@ -298,14 +298,18 @@ impl RunToolError {
         match self {
             Self::NotRecorded(_) => code::NOT_RECORDED,
             Self::RecordUnreadable { .. } => code::RECORD_UNREADABLE,
-            Self::Budget(exceeded) => exceeded.code(),
+            Self::Budget(error) => error.code(),
         }
     }
 
     /// The error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        let retriable = matches!(self, Self::NotRecorded(error) if error.source.retriable);
+        let retriable = match self {
+            Self::NotRecorded(error) => error.source.retriable,
+            Self::Budget(error) => error.is_retriable(),
+            Self::RecordUnreadable { .. } => false,
+        };
         Fault::new(self.code(), self.to_string()).retriable(retriable)
     }
 }

@@ -6,6 +6,7 @@ pub use input::{Answers, RunCommand, RunInput, Target};
 
 use crate::caller::Caller;
 use crate::code::Fault;
+use crate::interrupt::Interrupt;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -256,24 +257,33 @@ impl RunStatus {
 /// The outcome of a run. Interrupts and limits are outcomes, not errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum RunFinal {
+pub enum RunOutcome {
     /// No tasks are left.
     Completed {
         /// Final state, as an object of channel values.
         output: Value,
     },
-    /// Questions are open. An answer starts a new run on the thread.
+    /// Questions are open, or the run stopped before or after a node. An answer starts a new run on
+    /// the thread.
     Interrupted {
-        /// Ids of the questions.
+        /// Ids of the questions; none for a stop.
         interrupts: Vec<InterruptId>,
+        /// The questions. They are stored with their thread, not with the outcome: the outcome in
+        /// the stored row of a run has their ids only.
+        #[serde(skip)]
+        questions: Vec<Interrupt>,
     },
     /// The step limit was reached while tasks were due.
     LimitReached {
         /// The limit.
         step_limit: u32,
     },
-    /// The run was cancelled.
-    Cancelled,
+    /// The run was cancelled, or a node requested its end.
+    Cancelled {
+        /// Reason of the node that requested the end. It is not stored.
+        #[serde(skip)]
+        reason: Option<String>,
+    },
     /// The run failed. Finished work is retained.
     Failed {
         /// Cause.
@@ -281,7 +291,52 @@ pub enum RunFinal {
     },
 }
 
-impl RunFinal {
+impl RunOutcome {
+    /// The outcome of a run that ended at these questions, or at a stop if there are none.
+    #[must_use]
+    pub fn interrupted(questions: Vec<Interrupt>) -> Self {
+        let interrupts = questions.iter().map(|question| question.id).collect();
+        Self::Interrupted { interrupts, questions }
+    }
+
+    /// The outcome of a cancelled run.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::Cancelled { reason: None }
+    }
+
+    /// The outcome as it is stored: without the state, which is in the checkpoints, without the
+    /// questions, which are stored with their thread, and without the reason of a node.
+    #[must_use]
+    pub fn stored(&self) -> Self {
+        match self {
+            Self::Completed { .. } => Self::Completed { output: Value::Null },
+            Self::Interrupted { interrupts, .. } => {
+                Self::Interrupted { interrupts: interrupts.clone(), questions: Vec::new() }
+            }
+            Self::Cancelled { .. } => Self::cancelled(),
+            other => other.clone(),
+        }
+    }
+
+    /// Output of a run that completed: an object of channel values, or the result of a flow.
+    #[must_use]
+    pub fn output(self) -> Option<Value> {
+        match self {
+            Self::Completed { output } => Some(output),
+            _ => None,
+        }
+    }
+
+    /// Questions at which the run ended.
+    #[must_use]
+    pub fn questions(&self) -> &[Interrupt] {
+        match self {
+            Self::Interrupted { questions, .. } => questions,
+            _ => &[],
+        }
+    }
+
     /// Returns the status that is recorded for this outcome.
     #[must_use]
     pub fn status(&self) -> RunStatus {
@@ -289,7 +344,7 @@ impl RunFinal {
             Self::Completed { .. } => RunStatus::Completed,
             Self::Interrupted { .. } => RunStatus::Interrupted,
             Self::LimitReached { .. } => RunStatus::LimitReached,
-            Self::Cancelled => RunStatus::Cancelled,
+            Self::Cancelled { .. } => RunStatus::Cancelled,
             Self::Failed { .. } => RunStatus::Failed,
         }
     }

@@ -3,6 +3,7 @@
 use crate::canonical::Hash;
 use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::ops::{Add, AddAssign};
 
 /// Usage of one attempt of a model call. Failed attempts are recorded too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,14 +49,162 @@ pub enum UsageStatus {
     Cancelled,
 }
 
-/// Token counts of one attempt.
+/// Token counts of one or more attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Input tokens.
+    /// Input tokens, those read from a cache included.
     pub input: u64,
-    /// Output tokens.
+    /// Output tokens, those spent on reasoning included.
     pub output: u64,
     /// `true` if the counts were estimated locally because the provider reported none.
     #[serde(default)]
     pub estimated: bool,
+    /// The part of `input` that the provider read from its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached: u64,
+    /// The part of `output` that the model spent on reasoning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning: u64,
+}
+
+impl Tokens {
+    /// Creates counts that a provider reported.
+    #[must_use]
+    pub const fn reported(input: u64, output: u64) -> Self {
+        Self { input, output, estimated: false, cached: 0, reasoning: 0 }
+    }
+
+    /// Creates counts that were estimated.
+    #[must_use]
+    pub const fn estimated(input: u64, output: u64) -> Self {
+        Self { estimated: true, ..Self::reported(input, output) }
+    }
+
+    /// Sets the part of the input that was read from a cache, at most all of it.
+    #[must_use]
+    pub fn cached(mut self, cached: u64) -> Self {
+        self.cached = cached.min(self.input);
+        self
+    }
+
+    /// Sets the part of the output that was spent on reasoning, at most all of it.
+    #[must_use]
+    pub fn reasoning(mut self, reasoning: u64) -> Self {
+        self.reasoning = reasoning.min(self.output);
+        self
+    }
+
+    /// Returns the number of input and output tokens.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            estimated: self.estimated || other.estimated,
+            cached: self.cached.saturating_add(other.cached),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+}
+
+/// Amounts that a budget counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Attempts of model calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub model_calls: u64,
+    /// Tool calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tool_calls: u64,
+    /// Tokens of the model calls.
+    #[serde(default)]
+    pub tokens: Tokens,
+}
+
+impl Usage {
+    /// Returns the usage of one attempt of a model call.
+    #[must_use]
+    pub fn model_call(tokens: Tokens) -> Self {
+        Self { model_calls: 1, tool_calls: 0, tokens }
+    }
+
+    /// Returns the usage of one tool call.
+    #[must_use]
+    pub fn tool_call() -> Self {
+        Self { tool_calls: 1, ..Self::default() }
+    }
+
+    /// Returns the difference of each amount, at least zero.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self {
+            model_calls: self.model_calls.saturating_sub(other.model_calls),
+            tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
+            tokens: Tokens {
+                input: self.tokens.input.saturating_sub(other.tokens.input),
+                output: self.tokens.output.saturating_sub(other.tokens.output),
+                estimated: self.tokens.estimated,
+                cached: self.tokens.cached.saturating_sub(other.tokens.cached),
+                reasoning: self.tokens.reasoning.saturating_sub(other.tokens.reasoning),
+            },
+        }
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            model_calls: self.model_calls.saturating_add(other.model_calls),
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+            tokens: self.tokens + other.tokens,
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_without_parts_are_stored_as_before() {
+        let plain = json!({"input": 7, "output": 3, "estimated": false});
+        assert_eq!(json!(Tokens::reported(7, 3)), plain);
+        let read: Tokens = serde_json::from_value(plain).expect("an old record");
+        assert_eq!(read, Tokens::reported(7, 3));
+        let parts = Tokens::reported(7, 3).cached(9).reasoning(2);
+        assert_eq!((parts.cached, parts.total()), (7, 10), "a part is at most the whole");
+        let read: Tokens = serde_json::from_value(json!(parts)).expect("a new record");
+        assert_eq!(read, parts);
+    }
+
+    #[test]
+    fn sums_and_differences_include_the_parts() {
+        let one = Usage::model_call(Tokens::reported(7, 3).cached(5).reasoning(2));
+        let two = one + Usage::model_call(Tokens::estimated(1, 1));
+        let tokens = Tokens { estimated: true, ..Tokens::reported(8, 4).cached(5).reasoning(2) };
+        assert_eq!((two.model_calls, two.tokens), (2, tokens));
+        assert_eq!(two.saturating_sub(one).tokens, Tokens::estimated(1, 1));
+    }
 }

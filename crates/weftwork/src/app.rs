@@ -11,14 +11,14 @@ use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
-use weftwork_runtime::{JournalMode, Runtime};
+use weftwork_runtime::Runtime;
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
 use weftwork_types::run::{
-    Durability, Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest,
+    Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
 use weftwork_types::{InterruptId, MessageId, Principal, ThreadId};
 
@@ -104,7 +104,6 @@ pub struct AppBuilder {
     agents: Vec<AgentDef>,
     store: Option<Arc<dyn Store>>,
     clock: Option<Arc<dyn Clock>>,
-    journal: JournalMode,
     durability: Durability,
     multitask: Multitask,
     record: Option<PathBuf>,
@@ -170,12 +169,6 @@ impl AppBuilder {
         self
     }
 
-    /// Sets the journal mode; see [`JournalMode`].
-    pub fn journal(mut self, mode: JournalMode) -> Self {
-        self.journal = mode;
-        self
-    }
-
     /// Records every complete answer of the model in a cassette, which the model `replay:PATH`
     /// plays back. An existing file is replaced.
     pub fn record(mut self, cassette: impl Into<PathBuf>) -> Self {
@@ -212,7 +205,7 @@ impl AppBuilder {
             None => config.store.value.open()?,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let builder = Runtime::builder(store).clock(Arc::clone(&clock)).journal(self.journal);
+        let builder = Runtime::builder(store).clock(Arc::clone(&clock));
         let builder =
             graphs.into_iter().fold(builder, |builder, (id, graph)| builder.graph(id, graph));
         let runtime = builder.open().await?;
@@ -444,7 +437,7 @@ impl App {
         let RunHandle { run, events, outcome } = handle;
         let events = events.collect().await;
         match outcome.await {
-            RunFinal::Failed { fault } => Err(Error::Run(fault)),
+            RunOutcome::Failed { fault } => Err(Error::Run(fault)),
             outcome => Ok(Reply::new(run, self.model().clone(), events, outcome)),
         }
     }

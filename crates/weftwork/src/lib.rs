@@ -109,7 +109,7 @@ pub mod prelude {
     pub use crate::runtime::Runtime;
     pub use crate::tools::{Policy, ToolBox, ToolContext, ToolError, tool};
     pub use crate::types::message::{Message, Role};
-    pub use crate::types::run::{RunFinal, RunStatus};
+    pub use crate::types::run::{RunOutcome, RunStatus};
     pub use crate::{App, Config, OpenRuntime, Reply};
 }
 

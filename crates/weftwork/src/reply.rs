@@ -6,7 +6,7 @@ use weftwork_types::InterruptId;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::run::{RunFinal, RunRef};
+use weftwork_types::run::{RunOutcome, RunRef};
 
 /// An open question.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ pub struct Reply {
     run: RunRef,
     model: ModelInfo,
     events: Vec<RunEvent>,
-    outcome: RunFinal,
+    outcome: RunOutcome,
 }
 
 impl Reply {
@@ -34,7 +34,7 @@ impl Reply {
         run: RunRef,
         model: ModelInfo,
         events: Vec<RunEvent>,
-        outcome: RunFinal,
+        outcome: RunOutcome,
     ) -> Self {
         Self { run, model, events, outcome }
     }
@@ -53,7 +53,7 @@ impl Reply {
 
     /// The outcome of the run.
     #[must_use]
-    pub fn outcome(&self) -> &RunFinal {
+    pub fn outcome(&self) -> &RunOutcome {
         &self.outcome
     }
 

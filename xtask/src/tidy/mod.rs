@@ -4,6 +4,7 @@
 mod arrows;
 mod errors;
 mod manifests;
+mod module_arrows;
 mod openers;
 mod outside;
 mod ratchet;
@@ -53,9 +54,9 @@ impl fmt::Display for Offence {
 /// The input of the rules, read and parsed once.
 #[derive(Debug)]
 pub(crate) struct House<'a> {
-    tree: &'a Tree,
+    pub(crate) tree: &'a Tree,
     crates: Crates,
-    sources: BTreeMap<&'a str, Source>,
+    pub(crate) sources: BTreeMap<&'a str, Source>,
     unreadable: Vec<Offence>,
 }
 
@@ -100,6 +101,7 @@ const RULES: &[Rule] = &[
     Rule { name: "lockfile", check: manifests::lockfile },
     Rule { name: "machine", check: texts::machine },
     Rule { name: "manifests", check: manifests::manifests },
+    Rule { name: "module-arrows", check: module_arrows::check },
     Rule { name: "modules", check: sources::modules },
     Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },

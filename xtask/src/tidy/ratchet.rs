@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{House, Offence, openers, sizes};
+use super::{House, Offence, module_arrows, openers, sizes};
 use crate::tree::RATCHET;
 
 /// Figures by file, function or crate.
@@ -23,6 +23,8 @@ pub(super) struct Ratchet {
     pub(super) function_lines: Figures,
     /// `None` in versions older than the rule on doc comments.
     pub(super) doc_openers: Option<Figures>,
+    /// `None` in versions older than the rule on arrows between modules.
+    pub(super) circular_arrows: Option<Figures>,
 }
 
 impl Ratchet {
@@ -63,13 +65,16 @@ pub(super) fn tightened(house: &House<'_>) -> Result<String> {
     let list = Ratchet::parse(old)?;
     let (files, functions) = (sizes::files(house), sizes::functions(house));
     let doc_openers = openers::per_crate(house);
+    let circular_arrows = module_arrows::circular(house);
     let listed_openers = list.doc_openers.unwrap_or_default();
+    let listed_arrows = list.circular_arrows.unwrap_or_default();
     let remark: Vec<&str> = old.lines().take_while(|line| line.starts_with('#')).collect();
     let mut text = remark.join("\n");
     let parts = [
         ("file_lines", &list.file_lines, &files, sizes::FILE_LINES_MAX),
         ("function_lines", &list.function_lines, &functions, sizes::FUNCTION_LINES_MAX),
         ("doc_openers", &listed_openers, &doc_openers, 0),
+        ("circular_arrows", &listed_arrows, &circular_arrows, 0),
     ];
     for (title, listed, measured, most) in parts {
         write!(text, "\n\n[{title}]")?;
@@ -101,7 +106,8 @@ mod tests {
         let tree = Fixture::default().overlay(&text).tree;
         let found = tightened(&House::of(&tree)).unwrap();
         let expected = "# Why.\n\n[file_lines]\n\n[function_lines]\n\
-                        \"crates/a/src/lib.rs::long\" = 120\n\n[doc_openers]\n\"a\" = 1\n";
+                        \"crates/a/src/lib.rs::long\" = 120\n\n[doc_openers]\n\"a\" = 1\n\n\
+                        [circular_arrows]\n";
         assert_eq!(found, expected);
     }
 }

@@ -17,7 +17,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::Message;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
 /// The number of refunded orders.
@@ -69,13 +69,13 @@ impl Desk {
         self.refunds.0.load(Ordering::SeqCst)
     }
 
-    pub(crate) async fn run(&self, input: RunInput) -> (Vec<RunEvent>, RunFinal) {
+    pub(crate) async fn run(&self, input: RunInput) -> (Vec<RunEvent>, RunOutcome) {
         let handle = self.runtime.execute(request(input)).await.expect("accepted");
         let events = handle.events.collect().await;
         (events, handle.outcome.await)
     }
 
-    pub(crate) async fn say(&self, text: &str) -> (Vec<RunEvent>, RunFinal) {
+    pub(crate) async fn say(&self, text: &str) -> (Vec<RunEvent>, RunOutcome) {
         self.run(RunInput::Start { input: said(text) }).await
     }
 
@@ -86,7 +86,11 @@ impl Desk {
         run.expect_err("refused").fault.code
     }
 
-    pub(crate) async fn answer(&self, id: InterruptId, value: Value) -> (Vec<RunEvent>, RunFinal) {
+    pub(crate) async fn answer(
+        &self,
+        id: InterruptId,
+        value: Value,
+    ) -> (Vec<RunEvent>, RunOutcome) {
         self.run(RunInput::answers(BTreeMap::from([(id, value)]))).await
     }
 }
@@ -128,18 +132,18 @@ pub(crate) fn thread() -> ThreadId {
     ThreadId::new("t").expect("valid id")
 }
 
-pub(crate) fn messages(outcome: &RunFinal) -> Vec<Message> {
+pub(crate) fn messages(outcome: &RunOutcome) -> Vec<Message> {
     match outcome {
-        RunFinal::Completed { output } => {
+        RunOutcome::Completed { output } => {
             serde_json::from_value(output["messages"].clone()).expect("messages")
         }
         other => panic!("expected a completed run, got {other:?}"),
     }
 }
 
-pub(crate) fn open(outcome: &RunFinal) -> Vec<InterruptId> {
+pub(crate) fn open(outcome: &RunOutcome) -> Vec<InterruptId> {
     match outcome {
-        RunFinal::Interrupted { interrupts } => interrupts.clone(),
+        RunOutcome::Interrupted { interrupts, .. } => interrupts.clone(),
         other => panic!("expected an interrupted run, got {other:?}"),
     }
 }

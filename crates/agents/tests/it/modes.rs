@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork_graph::channel::MessageWrite;
 use weftwork_graph::exec::{Host, MemorySaver, Start};
-use weftwork_graph::{MessagePart, Modes, Outcome, StreamEvent};
+use weftwork_graph::{MessagePart, Modes, RunOutcome, StreamEvent};
 use weftwork_models::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_testkit::ManualClock;
@@ -29,7 +29,9 @@ async fn watched(steps: Vec<Step>, modes: Modes) -> (Vec<StreamEvent>, Vec<Messa
         assert!(item.ns.is_empty());
         events.push(item.event);
     }
-    let Some(Ok(Outcome::Completed { output })) = stream.outcome() else { panic!("it completes") };
+    let Some(Ok(RunOutcome::Completed { output })) = stream.outcome() else {
+        panic!("it completes")
+    };
     let messages = serde_json::from_value(output["messages"].clone());
     (events, messages.expect("messages"))
 }

@@ -5,7 +5,7 @@ use weftwork_types::Principal;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::port::CallState;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 
 fn refund() -> Step {
     Step::call("refund_order", json!({"order_id": "A1", "amount": 25}))
@@ -113,7 +113,7 @@ async fn bad_arguments_go_back_to_the_model_but_not_for_ever() {
 
     let desk = Desk::new((0..9).map(|_| bad()).collect()).await;
     match desk.say("Where is A1?").await.1 {
-        RunFinal::Failed { fault } => assert_eq!(fault.code, "W0602"),
+        RunOutcome::Failed { fault } => assert_eq!(fault.code, "W0602"),
         other => panic!("expected a failed run, got {other:?}"),
     }
     assert_eq!(desk.model.calls(), 4, "the first and three repairs");

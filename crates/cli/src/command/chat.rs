@@ -16,7 +16,7 @@ use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunFinal, RunInput};
+use weftwork::types::run::{RunInput, RunOutcome};
 
 pub(crate) async fn chat(args: &Chat, house: &House) -> Result<Exit, CliError> {
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
@@ -159,7 +159,7 @@ impl Talk<'_> {
         let outcome = follow(self.app, handle, &mut view, &mut self.interrupts).await?;
         // The chat continues after a failed run.
         match outcome {
-            RunFinal::Cancelled => self.screen.note("stopped"),
+            RunOutcome::Cancelled { .. } => self.screen.note("stopped"),
             other => {
                 tell_end(self.app, &run, &other, self.screen).await;
             }

@@ -45,6 +45,7 @@ impl Act {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Journal {
     On,
+    #[cfg(feature = "planted-bugs")]
     Off,
 }
 
@@ -142,8 +143,12 @@ impl Story {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         let store = format!("sqlite:{}", self.folder.path().join("weft.db").display());
         command.env_clear().current_dir(self.folder.path()).args(["--store", &store]);
-        if self.journal == Journal::Off {
-            command.env("WEFT_TEST_JOURNAL", "off");
+        match self.journal {
+            Journal::On => {}
+            #[cfg(feature = "planted-bugs")]
+            Journal::Off => {
+                command.env("WEFT_TEST_BUG", "RecordsNoCalls");
+            }
         }
         command
     }

@@ -10,7 +10,7 @@ use weftwork_engine::TaskOutput;
 use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunCommand;
-pub use weftwork_types::run::{Answers, Durability, Stops};
+pub use weftwork_types::run::{Answers, Durability, RunOutcome, Stops};
 
 /// Starting point of a run.
 #[derive(Debug)]
@@ -74,42 +74,6 @@ pub enum Keep {
     Own,
     /// Not at all.
     Never,
-}
-
-/// Outcome of an in-process run. Interrupts, drain and limits are outcomes, not errors.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// Nothing is left to do.
-    Completed {
-        /// The output: an object of channel values, or whatever a [`Flow`](crate::Flow) returned.
-        output: Json,
-    },
-    /// The run stopped before or after a node, or questions are open.
-    Interrupted {
-        /// The questions; none for a stop.
-        interrupts: Vec<Interrupt>,
-    },
-    /// The step limit was reached with work left to do.
-    LimitReached {
-        /// The limit.
-        step_limit: u32,
-    },
-    /// A node asked the run to stop after its superstep.
-    Drained {
-        /// The reason it gave.
-        reason: String,
-    },
-}
-
-impl Outcome {
-    /// The output of a run that completed.
-    #[must_use]
-    pub fn output(self) -> Option<Json> {
-        match self {
-            Self::Completed { output } => Some(output),
-            _ => None,
-        }
-    }
 }
 
 /// Behaviour of a graph where weft and the reference differ (`docs/adr/0007-semantics.md`).
@@ -209,13 +173,25 @@ pub(crate) struct Options {
 
 /// Outcome of a graph's loop; the graph's caller is the program or another graph.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum LoopOutcome {
     /// Nothing is left to do.
-    Done,
+    Completed,
     /// A stop, or open questions.
     Interrupted(Vec<Interrupt>),
-    OutOfSteps,
+    LimitReached,
+    /// The loop stopped after its superstep, because the run was to stop.
     Drained(Drain),
+    /// A task ended the loop within its superstep, because a graph that it ran was drained.
+    TaskDrained(Drain),
+    /// A task ended the loop with a command for the parent graph.
+    Parent(Box<TaskOutput>),
+}
+
+impl LoopOutcome {
+    /// Returns `true` if a task ended the loop within its superstep.
+    pub(crate) fn by_task(&self) -> bool {
+        matches!(self, Self::TaskDrained(_) | Self::Parent(_))
+    }
 }
 
 /// Reason why a run stops after its superstep with work left to do.
@@ -236,28 +212,7 @@ impl Drain {
     }
 }
 
-pub(crate) type Going<T> = Result<T, Fail>;
-
-/// Reason why a loop ends early, besides interrupts.
-#[derive(Debug)]
-pub(crate) enum Fail {
-    Error(RuntimeError),
-    /// A command for the parent graph.
-    Parent(Box<TaskOutput>),
-    Drained(Drain),
-}
-
-impl From<RuntimeError> for Fail {
-    fn from(error: RuntimeError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<super::saver::SaverError> for Fail {
-    fn from(error: super::saver::SaverError) -> Self {
-        Self::Error(error.into())
-    }
-}
+pub(crate) type Going<T> = Result<T, RuntimeError>;
 
 impl From<super::saver::SaverError> for RuntimeError {
     fn from(error: super::saver::SaverError) -> Self {

@@ -1,6 +1,6 @@
 //! The start of a run: it takes its input, or continues from the thread's checkpoint.
 
-use super::api::{Fail, Going, Resuming, StartCommand, Unanswered};
+use super::api::{Going, Resuming, StartCommand, Unanswered};
 use super::cycle::Cycle;
 use super::event::Source;
 use super::saver::TaskRecord;
@@ -75,7 +75,7 @@ impl Cycle {
             self.written.clear();
             self.checkpoint(Source::Input).await?;
         } else if flag.is_none() {
-            return Err(RuntimeError::EmptyInput.into());
+            return Err(RuntimeError::EmptyInput);
         }
         if !scope.is_nested() {
             scope.set_resuming(Some(resuming));
@@ -119,7 +119,7 @@ impl Cycle {
         let one = resume.map_or(Ok(None), |resume| self.accept(resume))?;
         let nothing = goto.is_empty() && update.is_empty() && one.is_none();
         if nothing && !answers {
-            return Err(RuntimeError::EmptyInput.into());
+            return Err(RuntimeError::EmptyInput);
         }
         let mut output = TaskOutput::default();
         for next in goto {
@@ -179,6 +179,6 @@ pub(super) fn counted(plan: &weftwork_engine::Plan, output: &TaskOutput) -> Vec<
     output.writes.iter().map(|(index, _)| *index).filter(|i| counted.contains(i)).collect()
 }
 
-fn node_fail(error: crate::error::NodeError) -> Fail {
-    Fail::Error(RuntimeError::Node(error.into_fault()))
+fn node_fail(error: crate::error::NodeError) -> RuntimeError {
+    RuntimeError::Node(error.into_fault())
 }

@@ -2,12 +2,12 @@
 //!
 //! A loop has at most one of them, and begins the next when it is stored. Only the loop itself
 //! drives the write, beside its tasks: so no task holds what the write needs while nobody polls
-//! it. What tasks store on top of the checkpoint waits for it.
+//! it. TaskOutcome tasks store on top of the checkpoint waits for it.
 
-use super::api::{Durability, Fail, Going};
+use super::api::{Durability, Going, LoopOutcome};
 use super::cycle::Cycle;
 use super::environment::RunEnvironment;
-use super::job::{End, What};
+use super::job::{End, TaskOutcome};
 use super::saver::{Memo, Puts, SaverError};
 use super::scope::Scope;
 use super::tick::Running;
@@ -119,7 +119,7 @@ impl End {
     /// Returns `true` if a task ended with a question, which is emitted only once the checkpoint it
     /// depends on is stored.
     pub(super) fn asks(&self) -> bool {
-        matches!(self.what, What::Waiting(_))
+        matches!(self.what, TaskOutcome::Waiting(_))
     }
 }
 
@@ -221,7 +221,7 @@ impl Cycle {
     pub(super) fn settle_or_park(
         &mut self,
         (index, end): (usize, End),
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<(usize, End)>,
     ) {
         if end.asks() && self.is_behind() {

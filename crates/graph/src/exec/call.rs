@@ -1,10 +1,10 @@
 //! Code that a node may run: other graphs, and tasks of a flow.
 
-use super::api::{Ended, Fail, Keep, Options};
+use super::api::{Keep, LoopOutcome, Options};
 use super::begin::Begin;
 use super::cycle::Cycle;
 use super::event::{Modes, StreamEvent, TaskEnded, TaskStarted, Written};
-use super::job::{Follows, Job, What};
+use super::job::{Follows, Job, TaskOutcome};
 use super::node_cache::CacheKey;
 use super::saver::{Records, Rest, TaskKey, TaskRecord};
 use super::scope::{Called, Keeping, Scratch, TaskAt, Within, lock, task_ns, turn};
@@ -40,24 +40,25 @@ impl Ctx {
         };
         let nth = self.0.graphs.fetch_add(1, Ordering::Relaxed);
         match at.run_graph((graph, nth), keep, start).await {
-            Ok((Ended::Done, cycle)) => {
+            Ok((LoopOutcome::Completed, cycle)) => {
                 let told = cycle.told.as_ref();
                 Ok(told.map(|slots| tell::output_json(graph.plan(), slots)).unwrap_or_default())
             }
-            Ok((Ended::Interrupted(interrupts), _)) => {
+            Ok((LoopOutcome::Interrupted(interrupts), _)) => {
                 self.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            Ok((Ended::OutOfSteps, cycle)) => {
+            Ok((LoopOutcome::LimitReached, cycle)) => {
                 let text = format!("graph `{}` reached its step limit", graph.name());
                 tracing::debug!(step = cycle.step, "{text}");
                 let fault = Fault::new(crate::error::NODE_FAILED, text);
                 Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
             }
-            Ok((Ended::Drained(reason), _)) => Err(NodeError(Stop::Drained(reason))),
-            Err(Fail::Error(error)) => Err(NodeError(Stop::Failed(error.fault()))),
-            Err(Fail::Parent(output)) => Err(NodeError(Stop::Own(output))),
-            Err(Fail::Drained(reason)) => Err(NodeError(Stop::Drained(reason))),
+            Ok((LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain), _)) => {
+                Err(NodeError(Stop::Drained(drain)))
+            }
+            Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
+            Err(error) => Err(NodeError(Stop::Failed(error.fault()))),
         }
     }
 
@@ -154,7 +155,7 @@ impl TaskAt {
         (graph, nth): (&CompiledGraph, u32),
         keep: Keep,
         begin: Begin,
-    ) -> Result<(Ended, Cycle), Fail> {
+    ) -> Result<(LoopOutcome, Cycle), RuntimeError> {
         let scope = &self.scope;
         let mut ns = task_ns(&self.from, self.key.name(), self.id());
         if keep == Keep::Own {
@@ -265,13 +266,13 @@ impl Call<'_> {
 
     async fn settle(
         &self,
-        what: What,
+        what: TaskOutcome,
         resume: Option<Vec<Json>>,
         ctx: &Ctx,
         cached: Option<CacheKey>,
     ) -> NodeResult<Json> {
         match what {
-            What::Done(output, _) => {
+            TaskOutcome::Done(output, _) => {
                 let returned = returned_of(&output).unwrap_or_default();
                 if let Some(key) = cached {
                     self.at.scope.shared.host.cache(key, output);
@@ -282,24 +283,21 @@ impl Call<'_> {
                 self.record(Rest { returned: value, resume, ..Rest::default() }).await?;
                 Ok(returned)
             }
-            What::Failed(failed) => {
+            TaskOutcome::Failed(failed) => {
                 let fault = failed.fault;
                 self.tell_end(None, Some(fault.clone()));
                 let error = Some(fault.clone());
                 self.record(Rest { error, resume, ..Rest::default() }).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
-            What::Waiting(interrupts) => {
+            TaskOutcome::Waiting(interrupts) => {
                 let record = Rest { interrupts: interrupts.clone(), resume, ..Rest::default() };
                 self.record(record).await?;
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
-            What::Ends(fail) => Err(NodeError(match *fail {
-                Fail::Parent(output) => Stop::Parent(output),
-                Fail::Drained(reason) => Stop::Drained(reason),
-                Fail::Error(error) => Stop::Failed(error.fault()),
-            })),
+            TaskOutcome::Parent(output) => Err(NodeError(Stop::Parent(output))),
+            TaskOutcome::Drained(drain) => Err(NodeError(Stop::Drained(drain))),
         }
     }
 

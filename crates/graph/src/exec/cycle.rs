@@ -1,6 +1,6 @@
 //! The loop of one graph: where it stands, how it begins and how it ends.
 
-use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
+use super::api::{Durability, Going, Limits, LoopOutcome, Options, Stops};
 use super::behind::Writing;
 use super::event::{Metadata, Modes, Source, StreamEvent};
 use super::saver::{Checkpoint, Memo, Outside, Put, Records, Saved};
@@ -73,7 +73,7 @@ impl Cycle {
         scope: Arc<Scope>,
         start: super::begin::Begin,
         options: &Options,
-    ) -> Going<(Ended, Self)> {
+    ) -> Going<(LoopOutcome, Self)> {
         let mut cycle = Self::load(scope, options).await?;
         cycle.begin(start).await?;
         cycle.set_stop(options.step_limit);
@@ -231,18 +231,5 @@ impl Cycle {
             scope.tell(StreamEvent::Interrupts(Vec::new()));
         }
         Ok(())
-    }
-}
-
-impl From<Fail> for RuntimeError {
-    fn from(fail: Fail) -> Self {
-        match fail {
-            Fail::Error(error) => error,
-            Fail::Parent(_) => Self::NoParent,
-            Fail::Drained(drain) => Self::Node(
-                weftwork_types::code::Fault::new(crate::error::NODE_FAILED, drain.into_reason())
-                    .of_kind("Drained"),
-            ),
-        }
     }
 }

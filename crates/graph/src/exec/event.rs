@@ -118,7 +118,7 @@ pub enum StreamEvent {
     },
 }
 
-/// A message as streams show it. What belongs to one message has its id.
+/// A message as streams show it. TaskOutcome belongs to one message has its id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MessagePart {
     /// Partial text of a message that a model is producing.

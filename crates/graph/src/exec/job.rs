@@ -1,6 +1,6 @@
 //! A single task: its attempts and its outcome.
 
-use super::api::{Fail, Resuming, Unanswered};
+use super::api::{Drain, Resuming, Unanswered};
 use super::caught::{choose, millis, node_panicked};
 use super::scope::{Earlier, TaskAt};
 use crate::compiled::{CompiledGraph, NodeFn, Thread};
@@ -29,21 +29,23 @@ use weftwork_types::interrupt::Interrupt;
 /// End of a task.
 #[derive(Debug)]
 pub(super) struct End {
-    pub(super) what: What,
+    pub(super) what: TaskOutcome,
     /// The answers its questions took.
     pub(super) answers: Option<Vec<Json>>,
 }
 
 /// Outcome of a task.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum TaskOutcome {
     /// Its writes, and the state with them if its routes have seen it.
     Done(Arc<TaskOutput>, Option<Box<Ahead>>),
     /// Questions are open; none: a graph within stopped before or after a node.
     Waiting(Vec<Interrupt>),
     Failed(Box<Failed>),
-    /// It ends the loop.
-    Ends(Box<Fail>),
+    /// A command for the parent graph, which ends the loop.
+    Parent(Box<TaskOutput>),
+    /// A graph that it ran was drained, which ends the loop.
+    Drained(Drain),
 }
 
 /// Failure of a task.
@@ -54,7 +56,7 @@ pub(super) struct Failed {
     pub(super) partial: Option<TaskOutput>,
 }
 
-impl What {
+impl TaskOutcome {
     pub(super) fn failed(fault: Fault) -> Self {
         Self::Failed(Box::new(Failed { fault, partial: None }))
     }
@@ -130,9 +132,9 @@ impl Job {
             let ctx = self.ctx(attempt);
             let end = match self.once(&ctx).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
-                Err(cut) => self.end(What::failed(cut)),
+                Err(cut) => self.end(TaskOutcome::failed(cut)),
             };
-            let What::Failed(failed) = &end.what else { return end };
+            let TaskOutcome::Failed(failed) = &end.what else { return end };
             let fault = &failed.fault;
             let clock = Arc::clone(self.at.scope.shared.host.clock());
             let retry = self.node.options.retry.as_ref();
@@ -202,7 +204,7 @@ impl Job {
         finish(&self.at, (self.index, self.follows), polled, ctx)
     }
 
-    fn end(&self, what: What) -> End {
+    fn end(&self, what: TaskOutcome) -> End {
         End { what, answers: self.at.scratch.answers() }
     }
 }
@@ -221,26 +223,26 @@ pub(super) fn finish(
     let what = match polled {
         Ok(Ok(output)) => followed(at, node, output),
         Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, *output),
-        Ok(Err(NodeError(Stop::Failed(fault)))) => What::failed(fault),
+        Ok(Err(NodeError(Stop::Failed(fault)))) => TaskOutcome::failed(fault),
         Ok(Err(NodeError(Stop::Interrupted))) => {
             // The reference stops at the first of several questions that were asked side by side.
             let all = at.scope.graph.semantics().unanswered == Unanswered::Wait;
             let open = if all { Ctx::take_open } else { Ctx::take_first_open };
-            What::Waiting(ctx.map(open).unwrap_or_default())
+            TaskOutcome::Waiting(ctx.map(open).unwrap_or_default())
         }
-        Ok(Err(NodeError(Stop::Parent(output)))) => What::Ends(Box::new(Fail::Parent(output))),
-        Ok(Err(NodeError(Stop::Drained(reason)))) => What::Ends(Box::new(Fail::Drained(reason))),
-        Err(panic) => What::failed(node_panicked(at.key.name(), panic.as_ref())),
+        Ok(Err(NodeError(Stop::Parent(output)))) => TaskOutcome::Parent(output),
+        Ok(Err(NodeError(Stop::Drained(reason)))) => TaskOutcome::Drained(reason),
+        Err(panic) => TaskOutcome::failed(node_panicked(at.key.name(), panic.as_ref())),
     };
     let muted = || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
-    if matches!(what, What::Done(..)) && !messages.is_empty() && !muted() {
+    if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }
     End { what, answers: at.scratch.answers() }
 }
 
 /// The result with its channels found, and with where its routes lead.
-fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> What {
+fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput) -> TaskOutcome {
     let graph = &at.scope.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
         return finished(at.key.name(), output);
@@ -248,7 +250,7 @@ fn followed(at: &TaskAt, (node, follows): (NodeIdx, Follows), output: TaskOutput
     if follows == Follows::Nothing {
         return match found(graph, node, output) {
             Ok(output) => led(graph, node, output, None),
-            Err(fault) => What::failed(fault),
+            Err(fault) => TaskOutcome::failed(fault),
         };
     }
     routed(graph, node, &at.slots, output)
@@ -266,16 +268,16 @@ fn found(
 }
 
 /// The result of a flow or of a task of one, which is no update.
-fn finished(name: &str, output: TaskOutput) -> What {
+fn finished(name: &str, output: TaskOutput) -> TaskOutcome {
     let returned = output.named.iter().any(|(name, _)| name == "__return__");
     let nothing = output.named.is_empty() && output.writes.is_empty() && output.goto.is_empty();
     if returned || nothing {
-        return What::Done(Arc::new(output), None);
+        return TaskOutcome::Done(Arc::new(output), None);
     }
     let text = format!(
         "`{name}` returned an update, where a flow or a task of one returns a `Finish`; return `Finish::value(..)`"
     );
-    What::failed(Fault::new(NODE_FAILED, text))
+    TaskOutcome::failed(Fault::new(NODE_FAILED, text))
 }
 
 /// The output, unless it leads to nodes the graph does not have.
@@ -284,10 +286,10 @@ fn led(
     node: NodeIdx,
     output: TaskOutput,
     ahead: Option<Box<Ahead>>,
-) -> What {
+) -> TaskOutcome {
     match graph.plan().check_targets(node, &output) {
-        Ok(()) => What::Done(Arc::new(output), ahead),
-        Err(error) => What::failed(error.fault()),
+        Ok(()) => TaskOutcome::Done(Arc::new(output), ahead),
+        Err(error) => TaskOutcome::failed(error.fault()),
     }
 }
 
@@ -297,7 +299,7 @@ pub(super) fn routed(
     node: NodeIdx,
     slots: &weftwork_engine::Slots,
     output: TaskOutput,
-) -> What {
+) -> TaskOutcome {
     let none = graph.routes(node).is_empty();
     let returned = if none { None } else { returned_object(graph, &output) };
     routed_after(graph, node, slots, output, returned)
@@ -310,11 +312,11 @@ pub(super) fn routed_after(
     slots: &weftwork_engine::Slots,
     output: TaskOutput,
     returned: Option<Arc<Members>>,
-) -> What {
+) -> TaskOutcome {
     let routes = graph.routes(node);
     let mut output = match found(graph, node, output) {
         Ok(output) => output,
-        Err(fault) => return What::failed(fault),
+        Err(fault) => return TaskOutcome::failed(fault),
     };
     if routes.is_empty() {
         return led(graph, node, output, None);
@@ -336,7 +338,7 @@ pub(super) fn routed_after(
             Ok(goto) => output.goto.extend(goto),
             Err(fault) => {
                 let partial = wrote.then_some(output);
-                return What::Failed(Box::new(Failed { fault, partial }));
+                return TaskOutcome::Failed(Box::new(Failed { fault, partial }));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Creation of a loop's checkpoints, and the records stored between them.
 
-use super::api::{Durability, Ended, Going};
+use super::api::{Durability, Going, LoopOutcome};
 use super::cycle::Cycle;
 use super::event::{Metadata, Modes, Source};
 use super::saver::{Checkpoint, Kept, Memo, Outside, Put, Puts, Records, SaverError, TaskRecord};
@@ -206,7 +206,7 @@ impl Cycle {
             records.reserve_exact(self.tasks.len());
         }
         for slot in &mut self.tasks {
-            // What runs on has called something, perhaps.
+            // TaskOutcome runs on has called something, perhaps.
             let (fresh, calls) = (fresh(slot), slot.take_calls());
             if !fresh && calls.is_none() {
                 continue;
@@ -218,7 +218,7 @@ impl Cycle {
                 Still::Open => slot.record.clone(),
             };
             record.calls = calls;
-            // What is kept at the end is kept as it is, in the reference as well.
+            // TaskOutcome is kept at the end is kept as it is, in the reference as well.
             if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
@@ -260,15 +260,19 @@ impl Cycle {
     }
 
     /// Keeps what is kept at the end only, and tells how the loop stands.
-    pub(super) async fn leave(&mut self, ended: &Going<Ended>) -> Going<()> {
+    pub(super) async fn leave(&mut self, ended: &Going<LoopOutcome>) -> Going<()> {
         if self.broken {
             return Ok(());
         }
-        let stopped = !matches!(ended, Ok(Ended::Done | Ended::OutOfSteps | Ended::Drained(_)));
-        let drained = matches!(ended, Ok(Ended::Drained(_)));
+        let stopped = !matches!(
+            ended,
+            Ok(LoopOutcome::Completed | LoopOutcome::LimitReached | LoopOutcome::Drained(_))
+        );
+        let drained = matches!(ended, Ok(LoopOutcome::Drained(_)));
         // Input that cannot be applied leaves the thread as it was; not so in the reference.
         let refuses = self.scope.graph.semantics().unknown == Unknown::Refuse;
-        if ended.is_err() && refuses && self.held.take().is_some() {
+        let fails = ended.as_ref().map_or(true, LoopOutcome::by_task);
+        if fails && refuses && self.held.take().is_some() {
             return Ok(());
         }
         self.caught_up().await?;
@@ -278,7 +282,7 @@ impl Cycle {
         if self.on_exit() && self.keeps() && (!nested || stopped || self.scope.keep.own) {
             self.keep_at_exit().await?;
         }
-        if let (Ok(Ended::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
+        if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
             self.tell_stop(interrupts.is_empty())?;
         }
         Ok(())
@@ -330,7 +334,7 @@ impl Cycle {
             }
         }
         self.meta = meta;
-        // What ran since it was told shows that somebody has read it.
+        // TaskOutcome ran since it was told shows that somebody has read it.
         let ran = |slot: &Slot| slot.state != SlotState::Open && !slot.cached;
         if !self.tasks.iter().any(ran) {
             self.scope.retell(self.id, &self.meta);

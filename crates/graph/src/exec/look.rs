@@ -299,7 +299,7 @@ impl Look<'_> {
         let mut done: Vec<_> = finished.collect();
         if !done.is_empty() {
             machine.apply(&mut done, &mut Vec::new())?;
-            // What lasts one superstep is not shown beyond the one it was written in.
+            // TaskOutcome lasts one superstep is not shown beyond the one it was written in.
             machine.clear_lapsing();
         }
         Ok(())

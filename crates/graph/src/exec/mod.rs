@@ -43,7 +43,7 @@ mod wait;
 pub use crate::journal::{CallBook, Origin, TaskJournal};
 pub(crate) use api::Drain;
 pub use api::{
-    Answers, Durability, Keep, Limits, Outcome, Resuming, Semantics, Start, StartCommand, Stops,
+    Answers, Durability, Keep, Limits, Resuming, RunOutcome, Semantics, Start, StartCommand, Stops,
     Unanswered,
 };
 pub use caught::{millis, out_of_node};

@@ -20,7 +20,7 @@ impl Cycle {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(super) fn accept(&self, answers: Answers) -> Going<Option<Json>> {
         if !self.keeps() {
-            return Err(RuntimeError::NoSaver { what: "an answer" }.into());
+            return Err(RuntimeError::NoSaver { what: "an answer" });
         }
         let open = self.open_questions();
         let now = self.scope.shared.host.clock().now();
@@ -53,7 +53,7 @@ impl Cycle {
         let waits = self.waits();
         for (_, record) in self.known.iter().filter(|(_, record)| !record.is_finished()) {
             for question in &record.interrupts {
-                // What failed after its question was answered has it on record still.
+                // TaskOutcome failed after its question was answered has it on record still.
                 let answered = waits && (record.went_on || record.has_answered(question));
                 if !answered && ids.insert(question.id) {
                     open.push(question);

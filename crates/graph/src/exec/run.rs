@@ -1,6 +1,6 @@
 //! Putting a run together, and what comes of it.
 
-use super::api::{Drain, Durability, Ended, Options, Outcome, Start, Stops};
+use super::api::{Drain, Durability, LoopOutcome, Options, Start, Stops};
 use super::begin::Begin;
 use super::caught::out_of_node;
 use super::check::check;
@@ -25,7 +25,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
-use weftwork_types::run::RunInput;
+use weftwork_types::code::Fault;
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// A run that is being put together. Nothing happens before it is awaited or streamed.
@@ -63,7 +64,7 @@ impl CompiledGraph {
     ///
     /// # Cancel safety
     /// Dropping the future drops the run.
-    pub async fn invoke(&self, input: impl IntoInput) -> Result<Outcome, RuntimeError> {
+    pub async fn invoke(&self, input: impl IntoInput) -> Result<RunOutcome, RuntimeError> {
         self.run(&Host::new(), self.started(input)?).outcome().await
     }
 
@@ -171,7 +172,7 @@ impl Run {
     ///
     /// # Cancel safety
     /// Dropping the future drops the run; what is kept stays.
-    pub async fn outcome(self) -> Result<Outcome, RuntimeError> {
+    pub async fn outcome(self) -> Result<RunOutcome, RuntimeError> {
         self.finish().await?.told()
     }
 
@@ -210,7 +211,7 @@ impl Run {
             }
         };
         let run = AssertUnwindSafe(run).catch_unwind();
-        let run = run.map(|ran| ran.unwrap_or_else(|panic| Err(out_of_node(&*panic).into())));
+        let run = run.map(|ran| ran.unwrap_or_else(|panic| Err(out_of_node(&*panic))));
         let ended = match deadline {
             None => run.await,
             Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
@@ -222,18 +223,35 @@ impl Run {
                 }
             },
         };
-        let (ended, cycle) = ended.map_err(RuntimeError::from)?;
-        let limit = options.step_limit.unwrap_or(cycle.scope.graph.step_limit());
+        let (ended, cycle) = ended?;
+        let is_released = matches!(ended, LoopOutcome::Drained(Drain::Shutdown));
+        let outcome = match ended {
+            // The output is converted on request.
+            LoopOutcome::Completed => RunOutcome::Completed { output: Json::Null },
+            LoopOutcome::Interrupted(questions) => RunOutcome::interrupted(questions),
+            LoopOutcome::LimitReached => RunOutcome::LimitReached {
+                step_limit: options.step_limit.unwrap_or(cycle.scope.graph.step_limit()),
+            },
+            LoopOutcome::Drained(drain) => {
+                RunOutcome::Cancelled { reason: Some(drain.into_reason()) }
+            }
+            LoopOutcome::Parent(_) => return Err(RuntimeError::NoParent),
+            LoopOutcome::TaskDrained(drain) => {
+                let fault = Fault::new(crate::error::NODE_FAILED, drain.into_reason());
+                return Err(RuntimeError::Node(fault.of_kind("Drained")));
+            }
+        };
         let (graph, slots) = cycle.into_state();
-        Ok(Finished { ended, limit, graph, slots })
+        Ok(Finished { outcome, is_released, graph, slots })
     }
 }
 
 /// A run that ended, with the state at its end.
 #[derive(Debug)]
 pub struct Finished {
-    ended: Ended,
-    limit: u32,
+    /// The outcome, without the output.
+    outcome: RunOutcome,
+    is_released: bool,
     graph: CompiledGraph,
     slots: Slots,
 }
@@ -242,13 +260,13 @@ impl Finished {
     /// Returns `true` if nothing is left to do.
     #[must_use]
     pub fn is_completed(&self) -> bool {
-        matches!(self.ended, Ended::Done)
+        matches!(self.outcome, RunOutcome::Completed { .. })
     }
 
     /// Returns `true` if the run stopped because its process shuts down.
     #[must_use]
     pub fn is_released(&self) -> bool {
-        matches!(self.ended, Ended::Drained(Drain::Shutdown))
+        self.is_released
     }
 
     /// The state; none when the graph's is another than `S`.
@@ -265,14 +283,12 @@ impl Finished {
 
     /// Returns the outcome of the run, with its output as JSON.
     #[must_use]
-    pub fn outcome(self) -> Outcome {
-        match self.ended {
-            Ended::Done => {
-                Outcome::Completed { output: tell::output_json(self.graph.plan(), &self.slots) }
+    pub fn outcome(self) -> RunOutcome {
+        match self.outcome {
+            RunOutcome::Completed { .. } => {
+                RunOutcome::Completed { output: tell::output_json(self.graph.plan(), &self.slots) }
             }
-            Ended::Interrupted(interrupts) => Outcome::Interrupted { interrupts },
-            Ended::Drained(drain) => Outcome::Drained { reason: drain.into_reason() },
-            Ended::OutOfSteps => Outcome::LimitReached { step_limit: self.limit },
+            other => other,
         }
     }
 
@@ -280,7 +296,7 @@ impl Finished {
     ///
     /// # Errors
     /// The panic of a type.
-    pub fn told(self) -> Result<Outcome, RuntimeError> {
+    pub fn told(self) -> Result<RunOutcome, RuntimeError> {
         let told = catch_unwind(AssertUnwindSafe(|| self.outcome()));
         told.map_err(|panic| out_of_node(&*panic))
     }
@@ -325,9 +341,9 @@ impl Options {
 /// A run that goes on as its events are read. After the last event, [`outcome`](Self::outcome)
 /// says how it ended.
 pub struct RunStream {
-    run: Option<BoxFuture<'static, Result<Outcome, RuntimeError>>>,
+    run: Option<BoxFuture<'static, Result<RunOutcome, RuntimeError>>>,
     queue: Arc<Mutex<VecDeque<StreamItem>>>,
-    outcome: Option<Result<Outcome, RuntimeError>>,
+    outcome: Option<Result<RunOutcome, RuntimeError>>,
 }
 
 impl std::fmt::Debug for RunStream {
@@ -339,7 +355,7 @@ impl std::fmt::Debug for RunStream {
 impl RunStream {
     /// Returns the outcome of the run; `None` before the last event was read.
     #[must_use]
-    pub fn outcome(&self) -> Option<&Result<Outcome, RuntimeError>> {
+    pub fn outcome(&self) -> Option<&Result<RunOutcome, RuntimeError>> {
         self.outcome.as_ref()
     }
 

@@ -92,7 +92,7 @@ impl Kept<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     pub async fn done(self) -> Result<Memo, SaverError> {
         match self {
             Self::Now(result) => result,
@@ -310,7 +310,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// The checkpoint of that id, or the newest one, for a build of its graph.
     ///
     /// # Errors
-    /// What the store said. A checkpoint that cannot be read is an error, never absent.
+    /// TaskOutcome the store said. A checkpoint that cannot be read is an error, never absent.
     fn load<'a>(
         &'a self,
         at: &'a Place,
@@ -321,7 +321,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// The id of the newest checkpoint.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn newest<'a>(
         &'a self,
         at: &'a Place,
@@ -330,7 +330,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// The greatest id of the checkpoints of all graphs of a thread.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
@@ -339,7 +339,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// The checkpoints before one (or all), newest first, at most `limit`.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn list<'a>(
         &'a self,
         at: &'a Place,
@@ -352,13 +352,13 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// all of them or none. The first follows the checkpoint that `memo` is about.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// TaskOutcome the store said; nothing was kept then.
     fn put<'a>(&'a self, at: &'a Place, memo: &Memo, puts: Puts) -> Kept<'a>;
 
     /// Keeps what became of tasks while their superstep is still open.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// TaskOutcome the store said; nothing was kept then.
     fn put_tasks<'a>(
         &'a self,
         at: &'a Place,
@@ -371,7 +371,7 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// another one comes.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// TaskOutcome the store said; nothing was kept then.
     fn put_outside<'a>(
         &'a self,
         at: &'a Place,
@@ -383,25 +383,25 @@ pub trait Saver: Send + Sync + std::fmt::Debug {
     /// Forgets a thread: all its checkpoints of all its graphs.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
 
     /// Copies a thread with all its checkpoints under another name, replacing what is there.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn copy<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<(), SaverError>>;
 
     /// The ways to the graphs of a thread that have checkpoints, in order.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn graphs<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>>;
 
     /// Forgets all checkpoints of a graph but the newest `keep`.
     ///
     /// # Errors
-    /// What the store said.
+    /// TaskOutcome the store said.
     fn prune<'a>(
         &'a self,
         at: &'a Place,

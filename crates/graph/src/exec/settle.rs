@@ -1,8 +1,8 @@
 //! Taking up how a task ended.
 
-use super::api::{Fail, Going};
+use super::api::{Going, LoopOutcome};
 use super::cycle::Cycle;
-use super::job::{End, Failed, What};
+use super::job::{End, Failed, TaskOutcome};
 use super::saver::TaskRecord;
 use super::slot::SlotState;
 use crate::error::{NODE_CANCELLED, RuntimeError};
@@ -11,10 +11,9 @@ use weftwork_engine::NodeIdx;
 use weftwork_engine::planted::{self, Bug};
 use weftwork_engine::pregel::Path;
 use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Interrupt;
 
 impl Cycle {
-    pub(super) fn settle(&mut self, index: usize, end: End, ends: &mut Option<Fail>) {
+    pub(super) fn settle(&mut self, index: usize, end: End, ends: &mut Option<LoopOutcome>) {
         let handles = self.has_handler(index);
         let graph = &self.scope.graph;
         let Some(slot) = self.tasks.get_mut(index) else { return };
@@ -26,7 +25,7 @@ impl Cycle {
         }
         let mut failed = None;
         match end.what {
-            What::Done(output, ahead) => {
+            TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
                 let handler = matches!(slot.task.path, Path::Handler(_));
                 slot.record.output = Some(output);
@@ -37,7 +36,7 @@ impl Cycle {
                     self.scope.shared.host.cache(*key, Arc::clone(output));
                 }
             }
-            What::Waiting(interrupts) => {
+            TaskOutcome::Waiting(interrupts) => {
                 slot.record.interrupts = interrupts;
                 if slot.record.interrupts.is_empty() {
                     // Worth keeping when it went on past a question that is on record.
@@ -50,7 +49,7 @@ impl Cycle {
                     return;
                 }
             }
-            What::Failed(how) => {
+            TaskOutcome::Failed(how) => {
                 let Failed { fault, partial } = *how;
                 if answered && partial.is_none() {
                     self.scope.tell_nothing(slot.name(graph));
@@ -63,10 +62,16 @@ impl Cycle {
                     failed = Some(slot.task.clone());
                 }
             }
-            What::Ends(fail) => {
+            TaskOutcome::Parent(output) => {
                 slot.kept = true;
                 slot.record.stopped = true;
-                *ends = ends.take().or(Some(*fail));
+                ends.get_or_insert(LoopOutcome::Parent(output));
+                return;
+            }
+            TaskOutcome::Drained(drain) => {
+                slot.kept = true;
+                slot.record.stopped = true;
+                ends.get_or_insert(LoopOutcome::TaskDrained(drain));
                 return;
             }
         }
@@ -94,9 +99,12 @@ impl Cycle {
         fresh.filter(|slot| slot.state == SlotState::Ended).find_map(|s| s.record.error.as_ref())
     }
 
-    /// Returns why the superstep stopped early, if it did: a failure, an early end of the loop, or
-    /// questions, in this order.
-    pub(super) async fn stopped(&mut self, ends: Option<Fail>) -> Going<Option<Vec<Interrupt>>> {
+    /// Returns the outcome of the loop if the superstep stopped early: a failure, an end of the loop
+    /// by a task, or questions, in this order.
+    pub(super) async fn stopped(
+        &mut self,
+        ends: Option<LoopOutcome>,
+    ) -> Going<Option<LoopOutcome>> {
         if let Some(fault) = self.fault().cloned() {
             let graph = &self.scope.graph;
             for slot in self.tasks.iter_mut().filter(|s| s.state == SlotState::Running) {
@@ -106,10 +114,10 @@ impl Cycle {
                 slot.state = SlotState::Ended;
             }
             self.flush().await?;
-            return Err(RuntimeError::Node(fault).into());
+            return Err(RuntimeError::Node(fault));
         }
-        if let Some(fail) = ends {
-            return Err(fail);
+        if ends.is_some() {
+            return Ok(ends);
         }
         let waiting = self.tasks.iter().filter(|slot| slot.record.output.is_none());
         let waiting = waiting.filter(|s| !s.record.interrupts.is_empty() || s.record.stopped);
@@ -118,6 +126,6 @@ impl Cycle {
             return Ok(None);
         }
         let all = waiting.iter().flat_map(|slot| slot.record.interrupts.iter().cloned());
-        Ok(Some(all.collect()))
+        Ok(Some(LoopOutcome::Interrupted(all.collect())))
     }
 }

@@ -2,7 +2,9 @@
 
 use super::api::Durability;
 use super::cycle::Cycle;
-use super::job::{End, Follows, Job, NodeFuture, Polled, What, finish, routed, routed_after};
+use super::job::{
+    End, Follows, Job, NodeFuture, Polled, TaskOutcome, finish, routed, routed_after,
+};
 use super::messages::By;
 use super::scope::{Earlier, Scratch, TaskAt, task_ns};
 use super::slot::{Slot, SlotState};
@@ -55,7 +57,7 @@ impl Cycle {
                 let ctx = cell.into_inner();
                 Started::Running(Box::pin(async move {
                     let polled = AssertUnwindSafe(future).catch_unwind().await;
-                    // What the context shares with the job is what the node's questions took.
+                    // TaskOutcome the context shares with the job is what the node's questions took.
                     let end = match &ctx {
                         Some(ctx) => Job { at: ctx.at().clone(), ..job }.finish(polled, Some(ctx)),
                         None => job.finish(polled, None),
@@ -105,7 +107,7 @@ impl Cycle {
             (Ok(Ok(output)), Some(slot)) => self.finish_output(slot, output),
             (polled, _) => match self.job(index) {
                 Some(job) => job.finish(polled, None),
-                None => End { what: What::Done(Arc::default(), None), answers: None },
+                None => End { what: TaskOutcome::Done(Arc::default(), None), answers: None },
             },
         }
     }
@@ -115,7 +117,7 @@ impl Cycle {
         let (scope, slots) = (&self.scope, self.machine.slots());
         let messages = scope.messages_in(&output);
         let what = routed(&scope.graph, slot.task.node, slots, output);
-        if matches!(what, What::Done(..)) && !messages.is_empty() {
+        if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() {
             let node = slot.name(&scope.graph);
             scope.emit_messages(&By { ns: &scope.place.ns, node, step: self.step }, messages);
         }
@@ -133,13 +135,13 @@ impl Cycle {
                     _ => None,
                 };
                 if graph.routes(NodeIdx::START).is_empty() {
-                    What::Done(output, None)
+                    TaskOutcome::Done(output, None)
                 } else {
                     let output = Arc::unwrap_or_clone(output);
                     routed_after(graph, NodeIdx::START, slots, output, returned.map(Arc::new))
                 }
             }
-            Err(error) => What::failed(error.fault()),
+            Err(error) => TaskOutcome::failed(error.fault()),
         };
         End { what, answers: None }
     }
@@ -246,7 +248,7 @@ pub(super) enum Started {
 
 impl Started {
     fn nothing() -> Self {
-        Self::Ended(End { what: What::Done(Arc::default(), None), answers: None })
+        Self::Ended(End { what: TaskOutcome::Done(Arc::default(), None), answers: None })
     }
 
     async fn of(mut future: BoxFuture<'static, (usize, End)>) -> Self {

@@ -1,6 +1,6 @@
 //! A single superstep: plan, start, settle, close.
 
-use super::api::{Ended, Fail, Going, Limits, Resuming, Stops};
+use super::api::{Going, Limits, LoopOutcome, Resuming, Stops};
 use super::cycle::Cycle;
 use super::event::{Modes, Source};
 use super::job::End;
@@ -19,7 +19,6 @@ use weftwork_engine::TaskOutput;
 use weftwork_engine::planted;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
-use weftwork_types::interrupt::Interrupt;
 
 /// After how many supersteps that never waited the run lets others run.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
@@ -27,7 +26,7 @@ const STEPS_BETWEEN_YIELDS: u32 = 64;
 pub(super) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
 
 impl Cycle {
-    pub(super) async fn supersteps(&mut self) -> Going<Ended> {
+    pub(super) async fn supersteps(&mut self) -> Going<LoopOutcome> {
         let mut taken = 0u32;
         loop {
             taken += 1;
@@ -44,8 +43,8 @@ impl Cycle {
             self.tell_cached();
             self.use_cache();
             self.know_messages();
-            if let Some(interrupts) = self.settle_all().await? {
-                return Ok(Ended::Interrupted(interrupts));
+            if let Some(ended) = self.settle_all().await? {
+                return Ok(ended);
             }
             if let Some(ended) = self.close().await? {
                 return Ok(ended);
@@ -54,19 +53,19 @@ impl Cycle {
     }
 
     /// Makes the tasks of the superstep; says when there is nothing to run.
-    fn plan(&mut self) -> Going<Option<Ended>> {
+    fn plan(&mut self) -> Going<Option<LoopOutcome>> {
         let limits = self.scope.graph.semantics().limits;
         let over = self.step > self.stop;
         self.make_tasks();
         self.tell_checkpoint();
         if limits == Limits::Reference && over {
-            return Ok(Some(Ended::OutOfSteps));
+            return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.tasks.is_empty() {
-            return Ok(Some(Ended::Done));
+            return Ok(Some(LoopOutcome::Completed));
         }
         if limits == Limits::Exact && self.step >= self.stop {
-            return Ok(Some(Ended::OutOfSteps));
+            return Ok(Some(LoopOutcome::LimitReached));
         }
         if self.replaying {
             self.take_answers();
@@ -76,9 +75,9 @@ impl Cycle {
         let graph = &self.scope.graph;
         let stops = !self.before.is_none() && self.machine.changed_since_passed();
         if stops && self.tasks.iter().any(|slot| holds(&self.before, slot.name(graph))) {
-            return Ok(Some(Ended::Interrupted(Vec::new())));
+            return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        Ok(self.scope.shared.drained().map(Ended::Drained))
+        Ok(self.scope.shared.drained().map(LoopOutcome::Drained))
     }
 
     fn make_tasks(&mut self) {
@@ -131,8 +130,8 @@ impl Cycle {
     }
 
     /// Runs the tasks that have not finished, each polled once in order, and settles each as it
-    /// ends. Returns the open questions when there are any.
-    async fn settle_all(&mut self) -> Going<Option<Vec<Interrupt>>> {
+    /// ends. Returns the outcome of the loop if the superstep stopped early.
+    async fn settle_all(&mut self) -> Going<Option<LoopOutcome>> {
         let mut ends = None;
         let mut next = 0;
         // Most supersteps are over when each task was polled once.
@@ -163,7 +162,7 @@ impl Cycle {
         &mut self,
         mut running: Running,
         mut next: usize,
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
     ) -> Going<()> {
         let scope = &self.scope;
         let most = scope.shared.concurrency.or(scope.graph.concurrency()).unwrap_or(usize::MAX);
@@ -227,7 +226,7 @@ impl Cycle {
         &mut self,
         mut flushed: BoxFuture<'static, Result<(), SaverError>>,
         running: &mut Running,
-        ends: &mut Option<Fail>,
+        ends: &mut Option<LoopOutcome>,
         parked: &mut Vec<(usize, End)>,
     ) -> Going<()> {
         loop {
@@ -240,7 +239,7 @@ impl Cycle {
     }
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
-    async fn close(&mut self) -> Going<Option<Ended>> {
+    async fn close(&mut self) -> Going<Option<LoopOutcome>> {
         self.rebuild_behind().await?;
         let nothing = TaskOutput::default();
         if self.scope.graph.plan().counted().next().is_some() {
@@ -255,7 +254,7 @@ impl Cycle {
                 self.machine.apply_ahead(&mut [only.done(&nothing)], ahead, &mut written)
             }
             tasks => {
-                // What nobody else holds is changed in place.
+                // TaskOutcome nobody else holds is changed in place.
                 tasks.iter_mut().for_each(|slot| slot.ahead = None);
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
                 planted::by_completion(&mut done);
@@ -267,7 +266,7 @@ impl Cycle {
                 self.machine = before;
             }
             self.flush().await?;
-            return Err(RuntimeError::Engine(error).into());
+            return Err(RuntimeError::Engine(error));
         }
         self.written = written;
         self.written.retain(|index| self.machine.slots().get(index.0).is_some());
@@ -293,7 +292,7 @@ impl Cycle {
             self.make_tasks();
             self.tell_checkpoint();
             self.tasks.clear();
-            return Ok(Some(Ended::Interrupted(Vec::new())));
+            return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
         self.scope.set_resuming(None);
         Ok(None)

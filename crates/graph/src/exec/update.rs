@@ -3,7 +3,7 @@
 use super::begin::counted;
 use super::event::{Config, Metadata, Source};
 use super::host::Host;
-use super::job::{What, routed_after};
+use super::job::{TaskOutcome, routed_after};
 use super::look::{At, key_of};
 use super::saver::{
     Checkpoint, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, TaskKey, TaskRecord,
@@ -313,9 +313,11 @@ impl Change<'_> {
             output.writes.retain(|(index, _)| plan.is_input(*index));
         }
         match routed_after(self.graph, node, from.machine.slots(), output, returned) {
-            What::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
-            What::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
-            What::Waiting(_) | What::Ends(_) => Ok(TaskOutput::default()),
+            TaskOutcome::Done(output, _) => Ok(Arc::unwrap_or_clone(output)),
+            TaskOutcome::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
+            TaskOutcome::Waiting(_) | TaskOutcome::Parent(_) | TaskOutcome::Drained(_) => {
+                Ok(TaskOutput::default())
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs that wait in place for their timers.
 
-use super::api::{Ended, Going, Limits, Options};
+use super::api::{Going, Limits, LoopOutcome, Options};
 use super::begin::Begin;
 use super::cycle::Cycle;
 use super::run::Run;
@@ -33,9 +33,9 @@ pub(super) async fn run(
     mut scope: Arc<Scope>,
     mut begin: Begin,
     options: &Options,
-) -> Going<(Ended, Cycle)> {
+) -> Going<(LoopOutcome, Cycle)> {
     if scope.keep.saver.is_none() {
-        return Err(RuntimeError::NoSaver { what: "waiting for timers" }.into());
+        return Err(RuntimeError::NoSaver { what: "waiting for timers" });
     }
     let mut going = options.clone();
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn run(
         let began = clock.now();
         let (ended, cycle) = Cycle::run(scope, begin, &going).await?;
         let wake = match &ended {
-            Ended::Interrupted(open) => wake(open, began),
+            LoopOutcome::Interrupted(open) => wake(open, began),
             _ => None,
         };
         let Some(wake) = wake else { return Ok((ended, cycle)) };

@@ -136,8 +136,7 @@ fn work(mut chat: Chat, queue: &mpsc::Receiver<Job>) {
         let result = catch_unwind(AssertUnwindSafe(|| chat.answer(&request, &mut audience)));
         match result {
             Ok(Ok(Outcome { input, output, reason: Some(reason) })) => {
-                let tokens =
-                    Tokens { input: input as u64, output: output as u64, estimated: false };
+                let tokens = Tokens::reported(input as u64, output as u64);
                 tell(&events, Ok(ChatEvent::Usage(tokens)));
                 tell(&events, Ok(ChatEvent::Finish { reason, provider_call_id: None }));
             }

@@ -1,4 +1,5 @@
 use super::*;
+use weftwork_types::port::BudgetExceeded;
 
 fn text(text: &str) -> String {
     text.to_owned()
@@ -147,7 +148,7 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "provider `p` is not set up right: it has no `url`",
         ),
         (
-            ModelError::Budget(BudgetExceeded { unit: "model calls", used: 3, limit: 3 }),
+            ModelError::Budget(BudgetExceeded { unit: "model calls", used: 3, limit: 3 }.into()),
             "W0601",
             false,
             "budget is used up: 3 of 3 model calls; raise the limit to go on",

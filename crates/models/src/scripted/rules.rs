@@ -26,11 +26,8 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
         true => turn.text(&request.tools),
         false => String::new(),
     };
-    let tokens = Tokens {
-        input: said as u64 / 4,
-        output: (output.len() + json!(calls).to_string().len()) as u64 / 4,
-        estimated: true,
-    };
+    let output_bytes = output.len() + json!(calls).to_string().len();
+    let tokens = Tokens::estimated(said as u64 / 4, output_bytes as u64 / 4);
     let step = if calls.is_empty() { Step::text(&output) } else { Step::calls(calls) };
     step.using(tokens)
 }

@@ -11,7 +11,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::{CallContext, Clock as _};
 use weftwork_types::usage::{Tokens, UsageStatus};
 
-const USED: Tokens = Tokens { input: 5, output: 3, estimated: false };
+const USED: Tokens = Tokens::reported(5, 3);
 
 fn busy() -> ModelError {
     ModelError::Provider {
@@ -36,10 +36,10 @@ async fn a_call_is_recorded_before_it_returns() {
         desk.log(),
         [
             "open",
-            "admit",
+            "reserve 1",
             "emit text_delta",
             "emit text_delta",
-            "count 1",
+            "charge 8",
             "emit usage_report",
             "settle",
             "book 1",
@@ -176,7 +176,7 @@ async fn a_call_that_is_dropped_leaves_its_usage_behind() {
     assert_eq!((facts.len(), facts[0].status), (1, UsageStatus::Cancelled));
     assert_eq!(facts[0].tokens.output, 2);
     assert_eq!(desk.log().last().map(String::as_str), Some("emit usage_report"));
-    assert!(desk.log().contains(&"count 1".to_owned()));
+    assert!(desk.log().contains(&"release 2".to_owned()));
 }
 
 #[tokio::test]

@@ -11,10 +11,10 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{
-    Budget, BudgetExceeded, CallContext, CallKey, CallResult, Emit, Intent, Journal, JournalError,
-    Ledger, LedgerError, Opened,
+    Budget, BudgetError, BudgetExceeded, CallContext, CallKey, CallResult, Demand, Emit, Hold,
+    Intent, Journal, JournalError, Ledger, LedgerError, Opened, Reservation,
 };
-use weftwork_types::usage::UsageFact;
+use weftwork_types::usage::{Usage, UsageFact};
 use weftwork_types::{BoxFuture, ErrorCode, MessageId, Principal, RunId, ThreadId, canonical};
 
 /// All records and events of a call, in order.
@@ -47,7 +47,7 @@ impl Desk {
             .into(),
             thread: ThreadId::new("thread").expect("an id"),
             journal: Arc::<Self>::clone(self),
-            budget: Arc::<Self>::clone(self),
+            budget: Arc::new(DeskBudget(Arc::clone(self))),
             ledger: Arc::<Self>::clone(self),
             clock: Arc::new(clock.clone()),
             emit: Arc::<Self>::clone(self),
@@ -135,23 +135,38 @@ impl Journal for Desk {
     }
 }
 
-impl Budget for Desk {
-    fn admit_model_call(&self) -> Result<(), BudgetExceeded> {
-        let mut left = self.calls_left.lock().expect("a lock");
+/// The budget of a desk.
+#[derive(Debug)]
+struct DeskBudget(Arc<Desk>);
+
+impl Budget for DeskBudget {
+    fn reserve<'a>(
+        &'a self,
+        demand: &'a Demand,
+    ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
+        let mut left = self.0.calls_left.lock().expect("a lock");
         if *left == 0 {
-            return Err(BudgetExceeded { unit: "model calls", used: 1, limit: 1 });
+            let exceeded = BudgetExceeded { unit: "model calls", used: 1, limit: 1 };
+            return Box::pin(std::future::ready(Err(exceeded.into())));
         }
         *left -= 1;
-        self.note("admit");
-        Ok(())
+        self.0.note(format!("reserve {}", demand.usage().model_calls));
+        let held = DeskHold(Arc::clone(&self.0));
+        Box::pin(std::future::ready(Ok(Reservation::new(held))))
+    }
+}
+
+#[derive(Debug)]
+struct DeskHold(Arc<Desk>);
+
+impl Hold for DeskHold {
+    fn settle(self: Box<Self>, used: Usage) -> BoxFuture<'static, ()> {
+        self.0.note(format!("charge {}", used.tokens.total()));
+        Box::pin(std::future::ready(()))
     }
 
-    fn admit_tool_call(&self) -> Result<(), BudgetExceeded> {
-        Ok(())
-    }
-
-    fn record(&self, fact: &UsageFact) {
-        self.note(format!("count {}", fact.attempt));
+    fn release(self: Box<Self>, used: Usage) {
+        self.0.note(format!("release {}", used.tokens.output));
     }
 }
 

@@ -40,7 +40,7 @@ async fn an_answer_streams_with_its_usage() {
 
     assert_eq!(answer.message.joined_text(), "Hello 🧵");
     assert_eq!(answer.finish, FinishReason::Stop);
-    assert_eq!(answer.tokens, Tokens { input: 11, output: 7, estimated: false });
+    assert_eq!(answer.tokens, Tokens::reported(11, 7));
     assert_eq!(answer.provider_call_id.as_deref(), Some("lab-1"));
     assert_eq!(desk.shown(), "Hello 🧵");
 

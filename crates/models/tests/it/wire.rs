@@ -48,5 +48,5 @@ async fn llamacpp_tells_and_is_cut_at_its_limit() {
     let wire = include_bytes!("../wire/llamacpp-length.sse");
     let cut = answer(wire, request("x"), "").await;
     assert_eq!(cut.finish, FinishReason::Length);
-    assert_eq!(cut.tokens, Tokens { input: cut.tokens.input, output: 6, estimated: false });
+    assert_eq!(cut.tokens, Tokens::reported(cut.tokens.input, 6).cached(3));
 }

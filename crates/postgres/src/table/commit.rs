@@ -5,7 +5,7 @@ use crate::row::{At, bytes, int, json, text, word};
 use crate::table::{calls, effects, interrupts, keep, pieces, threads, usage};
 use weftwork_store::rule::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
-use weftwork_types::run::{RunFinal, RunStatus};
+use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::{OrgId, WorkerId};
 
 /// Error code of `hold` if the claim is not the newest, or the run has ended or does not exist.
@@ -158,7 +158,7 @@ fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
 fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
-    let status = commit.finish.as_ref().map_or(RunStatus::Running, RunFinal::status);
+    let status = commit.finish.as_ref().map_or(RunStatus::Running, RunOutcome::status);
     let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
     let head = keep::head(&commit.keep);
     let mut values = holding(org, claim);

@@ -18,7 +18,7 @@ use weftwork_types::canonical::{self, Hash};
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
@@ -138,7 +138,7 @@ fn usage() -> UsageRow {
             model: "small".to_owned(),
             status: UsageStatus::Ok,
             error_code: None,
-            tokens: Tokens { input: 7, output: 3, estimated: false },
+            tokens: Tokens::reported(7, 3),
             cost_micro_usd: None,
             provider_call_id: None,
             prompt_hash: canonical::hash_bytes(b"prompt"),
@@ -213,7 +213,10 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     let asks = Commit {
         interrupts: vec![question()],
         events: vec![told(4)],
-        finish: Some(RunFinal::Interrupted { interrupts: vec![InterruptId(1)] }),
+        finish: Some(RunOutcome::Interrupted {
+            interrupts: vec![InterruptId(1)],
+            questions: Vec::new(),
+        }),
         at: Timestamp(10),
         ..Commit::default()
     };
@@ -240,7 +243,7 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.release(who, &claimed.expect("claims").0, Timestamp(13)));
     let claimed = tell!(store.claim(who, &at("gone", "r3"), &worker("w2"), Timestamp(14)));
     let fault = Fault::new(ErrorCode("W0109"), "no luck");
-    let end = Commit { finish: Some(RunFinal::Failed { fault }), ..Commit::default() };
+    let end = Commit { finish: Some(RunOutcome::Failed { fault }), ..Commit::default() };
     tell!(store.commit(who, &claimed.expect("claims").0, end.clone()));
     tell!(store.requeue(who, &at("gone", "r3"), Timestamp(15)));
     tell!(store.events(who, &at("gone", "r3"), 0, 9));

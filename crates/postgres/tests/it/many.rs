@@ -10,7 +10,7 @@ use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{Claim, Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf};
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{CheckpointId, Principal, Timestamp, WorkerId};
 
 /// Number of rounds; each creates a run and runs all queries.
@@ -42,7 +42,7 @@ fn step(id: u128) -> Commit {
 }
 
 fn end(store: &PostgresStore, claim: &Claim) {
-    let finish = Some(RunFinal::Completed { output: serde_json::json!({}) });
+    let finish = Some(RunOutcome::Completed { output: serde_json::json!({}) });
     let commit = Commit { finish, ..Commit::default() };
     block_on(store.commit(&Principal::local(), claim, commit)).expect("ends");
 }

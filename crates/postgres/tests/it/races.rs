@@ -9,7 +9,7 @@ use weftwork_store::{
     Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, StoreError, WriteCheckpoints,
 };
 use weftwork_types::canonical;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{CheckpointId, Principal, Timestamp};
 
 const MANY: usize = 12;
@@ -107,7 +107,7 @@ fn nothing_of_a_zombie_comes_after_the_takeover() {
                 block_on(stores[1].claim(&who, &zombie.at, &heir, Timestamp(1))).expect("claims");
             let commit = Commit {
                 events: vec![told("heir")],
-                finish: Some(RunFinal::Cancelled),
+                finish: Some(RunOutcome::cancelled()),
                 ..Commit::default()
             };
             block_on(stores[1].commit(&who, &claim, commit)).expect("commits");

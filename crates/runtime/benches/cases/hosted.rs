@@ -10,7 +10,7 @@ use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::Store;
 use weftwork_types::caller::Caller;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::{Principal, ThreadId};
 
 pub(crate) const GRAPH: &str = "bench:case";
@@ -47,7 +47,7 @@ impl Hosted {
         let handle = made.expect("accepted");
         drop(handle.events);
         let outcome = handle.outcome.await;
-        assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}");
     }
 
     pub(crate) fn input(&self, thread: u64) -> RunRequest {
@@ -62,7 +62,7 @@ impl Hosted {
         let handle = self.runtime.execute(request).await.expect("accepted");
         drop(handle.events);
         let outcome = handle.outcome.await;
-        assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}");
         let row = self.runtime.store().thread(&at.0, &at.1).await.expect("can be read");
         assert!(row.head.is_some(), "its checkpoints are in the file");
     }

@@ -12,7 +12,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{InvocationId, Principal, ThreadId, ToolCallId};
@@ -55,7 +55,7 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
         model: "bench".to_owned(),
         status: UsageStatus::Ok,
         error_code: None,
-        tokens: Tokens { input: 100, output: 10, estimated: false },
+        tokens: Tokens::reported(100, 10),
         cost_micro_usd: Some(1),
         provider_call_id: None,
         prompt_hash: hash(&serde_json::json!(nth)),
@@ -112,7 +112,7 @@ impl Journaled {
         let handle = self.runtime.execute(request).await.expect("accepted");
         drop(handle.events);
         let outcome = handle.outcome.await;
-        assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}");
+        assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}");
     }
 
     /// Everything of the last run is on record.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Graph, List, Next, Outcome, Routes, START, SendTo, State,
+    Arg, CompiledGraph, Ctx, Graph, List, Next, Routes, RunOutcome, START, SendTo, State,
 };
 
 /// Calls of the tool before the agent answers.
@@ -216,7 +216,7 @@ impl Case {
     pub(crate) async fn verify(&self) {
         let outcome = self.graph.run(&self.host, (self.start)()).outcome().await.expect("it runs");
         let output = match outcome {
-            Outcome::Completed { output } => output,
+            RunOutcome::Completed { output } => output,
             other => panic!("{}: {other:?}", self.name),
         };
         assert!((self.check)(&output), "{}: {output}", self.name);

@@ -16,7 +16,7 @@ use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::port::{
     Attempts, CallKey, CallKind, CallResult, GraphExecutor, Intent, Opened,
 };
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::{Principal, ThreadId};
 
@@ -94,7 +94,7 @@ async fn run(runtime: &Runtime, thread: &ThreadId, input: RunInput) -> f64 {
     let handle = runtime.execute(request).await.expect("accepted");
     drop(handle.events);
     let outcome = handle.outcome.await;
-    assert!(matches!(outcome, RunFinal::Interrupted { .. }), "{outcome:?}");
+    assert!(matches!(outcome, RunOutcome::Interrupted { .. }), "{outcome:?}");
     (cpu_ns() - cpu) / 1e3
 }
 

@@ -11,7 +11,7 @@ use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{ReadRuns, ReadThreads, Workers, WriteRuns};
 use weftwork_store::{Claim, Commit, NewRun, ReadWhole, WorkerRow, WriteWhole};
 use weftwork_types::caller::Caller;
-use weftwork_types::run::{RunFinal, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 /// Rounds that count; one before them warms up.
@@ -99,7 +99,7 @@ impl Stored {
 
     /// Ends a run.
     async fn end(&self, claim: &Claim) {
-        let finish = Some(RunFinal::Completed { output: json!({}) });
+        let finish = Some(RunOutcome::Completed { output: json!({}) });
         let commit = Commit { finish, at: Timestamp(1), ..Commit::default() };
         self.store.commit(&Principal::local(), claim, commit).await.expect("ends");
     }

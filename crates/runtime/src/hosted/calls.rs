@@ -2,13 +2,14 @@
 //! watchers of the run.
 
 use super::writer::Writer;
-use super::{CallLog, Host};
+use super::{CallLog, Host, Run, RunScope};
 use crate::hub::Hub;
 use crate::journal::{RunBook, RunJournal};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weftwork_engine::planted::{self, Bug};
 use weftwork_graph::exec::millis;
 use weftwork_graph::exec::{Attempt, RunEnvironment, Speaker, TaskAt, TaskJournal};
 use weftwork_store::UsageRow;
@@ -17,7 +18,6 @@ use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{CallContext, Clock, Emit, Journal, Ledger, LedgerError, NoJournal};
-use weftwork_types::run::RunOptions;
 use weftwork_types::usage::UsageFact;
 use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal, Timestamp};
 
@@ -31,6 +31,7 @@ pub(super) struct Calls {
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) writer: Arc<Writer>,
+    scope: RunScope,
     /// Time at which the run is cut off.
     deadline: Option<Timestamp>,
     configurable: Arc<Map<String, Value>>,
@@ -38,17 +39,19 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        host: &Arc<Host>,
+        run: &Run,
         writer: &Arc<Writer>,
-        (journal, caller, answers): (RunJournal, GraphCaller, BTreeMap<InterruptId, Answer>),
-        options: &RunOptions,
+        scope: &RunScope,
+        (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
     ) -> Self {
+        let (host, options) = (&run.host, &run.row.new.options);
         let (log, late) = (Arc::clone(&journal.log), Arc::clone(&host.ledger));
         Self {
             host: Arc::clone(host),
             hub: Arc::clone(writer.hub()),
-            caller: Arc::new(caller),
+            caller: Arc::new(run.caller()),
             answers,
+            scope: scope.clone(),
             journal: Arc::new(journal),
             ledger: Arc::new(RunLedger { log, late }),
             writer: Arc::clone(writer),
@@ -61,13 +64,14 @@ impl Calls {
 impl RunEnvironment for Calls {
     fn calls(&self, at: &TaskAt, attempt: Attempt<'_>) -> CallContext {
         let host = &self.host;
-        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) = if host.journal {
-            let since = at.run_base().filter(|_| !self.writer.holds);
-            let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
-            (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
-        } else {
-            (Arc::new(NoJournal), Arc::clone(&host.ledger))
-        };
+        let (journal, ledger): (Arc<dyn Journal>, Arc<dyn Ledger>) =
+            if planted::has(Bug::RecordsNoCalls) {
+                (Arc::new(NoJournal), Arc::clone(&host.ledger))
+            } else {
+                let since = at.run_base().filter(|_| !self.writer.holds);
+                let book = Box::new(RunBook { journal: Arc::clone(&self.journal), since });
+                (Arc::new(TaskJournal::new(book, at, attempt)), Arc::clone(&self.ledger))
+            };
         let (to, beat) = (Arc::clone(&self.hub), Arc::clone(attempt.beat));
         let (at, by, clock) = (at.clone(), OnceLock::new(), Arc::clone(&host.clock));
         let emit = Arc::new(Pulse { to, at, by, clock, beat });
@@ -76,7 +80,7 @@ impl RunEnvironment for Calls {
             caller: Arc::clone(&self.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
-            budget: Arc::clone(&host.budget),
+            budget: Arc::clone(&self.scope.budget),
             ledger,
             clock: Arc::clone(&host.clock),
             emit,

@@ -1,55 +1,42 @@
-//! Outcome of a run that this process drove.
+//! End of this worker's claim on a run.
 
 use super::writer::{Patience, Writer};
-use serde_json::Value as Json;
 use std::sync::Arc;
-use weftwork_graph::exec::{Finished, Outcome};
-use weftwork_types::run::RunFinal;
+use weftwork_graph::exec::Finished;
+use weftwork_types::run::RunOutcome;
 
-/// End of a run.
-pub(crate) enum End {
-    Told(RunFinal),
-    /// Its graph came to its end, with an output that nobody may want as JSON.
-    Finished(Box<Finished>),
+/// Outcome of a run. It is made when somebody wants it: the output may not be needed as JSON.
+pub(crate) type LazyOutcome = Box<dyn FnOnce() -> RunOutcome + Send>;
+
+/// Returns an outcome that is there already.
+pub(crate) fn ready(outcome: RunOutcome) -> LazyOutcome {
+    Box::new(|| outcome)
 }
 
-impl From<RunFinal> for End {
-    fn from(told: RunFinal) -> Self {
-        Self::Told(told)
-    }
+/// Returns the outcome of a run whose graph completed.
+pub(super) fn completed(finished: Box<Finished>) -> LazyOutcome {
+    Box::new(|| {
+        let outcome = finished.told();
+        outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() })
+    })
 }
 
-impl End {
-    /// The same with its output.
-    pub(crate) fn told(self) -> RunFinal {
-        match self {
-            Self::Told(told) => told,
-            Self::Finished(finished) => match finished.told() {
-                Ok(Outcome::Completed { output }) => RunFinal::Completed { output },
-                // Only what completed is held as finished.
-                Ok(_) => RunFinal::Completed { output: Json::Null },
-                Err(error) => RunFinal::Failed { fault: error.fault() },
-            },
-        }
-    }
-}
-
-/// Outcome of a run that this process drove.
-pub(crate) enum Ended {
-    /// Its end is on record, or never will be.
-    Told(End),
-    /// It ended, and its store does not take that now.
+/// End of the claim of this worker on a run.
+pub(crate) enum ClaimEnd {
+    /// The run ended. Its outcome is stored, or never will be.
+    Recorded(LazyOutcome),
+    /// The run ended, and its store does not accept the outcome now.
     Unrecorded(Unrecorded),
-    /// Another worker has it, or it was ended elsewhere.
+    /// Another worker has the run, or ended it.
     Lost,
-    /// The process stops, and others may go on with it.
+    /// The process stops, and others may resume the run.
     Released,
 }
 
 /// A run that ended and whose store did not take its end.
 pub(crate) struct Unrecorded {
     pub(super) writer: Arc<Writer>,
-    pub(crate) outcome: RunFinal,
+    pub(crate) outcome: RunOutcome,
 }
 
 impl Unrecorded {

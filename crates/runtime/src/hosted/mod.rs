@@ -10,6 +10,7 @@ mod end;
 mod log;
 mod origin;
 mod past;
+mod run_scope;
 mod writer;
 
 use crate::hub::Hub;
@@ -18,29 +19,30 @@ use crate::runtime::Live;
 use crate::stored::{Recent, StoreSaver};
 use calls::Calls;
 pub(crate) use closing::Closing;
-pub(crate) use end::{End, Ended, Unrecorded};
+pub(crate) use end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
 use futures_util::FutureExt;
 pub(crate) use log::{CallLog, Ticket};
 pub(crate) use origin::Origins;
 use past::Past;
+pub(crate) use run_scope::RunScope;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{
-    Answers, AsNode, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
+    Answers, AsNode, At, Finished, Host as Local, Start, StartCommand, StateUpdate,
 };
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
-use weftwork_types::port::{Budget, Clock, Ledger};
-use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput};
+use weftwork_types::port::{Budgets, Clock, Ledger};
+use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunInput, RunOutcome};
 use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
@@ -51,8 +53,7 @@ pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
-    pub(crate) budget: Arc<dyn Budget>,
-    pub(crate) journal: bool,
+    pub(crate) budgets: Arc<dyn Budgets>,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.
@@ -78,6 +79,8 @@ pub(crate) struct Run {
     pub(crate) asked: bool,
     /// Receiver of its events in stream modes.
     pub(crate) live: Option<Live>,
+    /// Its budget, once it is opened.
+    pub(crate) scope: OnceCell<RunScope>,
 }
 
 /// For how long a run is under suspicion that gets no further.
@@ -107,7 +110,7 @@ impl Host {
 
 impl Run {
     /// Takes the run to its end, or puts it back when the process stops before.
-    pub(crate) async fn drive(self) -> Ended {
+    pub(crate) async fn drive(self) -> ClaimEnd {
         let writer = Writer::new(&self);
         let cut = async {
             self.host.closing.cuts().await;
@@ -123,25 +126,25 @@ impl Run {
             Some(ended) => ended,
             None => self.put_back(&writer).await,
         };
-        if !matches!(ended, Ended::Unrecorded(_)) {
+        if !matches!(ended, ClaimEnd::Unrecorded(_)) {
             writer.bill_the_rest().await;
         }
         ended
     }
 
-    async fn put_back(&self, writer: &Writer) -> Ended {
+    async fn put_back(&self, writer: &Writer) -> ClaimEnd {
         match writer.release().await {
-            Ok(()) => Ended::Released,
-            Err(StoreError::Fenced { .. }) => Ended::Lost,
+            Ok(()) => ClaimEnd::Released,
+            Err(StoreError::Fenced { .. }) => ClaimEnd::Lost,
             Err(error) => {
                 let run = &self.claim.at.run;
                 tracing::warn!(%error, %run, "the run cannot be put back; it is taken over later");
-                Ended::Released
+                ClaimEnd::Released
             }
         }
     }
 
-    async fn to_end(&self, writer: &Arc<Writer>) -> Ended {
+    async fn to_end(&self, writer: &Arc<Writer>) -> ClaimEnd {
         let mut patience = Patience::new();
         // No claim before ours, and nothing of ours yet: the log is empty.
         let mut fresh = self.claim.fence == 1;
@@ -152,7 +155,7 @@ impl Run {
             let went = AssertUnwindSafe(going).catch_unwind().await;
             fresh = false;
             let error = match went.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
-                Ok(Some(end)) => return Ended::Told(end),
+                Ok(Some(end)) => return ClaimEnd::Recorded(end),
                 Ok(None) => return self.put_back(writer).await,
                 Err(error) => error,
             };
@@ -173,32 +176,32 @@ impl Run {
     }
 
     /// Records an end that the graph did not come to by itself.
-    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> Ended {
+    async fn end(&self, writer: &Arc<Writer>, error: RuntimeError) -> ClaimEnd {
         let run = &self.claim.at.run;
         if let RuntimeError::Store(StoreError::Fenced { .. }) = &error {
             tracing::warn!(%error, %run, "another worker has the run");
-            return Ended::Lost;
+            return ClaimEnd::Lost;
         }
         let is_late = matches!(&error, RuntimeError::Store(error) if error.is_retriable());
         let outcome = if is_late && *self.cancel.borrow() {
-            RunFinal::Cancelled
+            RunOutcome::cancelled()
         } else {
             tracing::warn!(%run, thread = %self.claim.at.thread, %error, "run failed");
-            RunFinal::Failed { fault: error.fault() }
+            RunOutcome::Failed { fault: error.fault() }
         };
         let Err(error) = writer.failed(outcome.clone()).await else {
-            return Ended::Told(outcome.into());
+            return ClaimEnd::Recorded(ready(outcome));
         };
         tracing::warn!(%error, %run, "cannot record the end of the run");
         if matches!(error, StoreError::Fenced { .. }) {
-            return Ended::Lost;
+            return ClaimEnd::Lost;
         }
         self.hub.give_up(AiEvent::Done { outcome: outcome.status() });
         if error.is_retriable() {
             let writer = Arc::clone(writer);
-            return Ended::Unrecorded(Unrecorded { writer, outcome });
+            return ClaimEnd::Unrecorded(Unrecorded { writer, outcome });
         }
-        Ended::Told(outcome.into())
+        ClaimEnd::Recorded(ready(outcome))
     }
 
     async fn enter_and_go(
@@ -206,7 +209,7 @@ impl Run {
         writer: &Arc<Writer>,
         fresh: bool,
         counted: &mut bool,
-    ) -> Result<Option<End>, RuntimeError> {
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let past = if fresh { Past::default() } else { self.past().await? };
         // On the way again in one process: what was cut off is on record.
         let ours = u32::from(fresh || *counted);
@@ -226,7 +229,8 @@ impl Run {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, past.begun, lost).await
+        let scope = self.scope(past.used()).await?;
+        self.go(writer, scope, (past.begun, lost)).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -264,14 +268,14 @@ impl Run {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        begun: bool,
-        lost: u32,
-    ) -> Result<Option<End>, RuntimeError> {
+        scope: &RunScope,
+        (begun, lost): (bool, u32),
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
         let begin = self.begin(begun, &answers).await?;
-        let local = self.local(writer, answers, lost);
+        let local = self.local(writer, scope, (answers, lost));
         match begin {
             Begin::Update(values, as_node) => {
                 let at = self.at();
@@ -285,17 +289,17 @@ impl Run {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, (finished, began)).await;
                     }
-                    Ok(None) => RunFinal::Cancelled,
+                    Ok(None) => RunOutcome::cancelled(),
                     // Its siblings may have asked something meanwhile.
-                    Err(RuntimeError::Node(fault)) => RunFinal::Failed { fault },
+                    Err(RuntimeError::Node(fault)) => RunOutcome::Failed { fault },
                     Err(error) => return Err(error),
                 };
-                return Ok(Some(self.stopped(&local, writer, ended).await?.into()));
+                return Ok(Some(ready(self.stopped(&local, writer, ended).await?)));
             }
         }
         let state = self.graph.state(&local, &At::thread(thread.as_str()), false).await?;
-        let outcome = RunFinal::Completed { output: state.values };
-        Ok(Some(writer.finish(outcome, Vec::new()).await?.into()))
+        let outcome = RunOutcome::Completed { output: state.values };
+        Ok(Some(ready(writer.finish(outcome, Vec::new()).await?)))
     }
 
     /// Records how the graph ended.
@@ -304,29 +308,26 @@ impl Run {
         local: &Local,
         writer: &Writer,
         (finished, began): (Finished, Timestamp),
-    ) -> Result<Option<End>, RuntimeError> {
+    ) -> Result<Option<LazyOutcome>, RuntimeError> {
         if finished.is_completed() {
-            writer.finish(RunFinal::Completed { output: Json::Null }, Vec::new()).await?;
-            return Ok(Some(End::Finished(Box::new(finished))));
+            writer.finish(RunOutcome::Completed { output: Json::Null }, Vec::new()).await?;
+            return Ok(Some(end::completed(Box::new(finished))));
         }
         if finished.is_released() {
             return Ok(None);
         }
-        let ended = match finished.outcome() {
-            Outcome::Interrupted { interrupts } if !interrupts.is_empty() => {
-                let outcome = RunFinal::Interrupted { interrupts: ids(&interrupts) };
-                let wakes_at = wakes_at(&interrupts, began);
-                return Ok(Some(writer.stop(outcome, interrupts, wakes_at).await?.into()));
+        let outcome = finished.outcome();
+        match &outcome {
+            RunOutcome::Interrupted { questions, .. } if !questions.is_empty() => {
+                let wakes_at = wakes_at(questions, began);
+                return Ok(Some(ready(writer.stop(outcome, wakes_at).await?)));
             }
-            Outcome::Interrupted { .. } => RunFinal::Interrupted { interrupts: Vec::new() },
-            Outcome::Drained { reason } => {
+            RunOutcome::Cancelled { reason: Some(reason) } => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
-                RunFinal::Cancelled
             }
-            Outcome::LimitReached { step_limit } => RunFinal::LimitReached { step_limit },
-            Outcome::Completed { output } => RunFinal::Completed { output },
-        };
-        Ok(Some(self.stopped(local, writer, ended).await?.into()))
+            _ => {}
+        }
+        Ok(Some(ready(self.stopped(local, writer, outcome).await?)))
     }
 
     /// Goes superstep by superstep; `None` when somebody cancelled the run. Events that watchers
@@ -396,8 +397,8 @@ impl Run {
         &self,
         local: &Local,
         writer: &Writer,
-        outcome: RunFinal,
-    ) -> Result<RunFinal, RuntimeError> {
+        outcome: RunOutcome,
+    ) -> Result<RunOutcome, RuntimeError> {
         writer.let_go().await?;
         let at = At::thread(self.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
@@ -474,8 +475,8 @@ impl Run {
     fn local(
         &self,
         writer: &Arc<Writer>,
-        answers: BTreeMap<InterruptId, Answer>,
-        lost: u32,
+        scope: &RunScope,
+        (answers, lost): (BTreeMap<InterruptId, Answer>, u32),
     ) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.host.store) as _;
         let saver = StoreSaver::claimed(
@@ -484,12 +485,6 @@ impl Run {
             Arc::clone(writer) as _,
             Arc::clone(&self.host.recent),
         );
-        let caller = GraphCaller {
-            caller: self.row.new.caller.clone(),
-            run: self.claim.at.run.clone(),
-            graph: self.row.new.graph.clone(),
-            graph_version: self.graph.version().to_owned(),
-        };
         let journal = RunJournal {
             store: Arc::clone(&self.host.store),
             clock: Arc::clone(&self.host.clock),
@@ -499,13 +494,21 @@ impl Run {
             lost,
             origins: self.origins(),
         };
-        let calls =
-            Calls::new(&self.host, writer, (journal, caller, answers), &self.row.new.options);
+        let calls = Calls::new(self, writer, scope, (journal, answers));
         self.host.local.clone().with_saver(saver).in_environment(Arc::new(calls))
     }
 }
 
 impl Run {
+    fn caller(&self) -> GraphCaller {
+        GraphCaller {
+            caller: self.row.new.caller.clone(),
+            run: self.claim.at.run.clone(),
+            graph: self.row.new.graph.clone(),
+            graph_version: self.graph.version().to_owned(),
+        }
+    }
+
     fn origins(&self) -> Option<Origins> {
         if self.row.new.options.reuse_from == ReuseFrom::Own {
             return None;
@@ -519,10 +522,6 @@ impl Run {
             known: Mutex::default(),
         })
     }
-}
-
-fn ids(interrupts: &[Interrupt]) -> Vec<InterruptId> {
-    interrupts.iter().map(|interrupt| interrupt.id).collect()
 }
 
 /// When the first of the questions takes its default. One that had expired when the run began and

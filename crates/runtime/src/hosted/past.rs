@@ -2,6 +2,7 @@
 
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::Durability;
+use weftwork_types::usage::Usage;
 
 /// History of earlier claims, read from the log.
 #[derive(Debug, Default)]
@@ -19,6 +20,10 @@ pub(super) struct Past {
     /// all supersteps before.
     died_before: u32,
     died_ever: u32,
+    /// Reported attempts of model calls, and announced tool calls.
+    used: Usage,
+    /// Tool calls that were announced and had a recorded result.
+    reused: u64,
 }
 
 impl Past {
@@ -45,8 +50,16 @@ impl Past {
                 // Unless it gave up on a run that ends its workers: then it had not begun.
                 self.ended += u32::from(self.begun_again == 0);
             }
+            AiEvent::UsageReport { fact } => self.used += Usage::model_call(fact.tokens),
+            AiEvent::ToolCallStart { .. } => self.used += Usage::tool_call(),
+            AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
         }
+    }
+
+    /// Returns the usage of the run before this claim. Tool calls that were refused count too.
+    pub(super) fn used(&self) -> Usage {
+        Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
     }
 
     /// Returns the number of workers it ended since then, the previous one included.

@@ -14,7 +14,7 @@ use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking, 
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
-use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
+use weftwork_types::run::{Durability, RunInput, RunOutcome, RunRef};
 use weftwork_types::{BoxFuture, Principal, Timestamp};
 
 /// The longest wait between two attempts at a write that the store does not take now.
@@ -219,9 +219,9 @@ impl Writer {
     /// Ends the run between two supersteps.
     pub(super) async fn finish(
         &self,
-        outcome: RunFinal,
+        outcome: RunOutcome,
         interrupts: Vec<Interrupt>,
-    ) -> Result<RunFinal, RuntimeError> {
+    ) -> Result<RunOutcome, RuntimeError> {
         self.end(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
@@ -229,22 +229,22 @@ impl Writer {
     /// on by itself.
     pub(super) async fn stop(
         &self,
-        outcome: RunFinal,
-        interrupts: Vec<Interrupt>,
+        outcome: RunOutcome,
         wakes_at: Option<Timestamp>,
-    ) -> Result<RunFinal, RuntimeError> {
+    ) -> Result<RunOutcome, RuntimeError> {
+        let interrupts = outcome.questions().to_vec();
         let events = interrupts.iter().map(AiEvent::asked).collect();
         self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
     }
 
-    async fn end(&self, outcome: RunFinal, told: Commit) -> Result<RunFinal, RuntimeError> {
+    async fn end(&self, outcome: RunOutcome, told: Commit) -> Result<RunOutcome, RuntimeError> {
         let mut state = self.state.lock().await;
         let (keep, mut events) = state.held.clone().unwrap_or_default();
         events.extend(told.events);
         events.push(AiEvent::Done { outcome: outcome.status() });
-        let finish = Some(stored(&outcome));
+        let finish = Some(outcome.stored());
         let wakes_at = match outcome {
-            RunFinal::Failed { .. } | RunFinal::Cancelled if keep.is_empty() => {
+            RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. } if keep.is_empty() => {
                 self.still_wakes(&told.interrupts).await
             }
             _ => told.wakes_at,
@@ -290,7 +290,7 @@ impl Writer {
 
     /// Ends a run that failed, or that was cancelled while its store took nothing. Does not wait for
     /// the store. Open questions stay open: the thread stands where it stood.
-    pub(super) async fn failed(&self, outcome: RunFinal) -> Result<(), StoreError> {
+    pub(super) async fn failed(&self, outcome: RunOutcome) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         let interrupts = match self.host.store.interrupts(&self.who, &self.claim.at.thread).await {
             Ok(rows) => open_questions(rows),
@@ -352,7 +352,8 @@ impl Writer {
         // As those see it who count how often the run ended its worker.
         let further = commit.finish.is_some() || own.iter().any(is_step);
         // A run that ends so with nothing on record was not begun, and one that failed may be later.
-        let fails = matches!(commit.finish, Some(RunFinal::Failed { .. } | RunFinal::Cancelled));
+        let fails =
+            matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         let Waiting { calls, usage } = self.calls.waiting();
         let (called, billed) = (calls.len(), usage.len());
@@ -455,12 +456,4 @@ fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
 
 fn is_step(event: &AiEvent) -> bool {
     matches!(event, AiEvent::Step { .. })
-}
-
-/// The outcome as it is stored: the state is in the checkpoints and not stored a second time.
-fn stored(outcome: &RunFinal) -> RunFinal {
-    match outcome {
-        RunFinal::Completed { .. } => RunFinal::Completed { output: serde_json::Value::Null },
-        other => other.clone(),
-    }
 }

@@ -11,18 +11,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::CACHED_MAX;
 use weftwork_store::{ItemStore, Store, StoreItems, StoreLedger};
 use weftwork_types::WorkerId;
-use weftwork_types::port::{Budget, Clock, Ledger, Unlimited};
-
-/// Recording of calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JournalMode {
-    /// They are.
-    #[default]
-    On,
-    /// They are not: a resumed node makes them again. Only for the test that shows what the
-    /// journal is good for.
-    Off,
-}
+use weftwork_types::port::{Budgets, Clock, Ledger, Unlimited};
 
 /// Handling of runs that no living worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,8 +31,7 @@ pub enum Orphans {
 pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    budget: Arc<dyn Budget>,
-    journal: JournalMode,
+    budgets: Arc<dyn Budgets>,
     orphans: Orphans,
     pace: Pace,
     attempts_max: u32,
@@ -57,8 +45,7 @@ impl RuntimeBuilder {
         Self {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
-            budget: Arc::new(Unlimited),
-            journal: JournalMode::On,
+            budgets: Arc::new(Unlimited),
             orphans: Orphans::default(),
             pace: Pace::default(),
             attempts_max: 3,
@@ -83,15 +70,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Limits what all runs together may spend.
-    pub fn budget(mut self, budget: Arc<dyn Budget>) -> Self {
-        self.budget = budget;
-        self
-    }
-
-    /// Switches the journal; see [`JournalMode`].
-    pub fn journal(mut self, mode: JournalMode) -> Self {
-        self.journal = mode;
+    /// Sets the source of the budgets of runs, such as [`Limits`](weftwork_types::port::Limits);
+    /// runs have no limits by default.
+    pub fn budgets(mut self, budgets: impl Budgets + 'static) -> Self {
+        self.budgets = Arc::new(budgets);
         self
     }
 
@@ -152,8 +134,7 @@ impl RuntimeBuilder {
             store: self.store,
             clock: self.clock,
             ledger,
-            budget: self.budget,
-            journal: self.journal == JournalMode::On,
+            budgets: self.budgets,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),

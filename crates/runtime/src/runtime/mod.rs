@@ -8,14 +8,14 @@ mod queue;
 mod retention;
 
 use crate::follow::Follow;
-use crate::hosted::{End, Ended, Host, Run};
+use crate::hosted::{ClaimEnd, Host, LazyOutcome, Run, ready};
 use crate::hub::Hub;
 use crate::worker::Heartbeat;
-pub use builder::{JournalMode, Orphans, RuntimeBuilder};
+pub use builder::{Orphans, RuntimeBuilder};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
@@ -23,7 +23,7 @@ use weftwork_store::{MemoryStore, RunRow, Store, StoreError, rule};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
-use weftwork_types::run::{RunFinal, RunRef, RunRequest};
+use weftwork_types::run::{RunOutcome, RunRef, RunRequest};
 use weftwork_types::{
     BoxFuture, BoxStream, CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId,
 };
@@ -257,7 +257,8 @@ impl Runtime {
             here.hub = Some(Arc::clone(&hub));
         }
         let (ended, outcome) = oneshot::channel();
-        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live };
+        let scope = OnceCell::new();
+        let run = Run { host, graph, who, claim, row, hub, cancel, asked, live, scope };
         let this = self.clone();
         tokio::spawn(async move {
             let id = run.claim.at.run.clone();
@@ -267,19 +268,19 @@ impl Runtime {
             this.running().remove(&id);
             this.0.ends.send_modify(|ends| *ends += 1);
             // Nobody may be left to hear it.
-            let tell = |end: End| drop(ended.send(end));
+            let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
             match became {
-                Ended::Told(end) => tell(end),
-                Ended::Unrecorded(unrecorded) => {
-                    tell(unrecorded.outcome.clone().into());
+                ClaimEnd::Recorded(outcome) => tell(outcome),
+                ClaimEnd::Unrecorded(unrecorded) => {
+                    tell(ready(unrecorded.outcome.clone()));
                     unrecorded.record().await;
                 }
                 // Who still listens learns that the run goes on elsewhere.
-                Ended::Released => hub.end(),
-                Ended::Lost => {
+                ClaimEnd::Released => hub.end(),
+                ClaimEnd::Lost => {
                     let outcome = follow.end().await;
                     hub.give_up(AiEvent::Done { outcome: outcome.status() });
-                    tell(outcome.into());
+                    tell(ready(outcome));
                 }
             }
         });
@@ -349,13 +350,13 @@ fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, R
 }
 
 /// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
-fn final_of(outcome: oneshot::Receiver<End>) -> BoxFuture<'static, RunFinal> {
-    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), End::told)))
+fn final_of(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
+    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), |outcome| outcome())))
 }
 
 /// Returns the outcome reported for a run that ends in another process.
-fn stopped() -> RunFinal {
-    RunFinal::Failed {
+fn stopped() -> RunOutcome {
+    RunOutcome::Failed {
         fault: Fault::new(
             weftwork_graph::NODE_FAILED,
             "the process stopped before the run ended; another worker goes on with it, or it goes on when the thread is resumed",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{NewRun, RunRow, StoreError, has_begun};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// The most threads that go on by themselves at one look.
@@ -82,12 +82,12 @@ impl Runtime {
         let last = unfinished.or(runs.last()).ok_or_else(nothing)?;
         match &last.outcome {
             None => self.take_over(who, &last.new.at).await,
-            Some(RunFinal::Completed { .. } | RunFinal::Interrupted { .. })
+            Some(RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. })
                 if !self.made_due(who, last).await? =>
             {
                 Err(nothing())
             }
-            Some(RunFinal::Failed { .. }) if self.begins_anew(who, last).await? => {
+            Some(RunOutcome::Failed { .. }) if self.begins_anew(who, last).await? => {
                 let now = self.0.host.clock.now();
                 if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
                     // The requeued run would be cut off at once.

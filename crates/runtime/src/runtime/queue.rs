@@ -13,7 +13,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::event::RunEvent;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunFinal, RunRef};
+use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{BoxFuture, BoxStream, Principal, RunId};
 
 /// Interval at which to look for changes by other processes: if a run that is waited for has ended,
@@ -49,7 +49,7 @@ impl Runtime {
     pub(super) fn wait_for_turn(&self, admitted: Admitted) -> RunHandle {
         let run = admitted.row.new.at.clone();
         let (tell_events, events) = oneshot::channel::<BoxStream<'static, RunEvent>>();
-        let (tell_outcome, outcome) = oneshot::channel::<BoxFuture<'static, RunFinal>>();
+        let (tell_outcome, outcome) = oneshot::channel::<BoxFuture<'static, RunOutcome>>();
         let this = self.clone();
         tokio::spawn(async move {
             if let Some(begun) = this.turn(admitted).await {

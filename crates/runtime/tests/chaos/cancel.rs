@@ -17,7 +17,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{Clock, GraphExecutor};
 use weftwork_types::run::{
-    Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest, RunStatus,
+    Durability, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
 };
 use weftwork_types::{Principal, ThreadId};
 
@@ -78,8 +78,8 @@ impl Pair {
         let took = self.clock.elapsed() - asked;
         let events = self.events(&at).await;
         let cancelled = match outcome {
-            RunFinal::Cancelled => true,
-            RunFinal::Completed { .. } => false,
+            RunOutcome::Cancelled { .. } => true,
+            RunOutcome::Completed { .. } => false,
             other => panic!("{at:?}: {other:?}"),
         };
         assert!(told || !cancelled, "{at:?} was not cancelled");

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 use weftwork_types::Principal;
-use weftwork_types::run::{Durability, RunFinal, RunStatus};
+use weftwork_types::run::{Durability, RunOutcome, RunStatus};
 
 async fn poison(name: &str, graph: &str, place: Place, folder: &Path) {
     let who = Principal::local();
@@ -37,7 +37,7 @@ async fn poison(name: &str, graph: &str, place: Place, folder: &Path) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    let Some(RunFinal::Failed { fault }) = ended.outcome else { panic!("{ended:?}") };
+    let Some(RunOutcome::Failed { fault }) = ended.outcome else { panic!("{ended:?}") };
     assert_eq!((fault.code.as_str(), ended.fence), ("W0130", 4));
     // Three may try, or three more than the one that committed the step before.
     let aborts = site.effects().iter().filter(|line| line.starts_with("aborts")).count();

@@ -19,7 +19,7 @@ use weftwork_types::Principal;
 use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Durability, RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::tool::Effect;
 
 #[derive(State)]
@@ -409,7 +409,7 @@ async fn runs_that_answer_find_effects_whenever_checkpoints_were_stored() {
             };
             let asked = RunRequest { input, ..request(mode) };
             open = match bench.run(asked).await.1 {
-                RunFinal::Interrupted { interrupts } => interrupts.first().copied(),
+                RunOutcome::Interrupted { interrupts, .. } => interrupts.first().copied(),
                 ended => {
                     completed(ended);
                     None

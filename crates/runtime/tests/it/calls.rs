@@ -20,7 +20,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
     Attempts, CallKind, CallRecord, CallResult, CallState, GraphExecutor, Intent, Ledger, Opened,
 };
-use weftwork_types::run::{Durability, RunFinal, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork_types::run::{Durability, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{InvocationId, Principal, Timestamp};
@@ -410,7 +410,7 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
     let handle = bench.runtime.execute(request).await.expect("accepted");
     outside.until_made(1).await;
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("is heard");
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
     let begun = records(&*bench.store).await;
     assert_eq!((begun[0].state, counts(&begun)), (CallState::Intent, vec![(1, 0, 0)]));
     outside.gate.add_permits(1);
@@ -484,7 +484,7 @@ fn fact(n: i64) -> UsageFact {
         model: "small".to_owned(),
         status: UsageStatus::Ok,
         error_code: None,
-        tokens: Tokens { input: 7, output: 3, estimated: false },
+        tokens: Tokens::reported(7, 3),
         cost_micro_usd: None,
         provider_call_id: None,
         prompt_hash: hash(&json!("prompt")),

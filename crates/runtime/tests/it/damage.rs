@@ -11,7 +11,7 @@ use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Shelf, Store};
 use weftwork_testkit::fuzz::Random;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{CheckpointId, Principal};
 
 #[derive(State)]
@@ -102,10 +102,10 @@ async fn a_flipped_bit_never_gives_another_state() {
         }
         // A run that needs the damaged row ends as failed; it never starts afresh.
         match bench.start(json!({})).await {
-            RunFinal::Completed { output } => {
+            RunOutcome::Completed { output } => {
                 assert_eq!(output["log"].as_array().map(Vec::len), Some(8), "seed {seed}");
             }
-            RunFinal::Failed { fault } => assert_eq!(fault.code, "W0210", "seed {seed}"),
+            RunOutcome::Failed { fault } => assert_eq!(fault.code, "W0210", "seed {seed}"),
             other => panic!("seed {seed}: {other:?}"),
         }
         detected += usize::from(found);

@@ -6,7 +6,7 @@ use weftwork_graph::{Arg, CompiledGraph, Ctx, Graph, NodeResult, START, SendTo, 
 use weftwork_types::Principal;
 use weftwork_types::canonical::{DEPTH_MAX, hash};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::tool::Effect;
 
 #[derive(State)]
@@ -71,7 +71,7 @@ async fn what_a_node_makes_is_refused_before_it_spoils_its_thread() {
         let bench = Bench::new(graph.expect("sound")).await;
         let outcome = bench.start(json!({})).await;
         match node {
-            "tell" => assert!(matches!(outcome, RunFinal::Completed { .. }), "{outcome:?}"),
+            "tell" => assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}"),
             _ => assert!(failed(outcome).1.contains("nested"), "{node}"),
         }
         let (who, runs) = (Principal::local(), thread());

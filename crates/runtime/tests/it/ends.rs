@@ -18,7 +18,7 @@ use weftwork_types::canonical::hash;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
-use weftwork_types::run::{RunFinal, RunInput, RunRef, RunStatus};
+use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, MessageId, Principal, RunId};
 
@@ -127,7 +127,7 @@ async fn a_limit_of_no_steps_leaves_open_questions_open() {
     let open = interrupted(bench.start(json!({})).await);
     let mut request = Bench::request(RunInput::Continue);
     request.options.step_limit = Some(0);
-    assert_eq!(bench.run(request).await.1, RunFinal::LimitReached { step_limit: 0 });
+    assert_eq!(bench.run(request).await.1, RunOutcome::LimitReached { step_limit: 0 });
     completed(bench.resume([(open[0], json!("yes"))].into()).await);
 }
 
@@ -202,7 +202,7 @@ async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recor
     let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
     asked_to_wait(&clock, 1).await;
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
     let told: Vec<_> = handle.events.collect().await;
     assert_eq!(told.len(), 2, "the pause and the end: {told:?}");
     let status = async || {
@@ -285,7 +285,7 @@ async fn a_loop_of_nodes_that_never_wait_lets_others_work_and_can_be_cancelled()
     let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
     tokio::task::yield_now().await;
     bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_run_that_another_process_cancels_stops_at_its_next_commit() {
     let elsewhere = Bench::on(store, endless(&other)).await;
     let handle = bench.runtime.execute(Bench::request(start())).await.expect("accepted");
     elsewhere.runtime.cancel(&Principal::local(), &handle.run).await.expect("it goes");
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
 }
 
 #[tokio::test]
@@ -316,7 +316,7 @@ async fn a_run_that_was_cancelled_before_a_worker_had_it_runs_no_node() {
     bench.store.create_run(&who, run, [].into()).await.expect("a run");
     bench.runtime.cancel(&who, &at).await.expect("it is there");
     let handle = bench.runtime.take_over(&who, &at).await.expect("nobody has it");
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 

@@ -15,7 +15,7 @@ use weftwork_graph::{
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{Store, StoreError};
 use weftwork_testkit::ManualClock;
-use weftwork_types::run::{Multitask, RunCommand, RunFinal, RunInput, Stops, Target};
+use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
 
 #[derive(State)]
 struct Refund {
@@ -151,7 +151,7 @@ async fn stops_context_and_settings_are_stored_with_the_run() {
     let ended = run.tags(["test"]).await.expect("accepted");
     assert_eq!(ended.output().expect("completed")["log"], json!(["{\"a\":1} \"low\""]));
     let stop = order.start(json!({})).interrupt_before(Stops::All).await.expect("accepted");
-    assert_eq!(*stop.outcome(), RunFinal::Interrupted { interrupts: Vec::new() });
+    assert_eq!(*stop.outcome(), RunOutcome::interrupted(Vec::new()));
     assert_eq!(order.state().await.expect("reads").next, ["say"]);
 }
 
@@ -169,7 +169,7 @@ async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
         }
     }
     assert_eq!((values, updates), (2, vec!["check".to_owned()]));
-    assert_eq!(stream.end().await.expect("reads").output().expect("completed")["amount"], 5);
+    assert_eq!(stream.end().await.output().expect("completed")["amount"], 5);
 }
 
 #[tokio::test]
@@ -192,10 +192,10 @@ async fn of_two_runs_of_a_thread_the_second_is_refused_or_waits() {
     let queued = order.start(json!({})).multitask(Multitask::Enqueue).begin().await;
     let queued = queued.expect("accepted");
     open.notify_one();
-    assert!(matches!(first.outcome.await, RunFinal::Completed { .. }));
+    assert!(matches!(first.outcome.await, RunOutcome::Completed { .. }));
     came.notified().await;
     open.notify_one();
-    let RunFinal::Completed { output } = queued.outcome.await else { panic!("completes") };
+    let RunOutcome::Completed { output } = queued.outcome.await else { panic!("completes") };
     assert_eq!(output["log"], json!(["passed", "passed"]));
 }
 
@@ -208,11 +208,11 @@ async fn a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends() {
     let order = Runtime::builder(store()).graph("refund", graph).open().await.expect("opens");
     let order = order.thread("refund", "t").expect("valid names");
     let ended = order.start(json!({})).deadline(Duration::from_millis(5)).await.expect("accepted");
-    let RunFinal::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
+    let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
     assert_eq!(fault.code, "W0124");
     let run = order.proceed().begin().await.expect("accepted");
     assert_eq!(order.cancel().await, Ok(1));
-    assert_eq!(run.outcome.await, RunFinal::Cancelled);
+    assert_eq!(run.outcome.await, RunOutcome::cancelled());
     assert_eq!(order.cancel().await, Ok(0));
 }
 
@@ -233,12 +233,12 @@ async fn a_deadline_holds_for_its_own_run_alone() {
     let order = runtime.thread("refund", "t").expect("valid names");
     let limit = Duration::from_secs(60);
     let asleep = order.start(json!({})).deadline(limit).await.expect("accepted");
-    assert!(matches!(asleep.outcome(), RunFinal::Interrupted { .. }), "{asleep:?}");
+    assert!(matches!(asleep.outcome(), RunOutcome::Interrupted { .. }), "{asleep:?}");
     clock.advance(Duration::from_secs(3_601));
     let mut woken = runtime.wake().await.expect("reads");
     assert_eq!(woken.len(), 1);
     let outcome = woken.remove(0).outcome.await;
-    let RunFinal::Completed { output } = outcome else { panic!("not cut off: {outcome:?}") };
+    let RunOutcome::Completed { output } = outcome else { panic!("not cut off: {outcome:?}") };
     assert_eq!(output["log"], json!(["slept"]));
 }
 
@@ -259,7 +259,7 @@ async fn the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_dead
     let order = builder.open().await.expect("opens").thread("refund", "t").expect("valid names");
     let voice = json!({"voice": "low"}).as_object().cloned().expect("an object");
     let run = order.start(json!({})).configurable(voice).deadline(Duration::from_secs(60));
-    assert!(matches!(run.await.expect("accepted").outcome(), RunFinal::Failed { .. }));
+    assert!(matches!(run.await.expect("accepted").outcome(), RunOutcome::Failed { .. }));
     clock.advance(Duration::from_secs(120));
     let resumed = order.resume().await.expect("accepted");
     assert_eq!(resumed.output().expect("not cut off")["log"], json!(["\"low\""]));

@@ -4,6 +4,7 @@
 mod attempts;
 mod bad_bytes;
 mod behind;
+mod budgets;
 mod calls;
 mod damage;
 mod depth;

@@ -15,7 +15,7 @@ use weftwork_store::NewRun;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{
-    Multitask, RunFinal, RunInput, RunOptions, RunRef, RunRequest, RunStatus,
+    Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
 };
 use weftwork_types::{BoxFuture, BoxStream, Principal, RunId, Timestamp};
 
@@ -219,7 +219,7 @@ struct Real {
 struct Told {
     at: RunRef,
     events: BoxStream<'static, RunEvent>,
-    outcome: Shared<BoxFuture<'static, RunFinal>>,
+    outcome: Shared<BoxFuture<'static, RunOutcome>>,
 }
 
 impl Real {
@@ -339,7 +339,7 @@ async fn a_run_stops_one_of_another_process() {
     gate.waits(&BTreeSet::from(["one".to_owned()])).await;
     let second = theirs.runtime.execute(request("two", Multitask::Rollback)).await;
     gate.let_pass("two");
-    assert_eq!(first.outcome.await, RunFinal::Cancelled);
+    assert_eq!(first.outcome.await, RunOutcome::cancelled());
     let log = completed(second.expect("accepted").outcome.await)["log"].clone();
     assert_eq!(log, json!(["two", "two first", "two passed"]));
 }

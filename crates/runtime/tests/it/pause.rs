@@ -9,7 +9,7 @@ use weftwork_graph::{Ctx, Deps, Graph, List, NodeResult, START, State};
 use weftwork_types::Principal;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 
 #[derive(State)]
 struct Log {
@@ -106,7 +106,7 @@ async fn cancelling_cuts_a_node_at_its_await_and_keeps_what_was_committed() {
         seen.push(event);
     }
     check_stream(&seen);
-    assert_eq!(handle.outcome.await, RunFinal::Cancelled);
+    assert_eq!(handle.outcome.await, RunOutcome::cancelled());
     assert_eq!(bench.checkpoints().await.len(), 3, "input, the start and the first step");
 }
 
@@ -123,7 +123,7 @@ async fn a_busy_thread_refuses_a_second_run() {
     let second = bench.runtime.execute(Bench::request(input)).await.expect_err("busy");
     assert_eq!(second.fault.code, "W0202");
     bench.runtime.cancel(&Principal::local(), &first.run).await.expect("it goes");
-    assert_eq!(first.outcome.await, RunFinal::Cancelled);
+    assert_eq!(first.outcome.await, RunOutcome::cancelled());
 }
 
 on_each_store![

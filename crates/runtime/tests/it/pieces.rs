@@ -17,7 +17,7 @@ use weftwork_testkit::ManualClock;
 use weftwork_types::event::{AiEvent, Piece, PieceKind, Position, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, RunHandle};
-use weftwork_types::run::{Durability, RunFinal, RunInput, RunRef};
+use weftwork_types::run::{Durability, RunInput, RunOutcome, RunRef};
 use weftwork_types::{BoxStream, Principal};
 
 #[derive(State)]
@@ -343,7 +343,7 @@ fn text_of_a_dead_worker_is_void_before_there_is_new_text() {
         say(&again, "a whole one");
         assert_eq!(heard(&clock, &mut events, "one").await, "a whole one");
         again.send(Line::End).expect("listens");
-        assert!(matches!(moving(&clock, handle.outcome).await, RunFinal::Completed { .. }));
+        assert!(matches!(moving(&clock, handle.outcome).await, RunOutcome::Completed { .. }));
         let rest: Vec<_> = moving(&clock, events.collect()).await;
         assert_eq!(shown(&rest), "<started><step><final a whole one><done>");
         assert_eq!(pieces(&store, &run).await, []);

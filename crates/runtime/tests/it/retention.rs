@@ -48,7 +48,7 @@ fn named(name: &str) -> ThreadId {
     ThreadId::new(name).expect("valid id")
 }
 
-async fn run_on(bench: &Bench, name: &str) -> weftwork_types::run::RunFinal {
+async fn run_on(bench: &Bench, name: &str) -> weftwork_types::run::RunOutcome {
     let mut request = Bench::request(RunInput::Start { input: json!({}) });
     request.thread = named(name);
     bench.run(request).await.1

@@ -15,7 +15,7 @@ use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
-use weftwork_types::run::{RunFinal, RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
 
 #[derive(State)]
 struct Log {
@@ -126,7 +126,8 @@ async fn a_node_that_quotes_the_reason_of_a_shutdown_ends_its_own_run() {
         let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
         let runtime = builder.open().await.expect("opens");
         let handle = runtime.execute(request()).await.expect("accepted");
-        assert_eq!(handle.outcome.await, RunFinal::Cancelled, "{reason}");
+        let outcome = RunOutcome::Cancelled { reason: Some(reason.to_owned()) };
+        assert_eq!(handle.outcome.await, outcome);
     }
 }
 

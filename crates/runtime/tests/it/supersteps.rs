@@ -11,7 +11,7 @@ use weftwork_graph::{
 use weftwork_runtime::Runtime;
 use weftwork_types::ThreadId;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 
 #[derive(State)]
 struct Log {
@@ -230,8 +230,8 @@ async fn a_limit_is_an_outcome_and_the_thread_goes_on_from_there() {
         .expect("sound");
     let bench = Bench::new(graph).await;
     let outcome = bench.start(json!({})).await;
-    assert_eq!(outcome, RunFinal::LimitReached { step_limit: 4 });
-    assert_eq!(bench.proceed().await, RunFinal::LimitReached { step_limit: 4 });
+    assert_eq!(outcome, RunOutcome::LimitReached { step_limit: 4 });
+    assert_eq!(bench.proceed().await, RunOutcome::LimitReached { step_limit: 4 });
     assert_eq!(completed(bench.proceed().await)["n"], json!(10));
 }
 

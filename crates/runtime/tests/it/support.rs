@@ -15,7 +15,7 @@ use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{Clock, GraphExecutor};
-use weftwork_types::run::{Durability as Keeping, RunFinal, RunInput, RunOptions, RunRequest};
+use weftwork_types::run::{Durability as Keeping, RunInput, RunOptions, RunOutcome, RunRequest};
 use weftwork_types::{InterruptId, Principal, ThreadId};
 
 /// Where the tests of a thread run.
@@ -152,7 +152,7 @@ impl Bench {
         }
     }
 
-    pub(crate) async fn run(&self, request: RunRequest) -> (Vec<RunEvent>, RunFinal) {
+    pub(crate) async fn run(&self, request: RunRequest) -> (Vec<RunEvent>, RunOutcome) {
         if PLACE.get() == Place::Rebuilt {
             let (graph, clock) = (self.graph.clone(), self.clock.clone());
             let fresh = Self::open(Arc::clone(&self.store), graph, clock).await;
@@ -161,7 +161,7 @@ impl Bench {
         Self::watched(&self.runtime, request).await
     }
 
-    async fn watched(runtime: &Runtime, request: RunRequest) -> (Vec<RunEvent>, RunFinal) {
+    async fn watched(runtime: &Runtime, request: RunRequest) -> (Vec<RunEvent>, RunOutcome) {
         let handle = runtime.execute(request).await.expect("the run is accepted");
         let events: Vec<_> = handle.events.collect().await;
         (events, handle.outcome.await)
@@ -174,15 +174,15 @@ impl Bench {
         page.expect("reads")
     }
 
-    pub(crate) async fn start(&self, input: Value) -> RunFinal {
+    pub(crate) async fn start(&self, input: Value) -> RunOutcome {
         self.run(Self::request(RunInput::Start { input })).await.1
     }
 
-    pub(crate) async fn resume(&self, answers: BTreeMap<InterruptId, Value>) -> RunFinal {
+    pub(crate) async fn resume(&self, answers: BTreeMap<InterruptId, Value>) -> RunOutcome {
         self.run(Self::request(RunInput::answers(answers))).await.1
     }
 
-    pub(crate) async fn proceed(&self) -> RunFinal {
+    pub(crate) async fn proceed(&self) -> RunOutcome {
         self.run(Self::request(RunInput::Continue)).await.1
     }
 }
@@ -201,23 +201,23 @@ pub(crate) fn thread() -> ThreadId {
     ThreadId::new("t").expect("valid id")
 }
 
-pub(crate) fn completed(outcome: RunFinal) -> Value {
+pub(crate) fn completed(outcome: RunOutcome) -> Value {
     match outcome {
-        RunFinal::Completed { output } => output,
+        RunOutcome::Completed { output } => output,
         other => panic!("expected a completed run, got {other:?}"),
     }
 }
 
-pub(crate) fn interrupted(outcome: RunFinal) -> Vec<InterruptId> {
+pub(crate) fn interrupted(outcome: RunOutcome) -> Vec<InterruptId> {
     match outcome {
-        RunFinal::Interrupted { interrupts } => interrupts,
+        RunOutcome::Interrupted { interrupts, .. } => interrupts,
         other => panic!("expected an interrupted run, got {other:?}"),
     }
 }
 
-pub(crate) fn failed(outcome: RunFinal) -> (String, String) {
+pub(crate) fn failed(outcome: RunOutcome) -> (String, String) {
     match outcome {
-        RunFinal::Failed { fault } => (fault.code, fault.message),
+        RunOutcome::Failed { fault } => (fault.code, fault.message),
         other => panic!("expected a failed run, got {other:?}"),
     }
 }

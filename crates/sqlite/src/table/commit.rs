@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use weftwork_store::{Claim, Commit, Committed, UsageRow};
 use weftwork_types::OrgId;
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 
 /// Writes a commit: checkpoints, questions, events, calls, usage and outcome, after checking the
 /// claim. Also returns the end of the run's log.
@@ -69,7 +69,7 @@ fn finish(
     conn: &Connection,
     org: &OrgId,
     claim: &Claim,
-    (end, commit): (&RunFinal, &Commit),
+    (end, commit): (&RunOutcome, &Commit),
 ) -> Done<()> {
     let status = row::word(&end.status())?;
     let (org, at) = (org.as_str(), commit.at.0);

@@ -79,7 +79,8 @@ impl From<Call<'_>> for CallRecord {
 }
 
 /// A usage fact: caller and graph, if they differ from those of the run's row; graph version; the
-/// fact itself, with input tokens, output tokens and the estimated flag as one tuple.
+/// fact itself, with input tokens, output tokens and the estimated flag as one tuple, and at the
+/// end the cached and the reasoning tokens, if there are any.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fact<'a>(
     Option<Cow<'a, Caller>>,
@@ -97,7 +98,13 @@ pub(crate) struct Fact<'a>(
     Hash,
     Timestamp,
     u64,
+    #[serde(default, skip_serializing_if = "no_parts")] (u64, u64),
 );
+
+/// Returns `true` if no part of the tokens was cached or spent on reasoning.
+fn no_parts(parts: &(u64, u64)) -> bool {
+    *parts == (0, 0)
+}
 
 /// The billing identity in the row of a run.
 #[derive(Debug)]
@@ -127,7 +134,7 @@ impl Payer {
     pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
         let UsageRow { caller, fact } = usage;
         let same = self.caller().is_ok_and(|own| caller.caller == *own);
-        let Tokens { input, output, estimated } = fact.tokens;
+        let Tokens { input, output, estimated, cached, reasoning } = fact.tokens;
         Fact(
             (!same).then_some(Cow::Borrowed(&caller.caller)),
             (caller.graph != self.graph).then_some(Cow::Borrowed(&caller.graph)),
@@ -144,13 +151,14 @@ impl Payer {
             fact.prompt_hash,
             fact.started_at,
             fact.latency_ms,
+            (cached, reasoning),
         )
     }
 
     /// Restores a usage fact of this run from its compact form.
     pub(crate) fn lengthen(&self, at: &At<'_>, run: &RunId, short: Fact<'_>) -> Done<UsageRow> {
         let Fact(caller, graph, version, invocation, attempt, provider, model, status, ..) = short;
-        let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms) =
+        let Fact(.., error_code, tokens, cost, call_id, prompt_hash, started_at, latency_ms, parts) =
             short;
         let caller = match caller {
             Some(caller) => caller.into_owned(),
@@ -159,7 +167,7 @@ impl Payer {
                 .map_err(|error| at.corrupt(format!("the caller of its run: {error}")))?
                 .clone(),
         };
-        let (input, output, estimated) = tokens;
+        let ((input, output, estimated), (cached, reasoning)) = (tokens, parts);
         let caller = GraphCaller {
             caller,
             run: run.clone(),
@@ -173,7 +181,7 @@ impl Payer {
             model: model.into_owned(),
             status,
             error_code: error_code.map(Cow::into_owned),
-            tokens: Tokens { input, output, estimated },
+            tokens: Tokens { input, output, estimated, cached, reasoning },
             cost_micro_usd: cost,
             provider_call_id: call_id.map(Cow::into_owned),
             prompt_hash,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{ReadCheckpoints, StoreError, WriteCheckpoints};
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId};
 
 const QUICK: Options = Options {
@@ -295,7 +295,7 @@ fn a_deleted_thread_gives_its_room_back() {
     let store = open(&folder, &Options::default());
     let (who, claim) = (Principal::local(), begin_next(&store));
     let end = weftwork_store::Commit {
-        finish: Some(RunFinal::Cancelled),
+        finish: Some(RunOutcome::cancelled()),
         ..weftwork_store::Commit::default()
     };
     block_on(store.commit(&who, &claim, end)).expect("ends");

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{Claim, Commit, StoredEvent};
-use weftwork_types::run::RunFinal;
+use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 const KILLS: usize = 40;
@@ -72,7 +72,7 @@ fn write_on(store: &SqliteStore, writer: usize, round: usize) {
         number += 1;
         let mut next = commit(number);
         if number.is_multiple_of(10) {
-            next.finish = Some(RunFinal::Cancelled);
+            next.finish = Some(RunOutcome::cancelled());
         } else {
             claim = Some(held.clone());
         }

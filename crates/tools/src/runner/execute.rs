@@ -16,9 +16,10 @@ use std::time::Duration;
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
-    Attempts, BudgetExceeded, CallKey, CallKind, CallResult, Intent, Opened,
+    Attempts, BudgetError, CallKey, CallKind, CallResult, Demand, Intent, Opened, Reservation,
 };
 use weftwork_types::tool::{Effect, ToolErrorKind, ToolFailure, ToolOutcome, UnknownOutcome};
+use weftwork_types::usage::Usage;
 
 /// The result of executing a call.
 #[derive(Debug)]
@@ -76,34 +77,30 @@ impl ToolRunner {
         }
         match call.head.context.journal.open(call.intent()).await? {
             Opened::New { key } => {
-                self.admit_new(&call, key).await?;
-                self.make(call, Begun { key, made: 1 }).await
+                let reservation = reserve_new(&call, key).await?;
+                self.make(call, Begun { key, made: 1 }, reservation).await
             }
             Opened::Settled { result, .. } => call.reuse(result),
             Opened::Unknown { key, made } => self.unknown(call, Begun { key, made }).await,
         }
     }
 
-    /// Checks the budget for a call whose intent was just recorded.
-    async fn admit_new(&self, call: &RunCall, key: CallKey) -> Result<(), RunToolError> {
-        let Err(exceeded) = call.head.context.budget.admit_tool_call() else { return Ok(()) };
-        if call.entry.spec.effect != Effect::ReadOnly {
-            // The intent of an effect is durable. An open intent would look as if the process had
-            // died in the call, and a person would be asked about a call that was never made.
-            call.settle(key, &ToolOutcome::Failed(over_budget(call.name(), &exceeded))).await?;
-        }
-        Err(exceeded.into())
-    }
-
-    /// Makes the call.
-    pub(super) async fn make(&self, call: RunCall, begun: Begun) -> Result<Executed, RunToolError> {
+    /// Makes the call. If this future is dropped, the reservation is released.
+    pub(super) async fn make(
+        &self,
+        call: RunCall,
+        begun: Begun,
+        reservation: Reservation,
+    ) -> Result<Executed, RunToolError> {
         let key = begun.key;
         let announced = call.announce();
         let limit = time_left(call.tool.as_ref(), &call.head.context);
         let context = self.tool_context(&call.head, key, limit);
         let args = call.head.args.clone();
         let tool = Arc::clone(&call.tool);
-        match attempt(&call.head, limit, move || tool.call(args, context)).await {
+        let ended = attempt(&call.head, limit, move || tool.call(args, context)).await;
+        reservation.settle(Usage::tool_call()).await;
+        match ended {
             Ok(result) => {
                 let outcome = match result {
                     Ok(value) => self.check_result(&call.entry, value),
@@ -193,6 +190,20 @@ impl ToolRunner {
     }
 }
 
+/// Reserves the budget of a call whose intent was just recorded.
+async fn reserve_new(call: &RunCall, key: CallKey) -> Result<Reservation, RunToolError> {
+    let error = match call.reserve().await {
+        Ok(reservation) => return Ok(reservation),
+        Err(error) => error,
+    };
+    if call.entry.spec.effect != Effect::ReadOnly {
+        // The intent of an effect is durable. An open intent would look as if the process had
+        // died in the call, and a person would be asked about a call that was never made.
+        call.settle(key, &ToolOutcome::Failed(over_budget(call.name(), &error))).await?;
+    }
+    Err(error.into())
+}
+
 impl Head {
     fn done(self, outcome: ToolOutcome, shown: &[String]) -> Executed {
         self.announce().finish(&outcome, shown);
@@ -209,6 +220,11 @@ impl Head {
 impl RunCall {
     pub(super) fn name(&self) -> &str {
         &self.entry.spec.name
+    }
+
+    pub(super) async fn reserve(&self) -> Result<Reservation, BudgetError> {
+        let demand = Demand::ToolCall { tool: self.name().to_owned() };
+        self.head.context.budget.reserve(&demand).await
     }
 
     pub(super) fn announce(&self) -> Announced {
@@ -271,10 +287,10 @@ fn not_runnable() -> ToolOutcome {
     ))
 }
 
-fn over_budget(tool: &str, exceeded: &BudgetExceeded) -> ToolFailure {
-    ToolFailure::new(
-        ToolErrorKind::PolicyDenied,
-        exceeded.code(),
-        format!("tool `{tool}` was not called: {exceeded}"),
-    )
+fn over_budget(tool: &str, error: &BudgetError) -> ToolFailure {
+    let kind = match error {
+        BudgetError::Exceeded(_) => ToolErrorKind::PolicyDenied,
+        _ => ToolErrorKind::Unavailable,
+    };
+    ToolFailure::new(kind, error.code(), format!("tool `{tool}` was not called: {error}"))
 }

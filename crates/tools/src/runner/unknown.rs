@@ -109,10 +109,10 @@ impl ToolRunner {
         let Begun { key, made } = begun;
         let outcome = match answer {
             UnknownAnswer::CallAgain => {
-                call.head.context.budget.admit_tool_call()?;
+                let reservation = call.reserve().await?;
                 call.head.context.journal.begin_again(key).await?;
                 let made = made.saturating_add(1);
-                return self.make(*call, Begun { key, made }).await;
+                return self.make(*call, Begun { key, made }, reservation).await;
             }
             UnknownAnswer::Happened { value } => self.check_result(&call.entry, value),
             UnknownAnswer::GiveUp => ToolOutcome::Failed(ToolFailure::new(
@@ -146,8 +146,8 @@ impl ToolRunner {
                 self.settled(call, key, announced, outcome).await
             }
             Looked::NotFound => {
-                call.head.context.budget.admit_tool_call()?;
-                self.make(call, begun).await
+                let reservation = call.reserve().await?;
+                self.make(call, begun, reservation).await
             }
             Looked::CannotTell => {
                 let reason = format!(

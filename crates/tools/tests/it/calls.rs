@@ -1,10 +1,9 @@
 //! Tests of all outcomes of a call: its events, its result and its records.
 
-use crate::rig::{Count, Rig, call, done, failure, runner};
+use crate::rig::{Count, Rig, call, done, failure, runner, tool_calls};
 use serde_json::{Value, json};
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use weftwork_tools::{
@@ -330,7 +329,7 @@ fn a_journal_that_refuses_fails_the_node_and_not_the_call() {
 #[test]
 fn a_used_up_budget_stops_the_node_before_the_tool() {
     let (rig, count) = (Rig::new(), Count::default());
-    rig.budget.left.store(0, Ordering::SeqCst);
+    *rig.budget.lock().expect("not poisoned") = tool_calls(0);
     let policy = Policy::new().allow("save_note").expect("a name");
     let tools = ToolBox::new().with(save_note).with(lookup_order).provide(count.clone());
     let runner = runner(tools, policy);

@@ -16,18 +16,18 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::{
-    Budget, BudgetExceeded, CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal,
-    JournalError, Ledger, LedgerError, Opened,
+    CallContext, CallKey, CallResult, Clock, Emit, Intent, Journal, JournalError, Ledger,
+    LedgerError, LimitedBudget, Limits, Opened,
 };
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
-use weftwork_types::usage::UsageFact;
+use weftwork_types::usage::{Usage, UsageFact};
 use weftwork_types::{BoxFuture, ErrorCode, Principal, RunId, ThreadId, ToolCallId};
 
 pub(crate) struct Rig {
     pub(crate) clock: ManualClock,
     pub(crate) journal: Arc<MemoryJournal>,
     pub(crate) events: Arc<Events>,
-    pub(crate) budget: Arc<ToolCalls>,
+    pub(crate) budget: Mutex<LimitedBudget>,
     pub(crate) thread: &'static str,
     pub(crate) deadline: Option<Duration>,
 }
@@ -38,7 +38,7 @@ impl Rig {
             clock: ManualClock::new(),
             journal: Arc::default(),
             events: Arc::default(),
-            budget: Arc::new(ToolCalls { left: AtomicUsize::new(100) }),
+            budget: Mutex::new(tool_calls(100)),
             thread: "t-1",
             deadline: None,
         }
@@ -56,7 +56,7 @@ impl Rig {
             .into(),
             thread: ThreadId::new(self.thread).expect("a valid id"),
             journal: Arc::clone(&self.journal) as Arc<dyn Journal>,
-            budget: Arc::clone(&self.budget) as Arc<dyn Budget>,
+            budget: Arc::new(self.budget.lock().expect("not poisoned").clone()),
             ledger: Arc::new(NoLedger),
             clock: Arc::new(self.clock.clone()),
             emit: Arc::clone(&self.events) as Arc<dyn Emit>,
@@ -243,26 +243,10 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// A budget with a number of remaining tool calls.
-#[derive(Debug)]
-pub(crate) struct ToolCalls {
-    pub(crate) left: AtomicUsize,
-}
-
-impl Budget for ToolCalls {
-    fn admit_model_call(&self) -> Result<(), BudgetExceeded> {
-        Ok(())
-    }
-
-    fn admit_tool_call(&self) -> Result<(), BudgetExceeded> {
-        let take = |left: usize| left.checked_sub(1);
-        self.left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
-            .map(|_| ())
-            .map_err(|_| BudgetExceeded { unit: "tool calls", used: 0, limit: 0 })
-    }
-
-    fn record(&self, _fact: &UsageFact) {}
+/// A budget of so many tool calls.
+pub(crate) fn tool_calls(limit: u64) -> LimitedBudget {
+    let limits = Limits { tool_calls: Some(limit), ..Limits::default() };
+    LimitedBudget::new(limits, Usage::default())
 }
 
 #[derive(Debug)]

@@ -1,23 +1,171 @@
-use crate::ErrorCode;
-use crate::usage::UsageFact;
+//! Budgets: reservations before calls, and their settlement with what the calls used.
 
-/// Remaining budget of a run, shared by everything the run starts. It is checked before each call
-/// and charged after it.
+use crate::caller::GraphCaller;
+use crate::code::Fault;
+use crate::usage::{Tokens, Usage};
+use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Source of budgets. It is asked once for each run that a process executes.
+pub trait Budgets: Send + Sync + std::fmt::Debug {
+    /// Returns the budget of a run. Runs of one session or one principal share a budget if the
+    /// source returns the same one for them.
+    ///
+    /// # Errors
+    /// Returns [`BudgetError`] if the budget is used up or cannot be read; the run then fails.
+    fn open<'a>(
+        &'a self,
+        scope: &'a BudgetScope,
+    ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>>;
+}
+
+/// The run that a budget is opened for.
+#[derive(Debug, Clone)]
+pub struct BudgetScope {
+    /// Principal of the run.
+    pub principal: Principal,
+    /// Billing account, run and graph.
+    pub caller: Arc<GraphCaller>,
+    /// Thread of the run, which identifies its session.
+    pub thread: ThreadId,
+    /// Usage that the log of the run reports from before: not zero if the run was executed by
+    /// another process, or was requeued. An upper bound, because a refused tool call counts too.
+    pub used: Usage,
+}
+
+/// Remaining budget of a run, shared by everything the run starts.
 pub trait Budget: Send + Sync + std::fmt::Debug {
-    /// Checks that one more model call may start.
+    /// Reserves the demand of one attempt of a call, before the attempt is made. Concurrent
+    /// reservations never exceed the budget together.
     ///
     /// # Errors
-    /// Returns [`BudgetExceeded`] with the limit that was reached.
-    fn admit_model_call(&self) -> Result<(), BudgetExceeded>;
-
-    /// Checks that one more tool call may start.
+    /// Returns [`BudgetError`] if the demand does not fit in the budget, or the budget cannot be
+    /// read. The attempt is then not made.
     ///
-    /// # Errors
-    /// Returns [`BudgetExceeded`] with the limit that was reached.
-    fn admit_tool_call(&self) -> Result<(), BudgetExceeded>;
+    /// # Cancel safety
+    /// Dropping the future reserves nothing.
+    fn reserve<'a>(&'a self, demand: &'a Demand)
+    -> BoxFuture<'a, Result<Reservation, BudgetError>>;
+}
 
-    /// Charges the usage of an attempt. Usage beyond the limit is charged too.
-    fn record(&self, fact: &UsageFact);
+/// Demand of one attempt of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Demand {
+    /// An attempt of a model call.
+    ModelCall {
+        /// The model, `provider:model`.
+        model: String,
+        /// Estimate of the tokens: the request, and the maximum of the answer if it has one.
+        tokens: Tokens,
+    },
+    /// A tool call.
+    ToolCall {
+        /// Canonical name of the tool.
+        tool: String,
+    },
+}
+
+impl Demand {
+    /// Returns the demand as the usage that is reserved.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        match self {
+            Self::ModelCall { tokens, .. } => Usage::model_call(*tokens),
+            Self::ToolCall { .. } => Usage::tool_call(),
+        }
+    }
+}
+
+/// A part of a budget that is set aside for one attempt of a call.
+///
+/// [`settle`](Self::settle) replaces it by what the attempt used, also if the attempt failed. A
+/// reservation that is dropped, because its call was cancelled, is released: the budget gets it
+/// back, less the usage given to [`spend`](Self::spend).
+#[derive(Debug)]
+#[must_use = "a reservation that is dropped is released"]
+pub struct Reservation {
+    hold: Option<Box<dyn Hold>>,
+    spent: Usage,
+}
+
+/// A reservation as the budget holds it. Exactly one of the two methods is called, once.
+pub trait Hold: Send + Sync + std::fmt::Debug {
+    /// Replaces the reserved amount by the used one. Usage beyond the limit is charged too.
+    fn settle(self: Box<Self>, used: Usage) -> BoxFuture<'static, ()>;
+
+    /// Returns the reserved amount, and charges what a cancelled call used. Must not block.
+    fn release(self: Box<Self>, used: Usage);
+}
+
+impl Reservation {
+    /// Creates a reservation.
+    pub fn new(hold: impl Hold + 'static) -> Self {
+        Self { hold: Some(Box::new(hold)), spent: Usage::default() }
+    }
+
+    /// Creates a reservation of a budget without limits.
+    pub fn unlimited() -> Self {
+        Self { hold: None, spent: Usage::default() }
+    }
+
+    /// Sets the usage that is charged if the reservation is released.
+    pub fn spend(&mut self, used: Usage) {
+        self.spent = used;
+    }
+
+    /// Replaces the reserved amount by the used one.
+    pub async fn settle(mut self, used: Usage) {
+        if let Some(hold) = self.hold.take() {
+            hold.settle(used).await;
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.release(self.spent);
+        }
+    }
+}
+
+/// An error of a budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BudgetError {
+    /// A limit was reached.
+    #[error(transparent)]
+    Exceeded(#[from] BudgetExceeded),
+    /// The budget cannot be read or written.
+    #[error("the budget of the run cannot be checked: {source}")]
+    Unavailable {
+        /// Cause.
+        source: Fault,
+    },
+}
+
+impl BudgetError {
+    /// Returns the stable error code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Exceeded(exceeded) => exceeded.code(),
+            Self::Unavailable { .. } => ErrorCode("W0603"),
+        }
+    }
+
+    /// Returns `true` if the same demand may be met later without a change.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        matches!(self, Self::Unavailable { source } if source.retriable)
+    }
+
+    /// Returns the error in the form that is stored and shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::new(self.code(), self.to_string()).retriable(self.is_retriable())
+    }
 }
 
 /// An error for a limit that was reached.
@@ -26,7 +174,7 @@ pub trait Budget: Send + Sync + std::fmt::Debug {
 pub struct BudgetExceeded {
     /// Counted unit, such as `model calls`.
     pub unit: &'static str,
-    /// Amount used.
+    /// Amount used and reserved.
     pub used: u64,
     /// Amount allowed.
     pub limit: u64,
@@ -45,13 +193,126 @@ impl BudgetExceeded {
 pub struct Unlimited;
 
 impl Budget for Unlimited {
-    fn admit_model_call(&self) -> Result<(), BudgetExceeded> {
-        Ok(())
+    fn reserve<'a>(&'a self, _: &'a Demand) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
+        Box::pin(std::future::ready(Ok(Reservation::unlimited())))
     }
-
-    fn admit_tool_call(&self) -> Result<(), BudgetExceeded> {
-        Ok(())
-    }
-
-    fn record(&self, _fact: &UsageFact) {}
 }
+
+impl Budgets for Unlimited {
+    fn open<'a>(
+        &'a self,
+        _: &'a BudgetScope,
+    ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>> {
+        Box::pin(std::future::ready(Ok(Arc::new(Self) as Arc<dyn Budget>)))
+    }
+}
+
+/// Limits of each run. As a source of [`Budgets`], it gives every run a budget of its own, less
+/// what the run used in an earlier process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of attempts of model calls.
+    pub model_calls: Option<u64>,
+    /// Maximum number of tool calls.
+    pub tool_calls: Option<u64>,
+    /// Maximum number of tokens, input and output together. An attempt starts only if its estimate
+    /// fits.
+    pub tokens: Option<u64>,
+}
+
+impl Budgets for Limits {
+    fn open<'a>(
+        &'a self,
+        scope: &'a BudgetScope,
+    ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>> {
+        let budget: Arc<dyn Budget> = Arc::new(LimitedBudget::new(*self, scope.used));
+        Box::pin(std::future::ready(Ok(budget)))
+    }
+}
+
+/// A budget in memory, with limits. Clones share it.
+#[derive(Debug, Clone)]
+pub struct LimitedBudget {
+    limits: Limits,
+    counts: Arc<Mutex<Counts>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    used: Usage,
+    reserved: Usage,
+}
+
+impl LimitedBudget {
+    /// Creates a budget of which a part is used.
+    #[must_use]
+    pub fn new(limits: Limits, used: Usage) -> Self {
+        let counts = Counts { used, reserved: Usage::default() };
+        Self { limits, counts: Arc::new(Mutex::new(counts)) }
+    }
+
+    /// Returns the usage so far, without open reservations.
+    #[must_use]
+    pub fn used(&self) -> Usage {
+        self.counts().used
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, taken: Usage, demand: Usage) -> Result<(), BudgetExceeded> {
+        let Limits { model_calls, tool_calls, tokens } = self.limits;
+        let units = [
+            ("model calls", taken.model_calls, demand.model_calls, model_calls),
+            ("tool calls", taken.tool_calls, demand.tool_calls, tool_calls),
+            ("tokens", taken.tokens.total(), demand.tokens.total(), tokens),
+        ];
+        for (unit, used, demand, limit) in units {
+            let Some(limit) = limit.filter(|_| demand > 0) else { continue };
+            if used.saturating_add(demand) > limit {
+                return Err(BudgetExceeded { unit, used, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Budget for LimitedBudget {
+    fn reserve<'a>(
+        &'a self,
+        demand: &'a Demand,
+    ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
+        Box::pin(async move {
+            let demand = demand.usage();
+            let mut counts = self.counts();
+            self.check(counts.used + counts.reserved, demand)?;
+            counts.reserved += demand;
+            drop(counts);
+            Ok(Reservation::new(Held { budget: self.clone(), demand }))
+        })
+    }
+}
+
+/// A reservation of a [`LimitedBudget`].
+#[derive(Debug)]
+struct Held {
+    budget: LimitedBudget,
+    demand: Usage,
+}
+
+impl Hold for Held {
+    fn settle(self: Box<Self>, used: Usage) -> BoxFuture<'static, ()> {
+        self.release(used);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn release(self: Box<Self>, used: Usage) {
+        let mut counts = self.budget.counts();
+        counts.reserved = counts.reserved.saturating_sub(self.demand);
+        counts.used += used;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 use crate::code::Fault;
 use crate::event::RunEvent;
-use crate::run::{RunFinal, RunRef, RunRequest};
+use crate::run::{RunOutcome, RunRef, RunRequest};
 use crate::{BoxFuture, BoxStream, Principal};
 
 /// Executor of graphs and agents, the only way to start a run.
@@ -32,7 +32,7 @@ pub struct RunHandle {
     /// Events of the run; the last one is `done`.
     pub events: BoxStream<'static, RunEvent>,
     /// Outcome of the run.
-    pub outcome: BoxFuture<'static, RunFinal>,
+    pub outcome: BoxFuture<'static, RunOutcome>,
 }
 
 impl std::fmt::Debug for RunHandle {

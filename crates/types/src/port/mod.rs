@@ -8,7 +8,10 @@ mod executor;
 mod journal;
 mod ledger;
 
-pub use budget::{Budget, BudgetExceeded, Unlimited};
+pub use budget::{
+    Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, Demand, Hold, LimitedBudget, Limits,
+    Reservation, Unlimited,
+};
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};
 pub use egress::{Egress, EgressError, EgressRequest, EgressResponse, Method};

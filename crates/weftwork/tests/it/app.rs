@@ -12,7 +12,7 @@ use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store};
 use weftwork::types::event::Position;
 use weftwork::types::interrupt::Ask;
-use weftwork::types::run::{RunFinal, RunInput, RunRef};
+use weftwork::types::run::{RunInput, RunOutcome, RunRef};
 use weftwork::types::{RunId, ThreadId};
 
 /// Sends a letter.
@@ -91,7 +91,7 @@ async fn a_node_made_due_by_an_update_is_resumed() {
     assert!(app.resume(&thread).await.is_err(), "nothing follows `b`");
     run(RunInput::Update { writes, as_node: Some("a".to_owned()) }).await;
     let handle = app.resume(&thread).await.expect("`b` is due");
-    let RunFinal::Completed { output } = handle.outcome.await else { panic!("it ends") };
+    let RunOutcome::Completed { output } = handle.outcome.await else { panic!("it ends") };
     assert_eq!(output["log"], json!(["a", "b", "changed", "changed", "b"]));
 }
 

@@ -47,5 +47,5 @@ async fn a_graph_is_built_and_run_through_the_facade() {
     });
     let outcome = handle.await.expect("accepted").outcome.await;
     let output = json!({"n": 3, "log": ["was 0", "was 1", "was 2"]});
-    assert_eq!(outcome, RunFinal::Completed { output });
+    assert_eq!(outcome, RunOutcome::Completed { output });
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weftwork::runtime::thread_state;
 use weftwork::store::{CheckpointStore, RunRow};
 use weftwork::types::message::{Message, Part, Role};
-use weftwork::types::run::{RunFinal, RunStatus};
+use weftwork::types::run::{RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 
 /// Shows a thread in readable form.
@@ -74,7 +74,7 @@ async fn read(
 
 fn run_line(run: &RunRow, is_last: bool, screen: &Screen) -> Result<(), CliError> {
     let fault = match &run.outcome {
-        Some(RunFinal::Failed { fault }) => {
+        Some(RunOutcome::Failed { fault }) => {
             let id = &run.new.at.run;
             format!(": {} {} (run {id})", fault.code, short(&fault.message, 200))
         }

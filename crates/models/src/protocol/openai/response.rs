@@ -110,11 +110,44 @@ pub(super) struct Usage {
     prompt_tokens: u64,
     #[serde(deserialize_with = "or_default")]
     completion_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    total_tokens: u64,
+    #[serde(deserialize_with = "or_default")]
+    prompt_tokens_details: PromptDetails,
+    #[serde(deserialize_with = "or_default")]
+    completion_tokens_details: CompletionDetails,
+    /// The cached part of the prompt, as DeepSeek reports it.
+    #[serde(deserialize_with = "or_default")]
+    prompt_cache_hit_tokens: u64,
+    /// The cached part of the prompt, as Moonshot reports it.
+    #[serde(deserialize_with = "or_default")]
+    cached_tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    #[serde(deserialize_with = "or_default")]
+    cached_tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    #[serde(deserialize_with = "or_default")]
+    reasoning_tokens: u64,
 }
 
 impl From<Usage> for Tokens {
     fn from(usage: Usage) -> Self {
-        Self { input: usage.prompt_tokens, output: usage.completion_tokens, estimated: false }
+        let reasoning = usage.completion_tokens_details.reasoning_tokens;
+        let cached = [usage.prompt_cache_hit_tokens, usage.cached_tokens];
+        let cached = cached.into_iter().fold(usage.prompt_tokens_details.cached_tokens, u64::max);
+        // Some servers report reasoning beside the completion instead of within it.
+        let sum = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+        let beside = reasoning > 0 && usage.total_tokens == sum.saturating_add(reasoning);
+        let output = usage.completion_tokens.saturating_add(if beside { reasoning } else { 0 });
+        Self::reported(usage.prompt_tokens, output).cached(cached).reasoning(reasoning)
     }
 }
 

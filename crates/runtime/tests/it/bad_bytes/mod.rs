@@ -21,7 +21,7 @@ use weftwork_graph::{
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::Store;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{CheckpointId, OrgId, Principal, ThreadId};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -219,7 +219,7 @@ async fn line(table: &mut String, what: &str, rows: &Rows, name: &str) {
     let run = match bench.runtime.execute(request).await {
         Err(refused) => format!("refused, {}", told(&refused.fault.code, &refused.fault.message)),
         Ok(handle) => match handle.outcome.await {
-            RunFinal::Failed { fault } => told(&fault.code, &fault.message),
+            RunOutcome::Failed { fault } => told(&fault.code, &fault.message),
             _ => "IT RUNS".to_owned(),
         },
     };

@@ -20,7 +20,7 @@ use weftwork_runtime::{Runtime, StoreSaver, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};
 use weftwork_types::event::{AiEvent, Position};
-use weftwork_types::run::{RunFinal, RunInput};
+use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Settings with which a file is made; rows are in the order of their table names.
@@ -230,7 +230,7 @@ async fn go_on(store: Arc<dyn Store>) {
     let open = id("open");
     let at = bench.store.runs(&Principal::local(), &open).await.expect("reads").remove(0).new.at;
     let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
-    assert!(matches!(handle.outcome.await, RunFinal::Completed { .. }));
+    assert!(matches!(handle.outcome.await, RunOutcome::Completed { .. }));
     let log = bench.store.events(&Principal::local(), &at, 0, usize::MAX).await.expect("reads");
     let reset = AiEvent::AttemptReset { node: "plan".to_owned() };
     assert!(log.iter().any(|told| told.event == reset), "half a sentence is void");

@@ -9,7 +9,7 @@ use weftwork_graph::channel::{Append, Fleeting, LastValue, Messages, Reduce, Top
 use weftwork_graph::exec::{Host, Start};
 use weftwork_graph::{
     ChannelDef, Command, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, Outcome, START, SendTo,
+    NodeResult, RunOutcome, START, SendTo,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_store::{
@@ -196,7 +196,7 @@ async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
     let host = Host::new().with_saver(saver).with_clock(clock);
     let input = json!({"log": ["in"], "text": "ask"});
     let asked = graph().run(&host, Start::Input(input)).thread(IN_PROCESS).outcome().await;
-    assert!(matches!(asked, Ok(Outcome::Interrupted { .. })), "{asked:?}");
+    assert!(matches!(asked, Ok(RunOutcome::Interrupted { .. })), "{asked:?}");
 }
 
 fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {
@@ -213,7 +213,7 @@ fn fact() -> UsageFact {
         model: "small".to_owned(),
         status: UsageStatus::Ok,
         error_code: None,
-        tokens: Tokens { input: 7, output: 3, estimated: false },
+        tokens: Tokens::reported(7, 3),
         cost_micro_usd: Some(11),
         provider_call_id: None,
         prompt_hash: hash(&json!("prompt")),

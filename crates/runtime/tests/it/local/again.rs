@@ -10,7 +10,7 @@ use weftwork_graph::exec::{AsNode, StateUpdate};
 use weftwork_graph::exec::{At, Start};
 use weftwork_graph::{
     CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Once,
-    Outcome, Retry, START, TaskDef,
+    Retry, RunOutcome, START, TaskDef,
 };
 use weftwork_types::ThreadId;
 use weftwork_types::port::{CallRecord, CallState, IdempotencyKey};
@@ -113,7 +113,7 @@ async fn what_a_graph_within_that_ended_did_is_not_done_again_after_a_question()
                     }
                 });
                 let asked = outcome(&graph, &host, empty(), durability).await;
-                assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
+                assert!(matches!(asked, RunOutcome::Interrupted { .. }), "{name}: {asked:?}");
                 let ended = outcome(&graph, &other, answer(json!(1)), durability).await;
                 let at = format!("{name}, {outer:?}, {inner:?}, {durability:?}");
                 assert_eq!(logged(ended), ["done"], "{at}");
@@ -164,7 +164,7 @@ async fn replays(
     for _ in 0..2 {
         let run = graph.run(host, Start::Continue).thread("t").from(&changed);
         let asked = run.outcome().await.expect("runs");
-        assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
+        assert!(matches!(asked, RunOutcome::Interrupted { .. }), "{name}: {asked:?}");
         assert_eq!(made.get(), 1, "{name}");
     }
 }

@@ -13,13 +13,13 @@ use weftwork_graph::exec::StreamItem;
 use weftwork_graph::exec::{At, Host, Saver, Start};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, Durability, DynUpdate, Finish, Graph, Input, Keep, Modes,
-    NodeError, NodeResult, Outcome, RuntimeError, START, Stops, StreamEvent, TaskDef,
+    NodeError, NodeResult, RunOutcome, RuntimeError, START, Stops, StreamEvent, TaskDef,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::SqliteStore;
 use weftwork_types::Principal;
 
-type Done = Result<Outcome, RuntimeError>;
+type Done = Result<RunOutcome, RuntimeError>;
 
 /// Lets a run go on as long as it does so by itself.
 async fn idle<F: Future>(run: &mut Pin<&mut F>) -> Option<F::Output> {
@@ -386,11 +386,11 @@ async fn ended(
         assert!(!gated.is_behind(), "{what}: it ended with a write under way");
         ends.push(match done {
             // Ids are of the run.
-            Ok(Outcome::Interrupted { interrupts }) => {
+            Ok(RunOutcome::Interrupted { questions: interrupts, .. }) => {
                 let shown = interrupts
                     .into_iter()
                     .map(|asked| serde_json::to_value(asked.ask).expect("is JSON"));
-                Ok(Outcome::Completed { output: shown.collect() })
+                Ok(RunOutcome::Completed { output: shown.collect() })
             }
             other => other,
         });

@@ -8,8 +8,8 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Outcome,
-    Retry, START, TaskDef,
+    CompiledGraph, Ctx, Durability, DynUpdate, Finish, Input, Keep, NodeError, NodeResult, Retry,
+    RunOutcome, START, TaskDef,
 };
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Options, SqliteStore};
@@ -63,7 +63,7 @@ pub(super) async fn outcome(
     host: &Host,
     start: Start,
     how: Durability,
-) -> Outcome {
+) -> RunOutcome {
     let run = graph.run(host, start).thread("t").durability(how);
     run.outcome().await.expect("runs")
 }
@@ -111,7 +111,7 @@ async fn what_was_called_before_a_question_is_not_called_again_after_it() {
                 }
             });
             let asked = outcome(&graph, &host, empty(), durability).await;
-            assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}: {asked:?}");
+            assert!(matches!(asked, RunOutcome::Interrupted { .. }), "{name}: {asked:?}");
             assert_eq!(on_record(&graph, &other).await.len(), 3, "{name}, {durability:?}");
             let ended = outcome(&graph, &other, answer(json!(1)), durability).await;
             let known = |n| format!("known \"answer {n}\"");
@@ -320,10 +320,10 @@ async fn calls_of_graphs_and_tasks_within_a_node_are_told_apart_and_found_again(
                 }
             });
             let asked = outcome(&graph, &host, empty(), Durability::Sync).await;
-            assert!(matches!(asked, Outcome::Interrupted { .. }), "{name}, {keep:?}: {asked:?}");
+            assert!(matches!(asked, RunOutcome::Interrupted { .. }), "{name}, {keep:?}: {asked:?}");
             let before = made.get();
             let ended = outcome(&graph, &other, answer(json!(1)), Durability::Sync).await;
-            let Outcome::Completed { output } = ended else { panic!("{name}: {ended:?}") };
+            let RunOutcome::Completed { output } = ended else { panic!("{name}: {ended:?}") };
             let known = |n: u32| json!(format!("known \"answer {n}\""));
             let expected = match keep {
                 Keep::Never => json!([known(1), known(2), known(3)]),

@@ -3,8 +3,8 @@ use serde_json::json;
 use std::time::Duration;
 use weftwork_graph::exec::{At, Host, Start};
 use weftwork_graph::{
-    Cache, Ctx, Finish, Flow, Graph, Input, NodeError, NodeResult, Outcome, Routes, START, State,
-    Stops, TaskDef,
+    Cache, Ctx, Finish, Flow, Graph, Input, NodeError, NodeResult, Routes, RunOutcome, START,
+    State, Stops, TaskDef,
 };
 
 #[tokio::test]
@@ -13,10 +13,10 @@ async fn a_limit_is_exact() {
     let run = |limit| graph.run(&Host::new(), empty()).step_limit(limit);
     assert_eq!(logged(run(3).outcome().await.expect("runs")), ["a", "b", "c"]);
     let short = run(2).outcome().await.expect("runs");
-    assert_eq!(short, Outcome::LimitReached { step_limit: 2 });
+    assert_eq!(short, RunOutcome::LimitReached { step_limit: 2 });
     let host = kept();
     let first = graph.run(&host, empty()).thread("t").step_limit(1).outcome().await;
-    assert_eq!(first.expect("runs"), Outcome::LimitReached { step_limit: 1 });
+    assert_eq!(first.expect("runs"), RunOutcome::LimitReached { step_limit: 1 });
     let rest = graph.run(&host, Start::Continue).thread("t").step_limit(2).outcome().await;
     assert_eq!(logged(rest.expect("goes on")), ["a", "b", "c"]);
 }
@@ -26,7 +26,7 @@ async fn stops_hold_once() {
     let graph = chain(&["a", "b", "c"]).interrupt_before(Stops::at(["b"])).build().expect("sound");
     let host = kept();
     let stopped = graph.run(&host, empty()).thread("t").outcome().await.expect("runs");
-    assert_eq!(stopped, Outcome::Interrupted { interrupts: Vec::new() });
+    assert_eq!(stopped, RunOutcome::interrupted(Vec::new()));
     let state = graph.state(&host, &At::thread("t"), false).await.expect("is kept");
     assert_eq!(state.next, ["b"]);
     let rest = graph.run(&host, Start::Continue).thread("t").outcome().await.expect("goes on");
@@ -49,13 +49,15 @@ async fn a_question_that_waits_is_not_asked_again() {
     let graph = graph.edge(START, "a").edge(START, "b").build().expect("sound");
     let host = kept();
     let outcome = graph.run(&host, empty()).thread("t").outcome().await.expect("asks");
-    let Outcome::Interrupted { interrupts } = outcome else { panic!("{outcome:?}") };
+    let RunOutcome::Interrupted { questions: interrupts, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!((interrupts.len(), asked.get()), (2, 2));
     let one = weftwork_graph::Answers::ById([(interrupts[1].id, json!(1))].into());
     let command = weftwork_graph::exec::StartCommand { resume: Some(one), ..Default::default() };
     let outcome = graph.run(&host, Start::Command(command)).thread("t").outcome().await;
     let outcome = outcome.expect("goes on");
-    assert_eq!(outcome, Outcome::Interrupted { interrupts: vec![interrupts[0].clone()] });
+    assert_eq!(outcome, RunOutcome::interrupted(vec![interrupts[0].clone()]));
     assert_eq!(asked.get(), 3, "the question without an answer was not asked again");
     let outcome = graph.run(&host, answer(json!(2))).thread("t").outcome().await;
     assert_eq!(logged(outcome.expect("ends")), ["a=2", "b=1"]);
@@ -71,7 +73,7 @@ async fn a_drained_run_goes_on_later() {
     let graph = graph.edge(START, "a").edge("a", "b").build().expect("sound");
     let host = kept();
     let drained = graph.run(&host, empty()).thread("t").outcome().await.expect("runs");
-    assert_eq!(drained, Outcome::Drained { reason: "going down".to_owned() });
+    assert_eq!(drained, RunOutcome::Cancelled { reason: Some("going down".to_owned()) });
     let rest = graph.run(&host, Start::Continue).thread("t").outcome().await.expect("goes on");
     assert_eq!(logged(rest), ["a", "b"]);
 }
@@ -133,12 +135,12 @@ async fn a_flow_does_not_run_its_finished_tasks_again() {
     let graph = flow.build().expect("sound");
     let host = kept();
     let asked = graph.run(&host, Start::Input(json!(1))).thread("t").outcome().await;
-    assert!(matches!(asked.expect("asks"), Outcome::Interrupted { .. }));
+    assert!(matches!(asked.expect("asks"), RunOutcome::Interrupted { .. }));
     let ended = graph.run(&host, answer(json!("yes"))).thread("t").outcome().await;
     assert_eq!(ended.expect("ends").output(), Some(json!([2, "yes", null])));
     assert_eq!(ran.get(), 1);
     let again = graph.run(&host, Start::Input(json!(5))).thread("t").outcome().await;
-    assert!(matches!(again.expect("asks"), Outcome::Interrupted { .. }));
+    assert!(matches!(again.expect("asks"), RunOutcome::Interrupted { .. }));
     let ended = graph.run(&host, answer(json!("no"))).thread("t").outcome().await;
     assert_eq!(ended.expect("ends").output(), Some(json!([6, "no", 2])));
 }

@@ -7,7 +7,7 @@ use weftwork_graph::channel::{MessageWrite, Messages};
 use weftwork_graph::exec::Host;
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Graph, Input, MessagePart, Modes,
-    NodeError, NodeResult, Outcome, Retry, START, StreamEvent, Timeout,
+    NodeError, NodeResult, Retry, RunOutcome, START, StreamEvent, Timeout,
 };
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role};
@@ -45,7 +45,7 @@ async fn emitted(graph: &CompiledGraph) -> Vec<String> {
             }
         });
     }
-    assert!(matches!(stream.outcome(), Some(Ok(Outcome::Completed { .. }))));
+    assert!(matches!(stream.outcome(), Some(Ok(RunOutcome::Completed { .. }))));
     found
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_graph::channel::{Append, LastValue};
 use weftwork_graph::exec::{Host, MemorySaver, Start, StartCommand};
-use weftwork_graph::{Answers, ChannelDef, DynUpdate, Dynamic, Graph, Outcome, START};
+use weftwork_graph::{Answers, ChannelDef, DynUpdate, Dynamic, Graph, RunOutcome, START};
 
 /// An empty graph with a list `log` and a value `s`.
 fn graph(name: &str) -> Graph<Dynamic> {
@@ -66,8 +66,8 @@ fn answer(value: Value) -> Start {
     Start::Command(StartCommand { resume, ..StartCommand::default() })
 }
 
-fn logged(outcome: Outcome) -> Vec<String> {
-    let Outcome::Completed { output } = outcome else { panic!("{outcome:?}") };
+fn logged(outcome: RunOutcome) -> Vec<String> {
+    let RunOutcome::Completed { output } = outcome else { panic!("{outcome:?}") };
     let log = output["log"].as_array().expect("a list");
     log.iter().map(|item| item.as_str().expect("a text").to_owned()).collect()
 }

@@ -7,8 +7,8 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    CompiledGraph, Ctx, Durability, DynUpdate, Input, Keep, NodeError, NodeResult, Once, Outcome,
-    RuntimeError, START,
+    CompiledGraph, Ctx, Durability, DynUpdate, Input, Keep, NodeError, NodeResult, Once,
+    RunOutcome, RuntimeError, START,
 };
 use weftwork_types::{InterruptId, Timestamp};
 
@@ -23,7 +23,7 @@ fn only<F: Future<Output = NodeResult<DynUpdate>> + Send + 'static>(
     graph("once").node("a", node).edge(START, "a").build().expect("sound")
 }
 
-async fn run(graph: &CompiledGraph, host: &Host, start: Start) -> Result<Outcome, RuntimeError> {
+async fn run(graph: &CompiledGraph, host: &Host, start: Start) -> Result<RunOutcome, RuntimeError> {
     graph.run(host, start).thread("t").durability(Durability::Sync).outcome().await
 }
 
@@ -37,13 +37,17 @@ async fn dies(graph: &CompiledGraph, host: &Host, start: Start) {
     }
 }
 
-fn id(outcome: &Result<Outcome, RuntimeError>) -> InterruptId {
-    let Ok(Outcome::Interrupted { interrupts }) = outcome else { panic!("{outcome:?}") };
+fn id(outcome: &Result<RunOutcome, RuntimeError>) -> InterruptId {
+    let Ok(RunOutcome::Interrupted { questions: interrupts, .. }) = outcome else {
+        panic!("{outcome:?}")
+    };
     interrupts[0].id
 }
 
-fn question(outcome: Result<Outcome, RuntimeError>) -> Value {
-    let Ok(Outcome::Interrupted { interrupts }) = outcome else { panic!("{outcome:?}") };
+fn question(outcome: Result<RunOutcome, RuntimeError>) -> Value {
+    let Ok(RunOutcome::Interrupted { questions: interrupts, .. }) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(interrupts.len(), 1);
     serde_json::to_value(&interrupts[0].ask).expect("JSON")["value"].clone()
 }

@@ -8,7 +8,7 @@ use weftwork_graph::exec::{At, Host, MemorySaver, Saver, Start};
 use weftwork_graph::exec::{Place, StreamItem};
 use weftwork_graph::{
     CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, Input, List, Modes, Next, NodeError,
-    NodeResult, Outcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,
+    NodeResult, RunOutcome, RuntimeError, START, SendTo, State, Stops, StreamEvent, TaskDef,
 };
 
 const EVERYTHING: [Modes; 7] = [
@@ -47,7 +47,7 @@ fn gated(before: &Count, behind: &Count) -> CompiledGraph {
     graph.edge("before", "gate").edge("gate", "behind").build().expect("sound")
 }
 
-async fn run(graph: &CompiledGraph, host: &Host, start: Start) -> Outcome {
+async fn run(graph: &CompiledGraph, host: &Host, start: Start) -> RunOutcome {
     graph.run(host, start).thread("t").outcome().await.expect("runs")
 }
 
@@ -56,7 +56,7 @@ async fn watched(
     host: &Host,
     start: Start,
     modes: Modes,
-) -> (Vec<StreamItem>, Outcome) {
+) -> (Vec<StreamItem>, RunOutcome) {
     let mut stream = graph.run(host, start).thread("t").modes(modes).stream();
     let mut items = Vec::new();
     while let Some(item) = stream.next().await {
@@ -66,8 +66,8 @@ async fn watched(
     (items, outcome.clone())
 }
 
-fn is_gate(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Interrupted { interrupts } if interrupts.len() == 1)
+fn is_gate(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Interrupted { questions: interrupts, .. } if interrupts.len() == 1)
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_static_stop_holds_once_for_each_time_its_node_is_due() {
     let host = kept();
     let mut outcome = run(&graph, &host, empty()).await;
     let mut stops = 0;
-    while matches!(outcome, Outcome::Interrupted { .. }) {
+    while matches!(outcome, RunOutcome::Interrupted { .. }) {
         stops += 1;
         assert!(stops < 10, "the gated node never runs");
         outcome = run(&graph, &host, Start::Continue).await;
@@ -183,7 +183,9 @@ async fn an_unknown_route_is_an_error() {
 async fn the_payload_of_a_question_reaches_the_caller() {
     let (graph, host) = (gated(&Count::default(), &Count::default()), kept());
     let (items, outcome) = watched(&graph, &host, empty(), Modes::UPDATES).await;
-    let Outcome::Interrupted { interrupts } = &outcome else { panic!("{outcome:?}") };
+    let RunOutcome::Interrupted { questions: interrupts, .. } = &outcome else {
+        panic!("{outcome:?}")
+    };
     let ask = weftwork_types::interrupt::Ask::Value { value: payload() };
     assert_eq!(interrupts[0].ask, ask);
     let told = StreamEvent::Interrupts(interrupts.clone());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::exec::{At, Host, MemorySaver, Start, StartCommand};
 use weftwork_graph::{
-    Answers, Ctx, DynUpdate, Flow, Input, Keep, NodeResult, Outcome, Question, RuntimeError, START,
-    Semantics, Stops, TaskDef,
+    Answers, Ctx, DynUpdate, Flow, Input, Keep, NodeResult, Question, RunOutcome, RuntimeError,
+    START, Semantics, Stops, TaskDef,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::Timestamp;
@@ -27,9 +27,9 @@ fn by_key(answers: &[(&str, Value)]) -> Start {
     resume(Answers::ByKey(answers.collect()))
 }
 
-fn open(outcome: Result<Outcome, RuntimeError>) -> Vec<Interrupt> {
+fn open(outcome: Result<RunOutcome, RuntimeError>) -> Vec<Interrupt> {
     match outcome {
-        Ok(Outcome::Interrupted { interrupts }) => interrupts,
+        Ok(RunOutcome::Interrupted { questions: interrupts, .. }) => interrupts,
         other => panic!("open questions: {other:?}"),
     }
 }

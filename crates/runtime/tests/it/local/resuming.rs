@@ -6,7 +6,7 @@ use weftwork_graph::channel::LastValue;
 use weftwork_graph::exec::{At, Start};
 use weftwork_graph::{
     ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, Keep, NodeError,
-    NodeResult, Outcome, START, Semantics, Stops,
+    NodeResult, RunOutcome, START, Semantics, Stops,
 };
 
 fn asks(
@@ -20,9 +20,9 @@ fn asks(
     }
 }
 
-fn questions(outcome: &Outcome) -> usize {
+fn questions(outcome: &RunOutcome) -> usize {
     match outcome {
-        Outcome::Interrupted { interrupts } => interrupts.len(),
+        RunOutcome::Interrupted { questions: interrupts, .. } => interrupts.len(),
         other => panic!("{other:?}"),
     }
 }
@@ -137,7 +137,8 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
     let graph = graph("twice").node("a", twice).edge(START, "a").build().expect("sound");
     let host = kept();
     let run = |start| graph.run(&host, start).thread("t").outcome();
-    let Outcome::Interrupted { interrupts } = run(empty()).await.expect("asks") else {
+    let RunOutcome::Interrupted { questions: interrupts, .. } = run(empty()).await.expect("asks")
+    else {
         panic!("it asks")
     };
     let by_id = |id, n: i64| {
@@ -146,13 +147,13 @@ async fn an_answer_that_is_given_twice_answers_one_question() {
             weftwork_graph::exec::StartCommand { resume: Some(resume), ..Default::default() };
         Start::Command(command)
     };
-    let Outcome::Interrupted { interrupts: next } =
+    let RunOutcome::Interrupted { questions: next, .. } =
         run(by_id(interrupts[0].id, 1)).await.expect("asks")
     else {
         panic!("it asks")
     };
     let again = run(by_id(interrupts[0].id, 1)).await.expect("still asks");
-    assert_eq!(again, Outcome::Interrupted { interrupts: next.clone() });
+    assert_eq!(again, RunOutcome::interrupted(next.clone()));
     assert_eq!(logged(run(by_id(next[0].id, 2)).await.expect("ends")), ["12"]);
 }
 
@@ -163,7 +164,7 @@ async fn a_chain_goes_on_from_every_superstep() {
     let mut start = empty();
     for _ in 0..3 {
         let stopped = graph.run(&host, start).thread("t").step_limit(1).outcome().await;
-        assert_eq!(stopped.expect("runs"), Outcome::LimitReached { step_limit: 1 });
+        assert_eq!(stopped.expect("runs"), RunOutcome::LimitReached { step_limit: 1 });
         start = Start::Continue;
     }
     let ended = graph.run(&host, start).thread("t").outcome().await.expect("ends");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::exec::{At, Host, MemorySaver, Start};
 use weftwork_graph::{
-    Ctx, DynUpdate, Finish, Flow, Input, Keep, MessagePart, Modes, NodeResult, Outcome, START,
+    Ctx, DynUpdate, Finish, Flow, Input, Keep, MessagePart, Modes, NodeResult, RunOutcome, START,
     Semantics, StreamEvent, TaskDef,
 };
 use weftwork_testkit::ManualClock;
@@ -22,8 +22,10 @@ fn timed(clock: &ManualClock) -> Host {
     kept().with_clock(Arc::new(clock.clone()))
 }
 
-fn open(outcome: Outcome) -> Vec<Interrupt> {
-    let Outcome::Interrupted { interrupts } = outcome else { panic!("{outcome:?}") };
+fn open(outcome: RunOutcome) -> Vec<Interrupt> {
+    let RunOutcome::Interrupted { questions: interrupts, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
     interrupts
 }
 
@@ -233,8 +235,8 @@ async fn limits_hold_for_all_of_a_waiting_run() {
         }
         let (straight, napping) = outcomes.split_at(7);
         assert_eq!(straight, napping);
-        assert_eq!(straight[0], Outcome::LimitReached { step_limit: 1 });
-        assert!(matches!(straight[6], Outcome::Completed { .. }));
+        assert_eq!(straight[0], RunOutcome::LimitReached { step_limit: 1 });
+        assert!(matches!(straight[6], RunOutcome::Completed { .. }));
     }
     let graph = graph("nap").node("a", nap(HOUR)).edge(START, "a").build().expect("sound");
     let clock = ManualClock::new();
@@ -279,7 +281,7 @@ async fn a_stream_tells_what_a_waiting_run_does() {
         });
     }
     assert_eq!(told, ["\"night\"", "first", "1 open", "\"morning\"", "a"]);
-    assert!(matches!(stream.outcome(), Some(Ok(Outcome::Completed { .. }))));
+    assert!(matches!(stream.outcome(), Some(Ok(RunOutcome::Completed { .. }))));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use super::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
 use weftwork_graph::exec::{At, Host};
 use weftwork_graph::{
-    Command, Ctx, DynUpdate, Dynamic, Input, Keep, Modes, NodeResult, Outcome, START,
+    Command, Ctx, DynUpdate, Dynamic, Input, Keep, Modes, NodeResult, RunOutcome, START,
 };
 
 #[tokio::test]
@@ -47,7 +47,9 @@ async fn a_question_within_stops_the_whole_and_goes_on_within() {
     let outer = outer.build().expect("sound");
     let host = kept();
     let asked = outer.run(&host, empty()).thread("t").outcome().await.expect("asks");
-    assert!(matches!(asked, Outcome::Interrupted { interrupts } if interrupts.len() == 1));
+    assert!(
+        matches!(asked, RunOutcome::Interrupted { questions: interrupts, .. } if interrupts.len() == 1)
+    );
     let outcome = outer.run(&host, answer(json!("yes"))).thread("t").outcome().await;
     assert_eq!(logged(outcome.expect("ends")), ["x", "yes"], "x ran once");
 }
@@ -73,5 +75,5 @@ async fn a_stream_tells_the_graphs_within() {
         told.push((item.ns.len(), format!("{:?}", item.event)));
     }
     assert_eq!(told.iter().map(|(depth, _)| *depth).collect::<Vec<_>>(), [1, 0], "{told:?}");
-    assert!(matches!(stream.outcome(), Some(Ok(Outcome::Completed { .. }))));
+    assert!(matches!(stream.outcome(), Some(Ok(RunOutcome::Completed { .. }))));
 }

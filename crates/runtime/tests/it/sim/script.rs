@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weftwork_graph::exec::Source;
 use weftwork_graph::exec::{At, Host, Saver, Start, StartCommand};
 use weftwork_graph::{
-    Answers, CompiledGraph, Durability, Modes, Outcome, RuntimeError, Stops, StreamEvent,
+    Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Stops, StreamEvent,
 };
 use weftwork_testkit::World;
 use weftwork_testkit::sim::{Draw, Driven};
@@ -79,7 +79,7 @@ pub(super) struct Stage {
     stopped_at: Option<usize>,
 }
 
-type Ended = Result<Outcome, RuntimeError>;
+type Ended = Result<RunOutcome, RuntimeError>;
 
 impl Stage {
     pub(super) fn new(spec: &Arc<Spec>, manner: Manner) -> Self {
@@ -161,12 +161,16 @@ impl Stage {
             }
             start = match ended {
                 None => self.go_on(inputs),
-                Some(Ok(Outcome::Completed { output })) => return Ok(Some(output)),
-                Some(Ok(Outcome::Interrupted { interrupts })) if interrupts.is_empty() => {
+                Some(Ok(RunOutcome::Completed { output })) => return Ok(Some(output)),
+                Some(Ok(RunOutcome::Interrupted { questions: interrupts, .. }))
+                    if interrupts.is_empty() =>
+                {
                     self.check_progress(goes_on)?;
                     Start::Continue
                 }
-                Some(Ok(Outcome::Interrupted { interrupts })) => self.answers(&interrupts),
+                Some(Ok(RunOutcome::Interrupted { questions: interrupts, .. })) => {
+                    self.answers(&interrupts)
+                }
                 Some(Ok(_)) => Start::Continue,
                 Some(Err(_)) if conflicts >= CONFLICTS_MAX => return Ok(None),
                 Some(Err(_)) => self.go_on(inputs),
@@ -311,7 +315,7 @@ impl Stage {
         let law = "the values told last are the state";
         let Ok(outcome) = ended else { return Ok(()) };
         let expected = match outcome {
-            Outcome::Completed { output } => output.clone(),
+            RunOutcome::Completed { output } => output.clone(),
             // In the semantics of the reference a state does not show what error handlers did.
             _ if self.lenient && self.handles => return Ok(()),
             _ => {
@@ -330,7 +334,7 @@ impl Stage {
         let lasting = |values: &Value| {
             let mut values = values.clone();
             if let (Some(members), false) =
-                (values.as_object_mut(), matches!(outcome, Outcome::Completed { .. }))
+                (values.as_object_mut(), matches!(outcome, RunOutcome::Completed { .. }))
             {
                 members.retain(|name, _| !["topic", "one", "any"].contains(&name.as_str()));
             }

@@ -6,7 +6,7 @@ use weftwork_graph::channel::{Channel, Reduce, Refused};
 use weftwork_graph::exec::{Host, MemorySaver};
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Finish, Flow, Graph, Input, Keep,
-    Next, NodeError, Outcome, Retry, START, State, TaskDef, Value as Slot, Write,
+    Next, NodeError, Retry, RunOutcome, START, State, TaskDef, Value as Slot, Write,
 };
 
 async fn panics(_: Input) -> DynUpdate {
@@ -130,5 +130,5 @@ async fn what_panics_ends_its_run_and_nothing_else() {
     let chat = Graph::<Chat>::new("chat").node("speak", speak).edge(START, "speak");
     let chat = chat.build().expect("sound");
     let outcome = chat.run(&host, json!({})).thread("u").outcome().await.expect("it runs");
-    assert_eq!(outcome, Outcome::Completed { output: json!({"log": [], "turns": 1}) });
+    assert_eq!(outcome, RunOutcome::Completed { output: json!({"log": [], "turns": 1}) });
 }

@@ -18,7 +18,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallResult, CallState};
-use weftwork_types::run::{Multitask, RunFinal, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{
@@ -131,7 +131,7 @@ fn usage() -> impl Strategy<Value = UsageRow> {
             model: "small".to_owned(),
             status: UsageStatus::Ok,
             error_code: None,
-            tokens: Tokens { input: 7, output: 3, estimated: false },
+            tokens: Tokens::reported(7, 3),
             cost_micro_usd: None,
             provider_call_id: None,
             prompt_hash: canonical::hash_bytes(b"prompt"),
@@ -182,8 +182,8 @@ fn metadata() -> impl Strategy<Value = Metadata> {
 }
 
 fn commit() -> impl Strategy<Value = Box<Commit>> {
-    let completed = value().prop_map(|output| RunFinal::Completed { output });
-    let failed = Just(RunFinal::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
+    let completed = value().prop_map(|output| RunOutcome::Completed { output });
+    let failed = Just(RunOutcome::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
     let finish = prop::option::weighted(0.2, prop_oneof![completed, failed]);
     (
         prop::collection::vec(interrupt(), 0..3),

@@ -73,7 +73,7 @@ const USAGE: &str =
     r#"{"id":"c1","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7}}"#;
 
 fn used() -> ChatEvent {
-    ChatEvent::Usage(Tokens { input: 11, output: 7, estimated: false })
+    ChatEvent::Usage(Tokens::reported(11, 7))
 }
 
 /// An answer with everything it can contain: reasoning, text, two calls in fragments, usage.
@@ -109,6 +109,35 @@ fn full_events() -> Vec<ChatEvent> {
         used(),
         end(FinishReason::ToolCalls),
     ]
+}
+
+#[test]
+fn cached_and_reasoning_tokens_are_parts_of_the_counts() {
+    let told = |usage: &str| {
+        let usage = format!(r#"{{"choices":[],"usage":{}}}"#, usage.replace('\n', ""));
+        match read(&sse(&[&finish("stop"), &usage, "[DONE]"])).as_slice() {
+            [ChatEvent::Usage(tokens), ..] => *tokens,
+            other => panic!("no usage: {other:?}"),
+        }
+    };
+    let within = r#"{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18,
+        "prompt_tokens_details":{"cached_tokens":8,"audio_tokens":null},
+        "completion_tokens_details":{"reasoning_tokens":5}}"#;
+    assert_eq!(told(within), Tokens::reported(11, 7).cached(8).reasoning(5));
+    // Reasoning is counted beside the completion.
+    let beside = r#"{"prompt_tokens":11,"completion_tokens":7,"total_tokens":23,
+        "completion_tokens_details":{"reasoning_tokens":5}}"#;
+    assert_eq!(told(beside), Tokens::reported(11, 12).reasoning(5));
+    let others = [
+        r#"{"prompt_tokens":11,"completion_tokens":7,"prompt_cache_hit_tokens":8}"#,
+        r#"{"prompt_tokens":11,"completion_tokens":7,"cached_tokens":8}"#,
+    ];
+    for usage in others {
+        assert_eq!(told(usage), Tokens::reported(11, 7).cached(8), "{usage}");
+    }
+    let without = r#"{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":null,
+        "completion_tokens_details":{"reasoning_tokens":null}}"#;
+    assert_eq!(told(without), Tokens::reported(11, 7));
 }
 
 #[test]

@@ -1,0 +1,68 @@
+use super::*;
+use futures_util::FutureExt;
+
+fn limits(tool_calls: u64, tokens: u64) -> LimitedBudget {
+    let limits = Limits { tool_calls: Some(tool_calls), tokens: Some(tokens), model_calls: None };
+    LimitedBudget::new(limits, Usage::default())
+}
+
+fn tool() -> Demand {
+    Demand::ToolCall { tool: "t".to_owned() }
+}
+
+fn model(tokens: u64) -> Demand {
+    let tokens = Tokens { input: tokens, ..Tokens::default() };
+    Demand::ModelCall { model: "p:m".to_owned(), tokens }
+}
+
+fn reserve(budget: &LimitedBudget, demand: &Demand) -> Result<Reservation, BudgetError> {
+    budget.reserve(demand).now_or_never().expect("a budget in memory does not wait")
+}
+
+#[test]
+fn the_last_unit_is_reserved_once() {
+    let budget = limits(1, 100);
+    let held = reserve(&budget, &tool()).expect("one is left");
+    let refused = reserve(&budget, &tool()).expect_err("it is reserved");
+    assert_eq!(
+        refused,
+        BudgetError::Exceeded(BudgetExceeded { unit: "tool calls", used: 1, limit: 1 })
+    );
+    assert_eq!((refused.code().0, refused.is_retriable()), ("W0601", false));
+    held.settle(Usage::tool_call()).now_or_never().expect("it does not wait");
+    assert!(reserve(&budget, &tool()).is_err());
+}
+
+#[test]
+fn a_dropped_reservation_is_released_less_what_was_spent() {
+    let budget = limits(1, 100);
+    drop(reserve(&budget, &tool()).expect("one is left"));
+    drop(reserve(&budget, &tool()).expect("it came back"));
+
+    let mut held = reserve(&budget, &model(80)).expect("they fit");
+    assert!(reserve(&budget, &model(30)).is_err(), "80 are reserved");
+    let partial = Tokens { input: 40, output: 2, ..Tokens::default() };
+    held.spend(Usage { tokens: partial, ..Usage::default() });
+    drop(held);
+    assert_eq!((budget.used().tokens.total(), budget.used().model_calls), (42, 0));
+    drop(reserve(&budget, &model(30)).expect("58 are left"));
+}
+
+#[test]
+fn usage_beyond_the_limit_is_charged() {
+    let budget = limits(1, 100);
+    let held = reserve(&budget, &model(10)).expect("they fit");
+    let tokens = Tokens { input: 10, output: 200, ..Tokens::default() };
+    held.settle(Usage::model_call(tokens)).now_or_never().expect("it does not wait");
+    let refused = reserve(&budget, &model(1)).expect_err("used up");
+    let exceeded = BudgetExceeded { unit: "tokens", used: 210, limit: 100 };
+    assert_eq!(refused, BudgetError::Exceeded(exceeded));
+}
+
+#[test]
+fn usage_from_before_counts() {
+    let limits = Limits { model_calls: Some(2), ..Limits::default() };
+    let budget = LimitedBudget::new(limits, Usage::model_call(Tokens::default()));
+    let _held = reserve(&budget, &model(0)).expect("one is left");
+    assert!(reserve(&budget, &model(0)).is_err());
+}
