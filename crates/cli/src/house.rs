@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weftwork::config::{Origin, Setting, StorePlace};
 use weftwork::graph::CompiledGraph;
 use weftwork::models::ScriptedModel;
-use weftwork::store::{RunRow, Store, StoreError, ThreadRow, rule};
+use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
@@ -87,7 +87,7 @@ impl House {
     /// Opens the store for a command about one thread, without creating files.
     pub(crate) fn store_of(&self, thread: &ThreadId) -> Result<Arc<dyn Store>, CliError> {
         if self.is_new() {
-            return Err(rule::missing("thread", thread).into());
+            return Err(invariants::missing("thread", thread).into());
         }
         self.store_there()
     }

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls, Statement};
 use weftwork_postgres::{Options, PostgresStore};
 use weftwork_store::table::{ReadThreads, Workers, WriteRuns};
-use weftwork_store::{Claim, Commit, Keep, NewCheckpoint, NewRun, WorkerRow, WriteCheckpoints};
+use weftwork_store::{
+    CheckpointBatch, Claim, Commit, NewCheckpoint, NewRun, WorkerRow, WriteCheckpoints,
+};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
@@ -149,7 +151,7 @@ impl Writer {
         Ok(Self { who, claim, step: 0 })
     }
 
-    fn checkpoint(&mut self) -> Keep {
+    fn checkpoint(&mut self) -> CheckpointBatch {
         self.step += 1;
         let checkpoint = NewCheckpoint {
             ns: String::new(),
@@ -159,7 +161,7 @@ impl Writer {
             body: vec![7; BODY_BYTES],
             blobs: Vec::new(),
         };
-        Keep { checkpoints: vec![checkpoint], ..Keep::default() }
+        CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() }
     }
 
     /// Commits a superstep as the run loop does: one checkpoint and two events.

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{Workers, WriteRuns};
 use weftwork_store::{
-    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, WorkerRow, WriteCheckpoints,
+    CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, NewRun, ReadCheckpoints,
+    WorkerRow, WriteCheckpoints,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
@@ -170,7 +171,10 @@ impl Writer {
     fn commit(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.step += 1;
         let number = i64::try_from(self.step)?;
-        let keep = Keep { checkpoints: vec![checkpoint(self.step)], ..Keep::default() };
+        let keep = CheckpointBatch {
+            checkpoints: vec![checkpoint(self.step)],
+            ..CheckpointBatch::default()
+        };
         let nodes = vec!["model".to_owned()];
         let events = vec![
             AiEvent::Custom { value: serde_json::json!({"n": number}) },
@@ -198,19 +202,22 @@ fn checkpoint(number: u128) -> NewCheckpoint {
 /// A run without a worker: its superstep is one checkpoint.
 struct Keeper {
     who: Principal,
-    at: Shelf,
+    at: CheckpointNamespace,
     last: u128,
 }
 
 impl Keeper {
     fn new() -> Outcome<Self> {
-        let at = Shelf { thread: ThreadId::new("kept")?, ns: String::new() };
+        let at = CheckpointNamespace { thread: ThreadId::new("kept")?, ns: String::new() };
         Ok(Self { who: Principal::local(), at, last: 0 })
     }
 
     fn keep(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.last += 1;
-        let keep = Keep { checkpoints: vec![checkpoint(self.last)], ..Keep::default() };
+        let keep = CheckpointBatch {
+            checkpoints: vec![checkpoint(self.last)],
+            ..CheckpointBatch::default()
+        };
         Ok(block_on(store.keep(&self.who, &self.at.thread, keep))?)
     }
 

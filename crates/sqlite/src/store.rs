@@ -4,7 +4,7 @@ use crate::error::{Done, Place};
 use crate::lock::Locks;
 use crate::open;
 use crate::reader::Readers;
-use crate::table::held::Known;
+use crate::table::claim_cache::ClaimCache;
 use crate::table::workers;
 use crate::writer::Writer;
 use rusqlite::Connection;
@@ -55,7 +55,7 @@ pub struct SqliteStore {
     // Dropped before the writer: the last connection to close removes the log.
     readers: Readers,
     writer: Writer,
-    known: Arc<Known>,
+    known: Arc<ClaimCache>,
 }
 
 impl SqliteStore {
@@ -99,7 +99,7 @@ impl SqliteStore {
         self.locks.clone()
     }
 
-    pub(crate) fn known(&self) -> Arc<Known> {
+    pub(crate) fn known(&self) -> Arc<ClaimCache> {
         self.known.clone()
     }
 

@@ -4,14 +4,16 @@ use super::fixture::{
 };
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{FoundCheckpoint, Keep, NewCheckpoint, NewPending, Shelf};
+use weftwork_store::checkpoint::{
+    CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
+};
 use weftwork_store::record::Commit;
 use weftwork_store::table::Store;
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::{CheckpointId, Timestamp};
 
-fn shelf(thread_id: &str, ns: &str) -> Shelf {
-    Shelf { thread: thread(thread_id), ns: ns.to_owned() }
+fn shelf(thread_id: &str, ns: &str) -> CheckpointNamespace {
+    CheckpointNamespace { thread: thread(thread_id), ns: ns.to_owned() }
 }
 
 /// A checkpoint with the task results of another one.
@@ -20,11 +22,11 @@ fn after(of: u128, id: u128) -> NewCheckpoint {
     NewCheckpoint { of: Some(CheckpointId(of)), tasks, ..checkpoint(id) }
 }
 
-fn parts(pending: Vec<NewPending>) -> Keep {
-    Keep { pending, ..Keep::default() }
+fn parts(pending: Vec<NewPending>) -> CheckpointBatch {
+    CheckpointBatch { pending, ..CheckpointBatch::default() }
 }
 
-async fn keep(store: &dyn Store, thread_id: &str, keep: Keep) {
+async fn keep(store: &dyn Store, thread_id: &str, keep: CheckpointBatch) {
     store.keep(&us(), &thread(thread_id), keep).await.expect("keeps");
 }
 
@@ -35,7 +37,12 @@ async fn look(store: &dyn Store, thread_id: &str, id: Option<u128>) -> Option<Fo
 }
 
 /// Returns the ids of a page.
-async fn ids(store: &dyn Store, at: &Shelf, before: Option<u128>, limit: usize) -> Vec<u128> {
+async fn ids(
+    store: &dyn Store,
+    at: &CheckpointNamespace,
+    before: Option<u128>,
+    limit: usize,
+) -> Vec<u128> {
     let page = store.page(&us(), at, before.map(CheckpointId), limit).await.expect("reads");
     page.iter().map(|found| found.id.0).collect()
 }
@@ -151,12 +158,12 @@ pub(super) async fn graphs_of_a_thread_are_apart(store: Arc<dyn Store>) {
         let new = NewCheckpoint { ns: ns.to_owned(), body, ..checkpoint(n) };
         let ns = ns.to_owned();
         let part = NewPending { ns: ns.clone(), ..tasks(n, &ns) };
-        keep(&*store, "t", Keep { pending: vec![part], ..these(vec![new]) }).await;
+        keep(&*store, "t", CheckpointBatch { pending: vec![part], ..these(vec![new]) }).await;
     }
     let open = NewPending { ns: "open".to_owned(), ..tasks(1, "no checkpoint yet") };
     keep(&*store, "t", parts(vec![open])).await;
     keep(&*store, "t2", these(vec![NewCheckpoint { ns: "z".to_owned(), ..checkpoint(1) }])).await;
-    let shelves = store.shelves(&us(), &thread("t")).await;
+    let shelves = store.checkpoint_namespaces(&us(), &thread("t")).await;
     assert_eq!(shelves, Ok(ways.map(|ns| shelf("t", ns)).to_vec()));
     for (n, ns) in (1..).zip(ways) {
         assert_eq!(ids(&*store, &shelf("t", ns), None, 9).await, [n]);
@@ -209,18 +216,21 @@ pub(super) async fn bodies_are_read_by_their_ids(store: Arc<dyn Store>) {
     let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(2) };
     keep(&*store, "t", these(vec![checkpoint(1), empty, large])).await;
     let wanted = [3, 9, 1, 2].map(CheckpointId).to_vec();
-    let mut read = store.bodies(&us(), &at, wanted).await.expect("reads");
+    let mut read = store.checkpoint_bytes(&us(), &at, wanted).await.expect("reads");
     read.sort_unstable();
     let expected = [(1, checkpoint(1).body), (2, Vec::new()), (3, vec![7; 100_000])];
     assert_eq!(read, expected.map(|(id, body)| (CheckpointId(id), body)));
-    assert_eq!(store.bodies(&us(), &at, Vec::new()).await, Ok(Vec::new()));
-    assert_eq!(store.bodies(&us(), &shelf("t2", ""), vec![CheckpointId(1)]).await, Ok(Vec::new()));
+    assert_eq!(store.checkpoint_bytes(&us(), &at, Vec::new()).await, Ok(Vec::new()));
+    assert_eq!(
+        store.checkpoint_bytes(&us(), &shelf("t2", ""), vec![CheckpointId(1)]).await,
+        Ok(Vec::new())
+    );
 }
 
 /// Reads all checkpoints of a thread, by graph.
 async fn all(store: &dyn Store, thread_id: &str) -> Vec<(String, Vec<FoundCheckpoint>)> {
     let mut all = Vec::new();
-    for at in store.shelves(&us(), &thread(thread_id)).await.expect("reads") {
+    for at in store.checkpoint_namespaces(&us(), &thread(thread_id)).await.expect("reads") {
         let page = store.page(&us(), &at, None, usize::MAX).await.expect("reads");
         all.push((at.ns, page));
     }
@@ -232,11 +242,11 @@ async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
     let (hash, bytes) = blob(mark);
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
     let marked = NewCheckpoint { body: mark.as_bytes().to_vec(), blobs: vec![hash], ..after(1, 2) };
-    let filled = Keep {
+    let filled = CheckpointBatch {
         checkpoints: vec![checkpoint(1), marked, inner],
         pending: vec![outside(2, mark), tasks(2, "a"), tasks(2, "b")],
         blobs: vec![(hash, bytes)],
-        ..Keep::default()
+        ..CheckpointBatch::default()
     };
     keep(store, thread_id, filled).await;
 }
@@ -245,7 +255,8 @@ pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store
     fill(&*store, "from", "one").await;
     fill(&*store, "to", "two").await;
     let gone = NewCheckpoint { ns: "gone".to_owned(), ..checkpoint(5) };
-    keep(&*store, "to", Keep { pending: vec![tasks(1, "gone")], ..these(vec![gone]) }).await;
+    keep(&*store, "to", CheckpointBatch { pending: vec![tasks(1, "gone")], ..these(vec![gone]) })
+        .await;
     let before = all(&*store, "from").await;
     let copy = async |from: &str, to: &str| {
         store.copy_checkpoints(&us(), &thread(from), &thread(to)).await.expect("copies");
@@ -296,7 +307,7 @@ pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<
     keep(&*store, "t2", these(vec![checkpoint(1)])).await;
 
     let whole = NewCheckpoint { body: b"whole".to_vec(), ..checkpoint(2) };
-    let rest = Keep {
+    let rest = CheckpointBatch {
         pending: vec![tasks(2, "anew"), tasks(3, "open")],
         ..these(vec![whole.clone(), after(2, 3)])
     };
@@ -308,7 +319,7 @@ pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<
     assert_eq!(page, Ok(vec![third, second]));
     assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [1]);
     assert_eq!(ids(&*store, &shelf("t2", ""), None, 9).await, [1]);
-    store.rewrite(&us(), &at, CheckpointId(3), Keep::default()).await.expect("rewrites");
+    store.rewrite(&us(), &at, CheckpointId(3), CheckpointBatch::default()).await.expect("rewrites");
     assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
     // Open parts do not return with their checkpoint.
     keep(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
@@ -321,7 +332,7 @@ pub(super) async fn a_rewrite_is_refused_when_the_newest_moved(store: Arc<dyn St
     let refused = async |newest: u128| {
         let (hash, bytes) = blob("new");
         let new = NewCheckpoint { blobs: vec![hash], ..checkpoint(8) };
-        let rest = Keep { blobs: vec![(hash, bytes)], ..these(vec![new]) };
+        let rest = CheckpointBatch { blobs: vec![(hash, bytes)], ..these(vec![new]) };
         let error = store.rewrite(&us(), &at, CheckpointId(newest), rest).await;
         assert!(matches!(error, Err(StoreError::Conflict { .. })), "{error:?}");
         assert!(!has_blob(&*store, "new").await);
@@ -342,11 +353,11 @@ pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dy
         ..new
     };
     let part = |part: NewPending, text: &str| NewPending { blobs: vec![blob(text).0], ..part };
-    let first = Keep {
+    let first = CheckpointBatch {
         checkpoints: vec![speaks(checkpoint(1), &["a", "a", "b"]), speaks(checkpoint(2), &["b"])],
         pending: vec![part(outside(2, "x"), "c"), part(tasks(2, "y"), "d"), tasks(2, "z")],
         blobs: all.map(blob).to_vec(),
-        ..Keep::default()
+        ..CheckpointBatch::default()
     };
     keep(&*store, "t", first).await;
     let left = async |expected: &str, count: u64| {
@@ -362,8 +373,14 @@ pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dy
     keep(&*store, "t", these(vec![checkpoint(1)])).await;
     left("bd", 2).await;
     // Another thread refers to a blob, too; existing bytes are not changed.
-    let other = Keep { blobs: vec![(blob("b").0, b"b".to_vec())], ..Keep::default() };
-    keep(&*store, "t2", Keep { checkpoints: vec![speaks(checkpoint(1), &["b"])], ..other }).await;
+    let other =
+        CheckpointBatch { blobs: vec![(blob("b").0, b"b".to_vec())], ..CheckpointBatch::default() };
+    keep(
+        &*store,
+        "t2",
+        CheckpointBatch { checkpoints: vec![speaks(checkpoint(1), &["b"])], ..other },
+    )
+    .await;
     let rest = these(vec![speaks(checkpoint(3), &[])]);
     store.rewrite(&us(), &shelf("t", ""), CheckpointId(2), rest).await.expect("rewrites");
     left("b", 1).await;
@@ -375,8 +392,8 @@ pub(super) async fn names_left_out_are_kept_by_their_hash(store: Arc<dyn Store>)
     let (hash, names) = blob("names");
     let layouts = || vec![(hash, names.clone())];
     assert_eq!(store.layout(&us(), hash).await, Ok(None));
-    keep(&*store, "t", Keep { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
-    keep(&*store, "t2", Keep { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
+    keep(&*store, "t", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
+    keep(&*store, "t2", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(collected(&*store).await, 0, "they are no blobs");
     assert_eq!(store.layout(&us(), hash).await, Ok(Some(names.clone())));
@@ -390,11 +407,11 @@ pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn St
     let (them, t, at, hash) = (principal("them"), thread("t"), shelf("t", ""), blob("one").0);
     assert_eq!(store.checkpoint(&them, &at, None).await, Ok(None));
     assert_eq!(store.checkpoint(&them, &at, Some(CheckpointId(1))).await, Ok(None));
-    assert_eq!(store.bodies(&them, &at, vec![CheckpointId(1)]).await, Ok(Vec::new()));
+    assert_eq!(store.checkpoint_bytes(&them, &at, vec![CheckpointId(1)]).await, Ok(Vec::new()));
     assert_eq!(store.page(&them, &at, None, 9).await, Ok(Vec::new()));
-    assert_eq!(store.shelves(&them, &t).await, Ok(Vec::new()));
+    assert_eq!(store.checkpoint_namespaces(&them, &t).await, Ok(Vec::new()));
     assert_eq!(store.blob(&them, hash).await, Ok(None));
-    let rewritten = store.rewrite(&them, &at, CheckpointId(2), Keep::default()).await;
+    let rewritten = store.rewrite(&them, &at, CheckpointId(2), CheckpointBatch::default()).await;
     assert!(matches!(rewritten, Err(StoreError::Conflict { .. })), "{rewritten:?}");
     store.copy_checkpoints(&them, &t, &thread("t2")).await.expect("there is nothing to copy");
     store.delete_checkpoints(&them, &t).await.expect("there is nothing to delete");
@@ -403,7 +420,7 @@ pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn St
 
     // The same ids with different contents, and the same blob.
     let theirs = NewCheckpoint { body: b"theirs".to_vec(), blobs: vec![hash], ..checkpoint(2) };
-    let kept = Keep { blobs: vec![blob("one")], ..these(vec![theirs.clone()]) };
+    let kept = CheckpointBatch { blobs: vec![blob("one")], ..these(vec![theirs.clone()]) };
     store.keep(&them, &t, kept).await.expect("keeps");
     assert_eq!(all(&*store, "t").await, before);
     let read = store.checkpoint(&them, &at, None).await;
@@ -418,7 +435,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     let claim = begin(&*store, "t", "r").await;
     let head = async || store.thread(&us(), &thread("t")).await.map(|row| row.head);
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(9) };
-    let kept = Keep {
+    let kept = CheckpointBatch {
         pending: vec![tasks(2, "a")],
         blobs: vec![blob("b")],
         layouts: vec![blob("l")],
@@ -432,7 +449,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     assert_eq!(store.layout(&us(), blob("l").0).await, Ok(Some(b"l".to_vec())));
     // Open parts and checkpoints of subgraphs do not move the head.
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
-    let kept = Keep { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
+    let kept = CheckpointBatch { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
     write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
     // Removing checkpoints does.
@@ -468,7 +485,7 @@ pub(super) async fn a_kept_checkpoint_closes_questions(store: Arc<dyn Store>) {
 
 pub(super) async fn an_old_claim_keeps_nothing(store: Arc<dyn Store>) {
     let old = begin(&*store, "t", "r").await;
-    let kept = || Keep {
+    let kept = || CheckpointBatch {
         pending: vec![tasks(1, "late"), outside(1, "late")],
         blobs: vec![blob("late")],
         layouts: vec![blob("names")],

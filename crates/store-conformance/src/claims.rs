@@ -6,8 +6,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::record::{Claim, Commit};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::run::RunStatus;
 use weftwork_types::tool::Effect;
@@ -26,7 +26,7 @@ pub(super) async fn a_living_worker_keeps_its_run(store: Arc<dyn Store>) {
     let (w1, w2) = (register(&*store, "w1", 1_000).await, register(&*store, "w2", 1_000).await);
     let first = claim(&*store, &w1, 1_001).await.expect("a pending run is free");
     assert_eq!((first.fence, &first.worker), (1, &w1));
-    let busy = || Err(rule::busy(&at("t", "r")));
+    let busy = || Err(invariants::busy(&at("t", "r")));
     assert_eq!(claim(&*store, &w2, 1_002).await, busy());
     assert_eq!(claim(&*store, &w1, 1_002).await, busy());
     // Extending the lease protects the run beyond the first expiry.
@@ -57,7 +57,7 @@ pub(super) async fn a_retired_worker_loses_its_run_at_once(store: Arc<dyn Store>
     store.retire(&w2).await.expect("retires");
     let w1 = register(&*store, "w1", 1_003).await;
     assert_eq!(claim(&*store, &w1, 1_004).await.expect("free again").fence, 3);
-    assert_eq!(claim(&*store, &w2, 1_005).await, Err(rule::busy(&at("t", "r"))));
+    assert_eq!(claim(&*store, &w2, 1_005).await, Err(invariants::busy(&at("t", "r"))));
 }
 
 pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
@@ -91,10 +91,10 @@ pub(super) async fn an_ended_run_takes_no_more_writes(store: Arc<dyn Store>) {
     let recorded = store.commit(&us(), &ended, Commit { calls, ..commit(1_200) }).await;
     assert_eq!(recorded, Err(fenced));
     let again = store.claim(&us(), &ended.at, &ended.worker, Timestamp(90_000)).await;
-    assert_eq!(again, Err(rule::missing("run", "r")));
+    assert_eq!(again, Err(invariants::missing("run", "r")));
     let unknown = Claim { at: at("t", "r2"), ..ended };
     let commit = store.commit(&us(), &unknown, commit(1_200)).await;
-    assert_eq!(commit, Err(rule::missing("run", "r2")));
+    assert_eq!(commit, Err(invariants::missing("run", "r2")));
 }
 
 pub(super) async fn orphans_are_those_without_a_living_worker(store: Arc<dyn Store>) {

@@ -5,9 +5,9 @@ use super::fixture::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{Keep, NewCheckpoint, Shelf};
+use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace, NewCheckpoint};
+use weftwork_store::invariants;
 use weftwork_store::record::{Claim, Commit};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
@@ -81,7 +81,8 @@ pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
 pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
     let old = begin(&*store, "t", "r").await;
     let first = Commit {
-        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }.into(),
+        keep: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
+            .into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_100)
@@ -92,9 +93,9 @@ pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let elsewhere = Claim { at: at("t", "r9"), ..new.clone() };
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
-    for (claim, error) in [(&old, fenced), (&elsewhere, rule::missing("run", "r9"))] {
+    for (claim, error) in [(&old, fenced), (&elsewhere, invariants::missing("run", "r9"))] {
         let bad = Commit {
-            keep: Keep {
+            keep: CheckpointBatch {
                 pending: vec![tasks(1, "more"), outside(1, "other")],
                 ..these(vec![checkpoint(1), checkpoint(2)])
             }
@@ -156,7 +157,7 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
         Commit { keep: keep.into(), events: events.clone(), ..commit(i64::MAX) },
     )
     .await;
-    let shelf = Shelf { thread: thread("t"), ns: String::new() };
+    let shelf = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let page = store.page(&us(), &shelf, None, 9).await.expect("reads");
     let read: Vec<_> = page.into_iter().map(|found| (found.id.0, found.body)).collect();
     assert_eq!(read, [(u128::MAX, Vec::new()), (1, bytes)]);

@@ -49,7 +49,7 @@ pub async fn dump_checkpoints(
     thread: &ThreadId,
 ) -> Result<Vec<String>> {
     let mut lines = Vec::new();
-    for at in store.shelves(who, thread).await? {
+    for at in store.checkpoint_namespaces(who, thread).await? {
         let page = store.page(who, &at, None, usize::MAX).await?;
         lines.extend(page.iter().map(|row| format!("checkpoint of `{}` {row:?}", at.ns)));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
+use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
 use weftwork_store::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
 use weftwork_store::table::Store;
 use weftwork_types::caller::{Caller, GraphCaller};
@@ -108,8 +108,8 @@ pub(super) fn tasks(of: u128, body: &str) -> NewPending {
     part(of, Pending::Tasks, body)
 }
 
-pub(super) fn these(checkpoints: Vec<NewCheckpoint>) -> Keep {
-    Keep { checkpoints, ..Keep::default() }
+pub(super) fn these(checkpoints: Vec<NewCheckpoint>) -> CheckpointBatch {
+    CheckpointBatch { checkpoints, ..CheckpointBatch::default() }
 }
 
 pub(super) fn question(id: u128) -> Interrupt {

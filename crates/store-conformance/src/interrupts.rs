@@ -5,8 +5,8 @@ use super::fixture::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::record::{Claim, Commit, InterruptRow};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::run::RunRef;
 use weftwork_types::{InterruptId, Timestamp};
@@ -89,7 +89,7 @@ pub(super) async fn questions_left_behind_are_closed(store: Arc<dyn Store>) {
     let closed = [(2, None, true), (1, said("yes"), false), (3, None, true)];
     assert_eq!(brief(&*store).await, closed, "so does the end of the run");
     let late = store.create_run(&us(), new_run("t", "r3"), answers(&[(2, "late")])).await;
-    assert_eq!(late, Err(rule::missing("interrupt", InterruptId(2))));
+    assert_eq!(late, Err(invariants::missing("interrupt", InterruptId(2))));
 }
 
 pub(super) async fn a_question_may_be_asked_again(store: Arc<dyn Store>) {
@@ -121,7 +121,7 @@ pub(super) async fn a_refused_answer_makes_no_run(store: Arc<dyn Store>) {
     begin_as(&*store, &us(), new_run("t2", "other")).await;
     let us = us();
     let before = super::dump(&*store, &[us.clone(), them.clone()]).await.expect("reads");
-    let missing = |id| Err(rule::missing("interrupt", InterruptId(id)));
+    let missing = |id| Err(invariants::missing("interrupt", InterruptId(id)));
     // A question that does not exist, one of another thread, and one of a missing thread.
     let create = async |who, thread, given: &[(u128, &str)]| {
         store.create_run(who, new_run(thread, "r9"), answers(given)).await

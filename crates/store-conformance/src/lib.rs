@@ -21,7 +21,6 @@
 //! ```
 #![expect(clippy::expect_used, reason = "a failing case panics with the reason")]
 
-mod back;
 mod checkpoints;
 mod claims;
 mod commits;
@@ -35,13 +34,14 @@ mod journal;
 mod multitask;
 mod orphans;
 mod pieces;
+mod requeue;
 mod retention;
 mod runs;
 mod tenancy;
 mod threads;
+mod transfer;
 mod usage;
 mod wakes;
-mod whole;
 
 pub use dump::{dump, dump_checkpoints};
 
@@ -120,12 +120,12 @@ cases! { $
     orphans::a_run_that_somebody_has_is_not,
     orphans::a_thread_wakes_as_before_a_run_that_got_nowhere,
     orphans::a_run_that_never_began_is_cancelled_and_takes_nothing_back,
-    back::a_released_run_is_pending_again,
-    back::only_the_newest_claim_releases,
-    back::a_failed_run_is_requeued_and_goes_on_to_another_end,
-    back::a_requeued_run_finds_the_head_that_its_thread_has,
-    back::only_the_last_run_is_requeued_once_it_failed,
-    back::a_run_is_found_by_its_id_alone,
+    requeue::a_released_run_is_pending_again,
+    requeue::only_the_newest_claim_releases,
+    requeue::a_failed_run_is_requeued_and_goes_on_to_another_end,
+    requeue::a_requeued_run_finds_the_head_that_its_thread_has,
+    requeue::only_the_last_run_is_requeued_once_it_failed,
+    requeue::a_run_is_found_by_its_id_alone,
     multitask::a_queued_run_waits_for_those_before_it,
     multitask::who_does_not_wait_is_refused,
     multitask::a_queued_run_is_the_one_of_its_key,
@@ -194,11 +194,11 @@ cases! { $
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     usage::the_ledger_writes_into_the_store,
-    whole::a_whole_thread_has_everything_in_order,
-    whole::a_thread_goes_whole_to_another_store_and_back,
-    whole::a_thread_that_was_put_goes_on,
-    whole::a_thread_is_put_only_where_none_is,
-    whole::parts_that_do_not_belong_together_are_refused,
+    transfer::a_whole_thread_has_everything_in_order,
+    transfer::a_thread_goes_whole_to_another_store_and_back,
+    transfer::a_thread_that_was_put_goes_on,
+    transfer::a_thread_is_put_only_where_none_is,
+    transfer::parts_that_do_not_belong_together_are_refused,
     items::items_go_elsewhere_just_as_they_are,
     items::items_that_are_there_with_another_content_stay,
 }

@@ -5,11 +5,11 @@ use super::fixture::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::Shelf;
+use weftwork_store::checkpoint::CheckpointNamespace;
+use weftwork_store::invariants;
 use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
-use weftwork_types::run::{Multitask, RunOutcome, RunInput, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunOutcome, RunStatus};
 use weftwork_types::{CheckpointId, Timestamp};
 
 /// A run of the thread `t` with a multitask strategy.
@@ -32,7 +32,7 @@ async fn claim(store: &dyn Store, run: &str) -> Result<(Claim, RunRow), StoreErr
 }
 
 fn busy<T>(run: &str) -> Result<T, StoreError> {
-    Err(rule::busy(&at("t", run)))
+    Err(invariants::busy(&at("t", run)))
 }
 
 async fn keeps(store: &dyn Store, claim: &Claim, id: u128) {
@@ -72,7 +72,7 @@ pub(super) async fn a_queued_run_waits_for_those_before_it(store: Arc<dyn Store>
     let seqs: Vec<_> = seqs.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, [1, 2], "its log is its own");
     finish(store, &second, 1_700).await;
-    assert_eq!(claim(store, "r2").await, Err(rule::missing("run", "r2")));
+    assert_eq!(claim(store, "r2").await, Err(invariants::missing("run", "r2")));
     let (third, _) = claim(store, "r3").await.expect("its turn");
     finish(store, &third, 1_800).await;
     assert!(store.orphans(Timestamp(1_900), 9).await.expect("reads").is_empty());
@@ -175,7 +175,7 @@ pub(super) async fn a_run_that_takes_back_begins_where_the_first_did(store: Arc<
     let (_, begun) = claim(store, "r3").await.expect("its turn");
     assert_eq!((begun.back_to(), begun.clears()), (Some(one), false));
     assert_eq!(row(store, "r3").await, begun);
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let page = store.page(&us(), &root, None, 9).await.expect("reads");
     let page: Vec<_> = page.iter().map(|found| found.id.0).collect();
     assert_eq!(page, [2, 1], "what was taken back stays in the history");
@@ -192,7 +192,7 @@ pub(super) async fn a_run_that_takes_all_back_begins_anew(store: Arc<dyn Store>)
     let third = ask(store, "r3", Multitask::Rollback).await;
     assert_eq!((third.base, third.back_to()), (Some(Base::Nothing), None));
     cancelled(store, &first).await;
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads");
     assert!(found.is_some(), "nothing is forgotten before it begins");
     let (claimed, begun) = claim(store, "r3").await.expect("its turn");
@@ -220,7 +220,7 @@ pub(super) async fn a_run_that_was_cancelled_takes_nothing_back(store: Arc<dyn S
     let (second, begun) = claim(store, "r2").await.expect("its turn");
     assert!(!begun.clears());
     cancelled(store, &second).await;
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads");
     assert_eq!(found.map(|found| found.id), Some(CheckpointId(1)));
 }
@@ -264,10 +264,10 @@ pub(super) async fn a_queue_moves_with_its_thread(store: Arc<dyn Store>) {
     keeps(store, &first, 1).await;
     ask(store, "r2", Multitask::Rollback).await;
     ask(store, "r3", Multitask::Enqueue).await;
-    let whole = store.whole(&us(), &thread("t")).await.expect("reads");
+    let whole = store.export_thread(&us(), &thread("t")).await.expect("reads");
     let other = super::fixture::principal("them");
-    store.put_whole(&other, whole.clone()).await.expect("fits");
-    let moved = store.whole(&other, &thread("t")).await.expect("reads");
+    store.import_thread(&other, whole.clone()).await.expect("fits");
+    let moved = store.export_thread(&other, &thread("t")).await.expect("reads");
     assert_eq!(moved.runs, whole.runs);
     let statuses: Vec<_> = moved.runs.iter().map(|run| run.row.status).collect();
     assert_eq!(statuses, [RunStatus::Running, RunStatus::Queued, RunStatus::Queued]);

@@ -4,10 +4,10 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::aside::{cancel_orphan, has_begun, open_questions};
-use weftwork_store::checkpoint::{Keep, Shelf};
+use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace};
+use weftwork_store::invariants;
+use weftwork_store::orphan::{cancel_orphan, has_begun, open_questions};
 use weftwork_store::record::Commit;
-use weftwork_store::rule;
 use weftwork_store::table::{Result, Store};
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::run::{Multitask, RunOutcome, RunStatus};
@@ -45,7 +45,11 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     let spoken =
         PieceAt { end: Position { seq: 1, bytes: 3 }, node: "writer".to_owned(), task: TaskId(7) };
     let half = Commit {
-        keep: Keep { pending: vec![tasks(1, "half done")], ..Keep::default() }.into(),
+        keep: CheckpointBatch {
+            pending: vec![tasks(1, "half done")],
+            ..CheckpointBatch::default()
+        }
+        .into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
         pieces: vec![Piece { at: spoken, kind: PieceKind::Text, text: "hal".to_owned() }],
@@ -65,13 +69,13 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     let pieces = store.pieces(&us(), &claim.at, Position::START, 9).await;
     assert_eq!(pieces, Ok(Vec::new()), "what was told of half a message is void");
     // Its results are retained, and the thread is free.
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
     assert_eq!(found.tasks, [b"half done".to_vec()]);
     assert_eq!(store.calls(&us(), &thread("t")).await.map(|calls| calls.len()), Ok(1));
     let open = open_questions(store.interrupts(&us(), &thread("t")).await.expect("reads"));
     assert_eq!(open, [question(1)]);
-    assert_eq!(cancel(&*store, "r", LATER).await, Err(rule::missing("run", "r")));
+    assert_eq!(cancel(&*store, "r", LATER).await, Err(invariants::missing("run", "r")));
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
 }
 
@@ -106,7 +110,7 @@ pub(super) async fn a_thread_wakes_as_before_a_run_that_got_nowhere(store: Arc<d
 
 pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    assert_eq!(cancel(&*store, "r", LATER - 1).await, Err(rule::busy(&claim.at)));
+    assert_eq!(cancel(&*store, "r", LATER - 1).await, Err(invariants::busy(&claim.at)));
     let row = store.run(&us(), &claim.at).await.expect("the run");
     assert_eq!((row.status, row.cancel_requested), (RunStatus::Running, false));
     // A run that waits for it cannot be cancelled either.
@@ -117,17 +121,17 @@ pub(super) async fn a_run_that_somebody_has_is_not(store: Arc<dyn Store>) {
     back.options.multitask = Multitask::Rollback;
     store.create_run(&us(), back, BTreeMap::new()).await.expect("a run");
     for run in ["r2", "r3"] {
-        assert_eq!(cancel(&*store, run, LATER).await, Err(rule::busy(&claim.at)));
+        assert_eq!(cancel(&*store, run, LATER).await, Err(invariants::busy(&claim.at)));
     }
     let waits = store.run(&us(), &at("t", "r3")).await.expect("the run");
     assert!(waits.clears() && !waits.cancel_requested, "it is as it was");
     finish(&*store, &claim, 1_200).await;
-    assert_eq!(cancel(&*store, "r", LATER).await, Err(rule::missing("run", "r")));
+    assert_eq!(cancel(&*store, "r", LATER).await, Err(invariants::missing("run", "r")));
     assert_eq!(cancel(&*store, "r2", LATER).await, Ok(()));
     let elsewhere = super::fixture::principal("them");
     let by = worker("who-cancels");
     let others = cancel_orphan(&*store, &elsewhere, &at("t", "r3"), (&by, Timestamp(LATER))).await;
-    assert_eq!(others, Err(rule::missing("run", "r3")));
+    assert_eq!(others, Err(invariants::missing("run", "r3")));
     assert_eq!(cancel(&*store, "r3", LATER).await, Ok(()));
 }
 

@@ -3,11 +3,11 @@ use super::fixture::{
 };
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::record::{Claim, Commit};
-use weftwork_store::rule;
 use weftwork_store::table::{ReadEvents, Store};
-use weftwork_store::whole::WriteWhole;
+use weftwork_store::transfer::ImportThreads;
 use weftwork_types::event::{Piece, PieceAt, PieceKind, Position};
 use weftwork_types::{TaskId, Timestamp};
 
@@ -62,7 +62,7 @@ pub(super) async fn pieces_are_read_in_order_from_any_position(store: Arc<dyn St
     assert_eq!(read, Ok(Vec::new()));
     for (who, run) in [(us(), "r9"), (principal("them"), "r")] {
         let read = store.pieces(&who, &at("t", run), Position::START, 9).await;
-        assert_eq!(read, Err(rule::missing("run", run)));
+        assert_eq!(read, Err(invariants::missing("run", run)));
     }
 }
 
@@ -98,9 +98,9 @@ pub(super) async fn void_pieces_go_with_the_commit_that_says_so(store: Arc<dyn S
 pub(super) async fn pieces_go_with_their_thread_and_to_no_other_store(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r1").await;
     tell(&*store, &claim, &[piece(0, 1, "a")]).await;
-    let whole = store.whole(&us(), &thread("t")).await.expect("reads");
+    let whole = store.export_thread(&us(), &thread("t")).await.expect("reads");
     let other = MemoryStore::new();
-    other.put_whole(&us(), whole).await.expect("writes");
+    other.import_thread(&us(), whole).await.expect("writes");
     let read = other.pieces(&us(), &claim.at, Position::START, 9).await;
     assert_eq!(read, Ok(Vec::new()));
     finish(&*store, &claim, 1_200).await;

@@ -5,10 +5,10 @@ use super::fixture::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::record::{Commit, StoredEvent};
 use weftwork_store::retention::{Untouched, Waiting};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::run::{Multitask, RunOutcome, RunRef};
@@ -28,7 +28,7 @@ async fn untouched(store: &dyn Store, which: Untouched) -> Vec<String> {
 }
 
 async fn forget(store: &dyn Store, which: Untouched) -> Vec<String> {
-    let gone = store.forget_untouched(&us(), which).await.expect("forgets");
+    let gone = store.delete_untouched(&us(), which).await.expect("forgets");
     gone.into_iter().map(|id| id.to_string()).collect()
 }
 
@@ -58,9 +58,9 @@ pub(super) async fn threads_that_nothing_changed_for_long_are_forgotten(store: A
     assert_eq!(forget(&*store, Untouched { limit: 1, ..before(3_000) }).await, ["a"]);
     assert_eq!(forget(&*store, before(3_000)).await, ["c"]);
     assert_eq!(forget(&*store, before(3_000)).await, Vec::<String>::new());
-    assert_eq!(store.thread(&us(), &thread("a")).await, Err(rule::missing("thread", "a")));
+    assert_eq!(store.thread(&us(), &thread("a")).await, Err(invariants::missing("thread", "a")));
     assert_eq!(super::dump_checkpoints(&*store, &us(), &thread("a")).await, Ok(Vec::new()));
-    assert_eq!(store.find_run(&us(), &claim.at.run).await, Err(rule::missing("run", "x")));
+    assert_eq!(store.find_run(&us(), &claim.at.run).await, Err(invariants::missing("run", "x")));
     let left = store.threads(&us(), 0, 9).await.expect("reads");
     assert_eq!(left.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["d", "b"]);
     // Data of another organisation is not affected, and the ids can be used again.
@@ -156,12 +156,12 @@ pub(super) async fn a_thread_without_its_events_goes_to_another_store(store: Arc
     let end = Commit { events: vec![told(1), told(2)], finish: completed(), ..commit(1_100) };
     write(&*store, &claim, end).await;
     assert_eq!(store.drop_events(&us(), Timestamp(9_000), 9).await, Ok(1));
-    let whole = store.whole(&us(), &thread("t")).await.expect("reads");
+    let whole = store.export_thread(&us(), &thread("t")).await.expect("reads");
     let other: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    other.put_whole(&us(), whole.clone()).await.expect("puts");
-    assert_eq!(other.whole(&us(), &thread("t")).await.as_ref(), Ok(&whole));
+    other.import_thread(&us(), whole.clone()).await.expect("puts");
+    assert_eq!(other.export_thread(&us(), &thread("t")).await.as_ref(), Ok(&whole));
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
-    store.put_whole(&us(), whole.clone()).await.expect("puts");
-    assert_eq!(store.whole(&us(), &thread("t")).await, Ok(whole));
+    store.import_thread(&us(), whole.clone()).await.expect("puts");
+    assert_eq!(store.export_thread(&us(), &thread("t")).await, Ok(whole));
     assert_eq!(read(&*store, &at("t", "r"), 1).await, Ok(vec![2]));
 }

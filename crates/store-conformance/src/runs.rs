@@ -6,9 +6,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{Keep, Shelf};
+use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace};
+use weftwork_store::invariants;
 use weftwork_store::record::Commit;
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::Timestamp;
 use weftwork_types::run::{RunInput, RunStatus};
@@ -103,23 +103,23 @@ pub(super) async fn the_same_run_id_gives_the_first_run_or_is_refused(store: Arc
     let repeated = store.create_run(&us(), new_run("t", "r"), BTreeMap::new()).await;
     assert_eq!(repeated, Ok(made));
     let elsewhere = store.create_run(&us(), new_run("t2", "r"), BTreeMap::new()).await;
-    assert_eq!(elsewhere, Err(rule::run_id_reused(&at("t2", "r"))));
+    assert_eq!(elsewhere, Err(invariants::run_id_reused(&at("t2", "r"))));
     let mut other = new_run("t", "r");
     other.input = RunInput::Continue;
     let refused = store.create_run(&us(), other, BTreeMap::new()).await;
-    assert_eq!(refused, Err(rule::run_id_reused(&at("t", "r"))));
+    assert_eq!(refused, Err(invariants::run_id_reused(&at("t", "r"))));
 }
 
 pub(super) async fn a_thread_has_one_unfinished_run(store: Arc<dyn Store>) {
     store.create_run(&us(), new_run("t", "r1"), BTreeMap::new()).await.expect("a run");
     let second = new_run("t", "r2");
-    let busy = || Err(rule::busy(&at("t", "r1")));
+    let busy = || Err(invariants::busy(&at("t", "r1")));
     assert_eq!(store.create_run(&us(), second.clone(), BTreeMap::new()).await, busy());
     let w = register(&*store, "w1", 1_000).await;
     let claimed = store.claim(&us(), &at("t", "r1"), &w, Timestamp(1_001)).await;
     assert_eq!(store.create_run(&us(), second.clone(), BTreeMap::new()).await, busy());
     let deleted = store.delete_thread(&us(), &thread("t")).await;
-    assert_eq!(deleted, Err(rule::busy(&at("t", "r1"))));
+    assert_eq!(deleted, Err(invariants::busy(&at("t", "r1"))));
     finish(&*store, &claimed.expect("a claim").0, 1_500).await;
     store.create_run(&us(), second, BTreeMap::new()).await.expect("the thread is free again");
 }
@@ -136,12 +136,12 @@ pub(super) async fn cancel_is_a_flag_that_the_next_commit_returns(store: Arc<dyn
     assert!(after.cancel_requested);
     finish(&*store, &claim, 1_300).await;
     let late = store.request_cancel(&us(), &at("t", "r")).await;
-    assert_eq!(late, Err(rule::missing("run", "r")));
+    assert_eq!(late, Err(invariants::missing("run", "r")));
 }
 
 pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store>) {
     let (us, t) = (us(), thread("t"));
-    let no_thread = || rule::missing("thread", "t");
+    let no_thread = || invariants::missing("thread", "t");
     assert_eq!(store.thread(&us, &t).await, Err(no_thread()));
     assert_eq!(store.runs(&us, &t).await, Err(no_thread()));
     assert_eq!(store.interrupts(&us, &t).await, Err(no_thread()));
@@ -152,7 +152,7 @@ pub(super) async fn what_does_not_exist_is_reported_missing(store: Arc<dyn Store
     // A run is only found in its own thread.
     begin(&*store, "t", "r").await;
     for wrong in [at("t", "r2"), at("t2", "r")] {
-        let no_run = || rule::missing("run", &wrong.run);
+        let no_run = || invariants::missing("run", &wrong.run);
         assert_eq!(store.run(&us, &wrong).await, Err(no_run()));
         assert_eq!(store.events(&us, &wrong, 0, 9).await, Err(no_run()));
         assert_eq!(store.request_cancel(&us, &wrong).await, Err(no_run()));
@@ -166,7 +166,11 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: Keep { pending: vec![tasks(2, "left behind")], ..these(vec![checkpoint(2)]) }.into(),
+        keep: CheckpointBatch {
+            pending: vec![tasks(2, "left behind")],
+            ..these(vec![checkpoint(2)])
+        }
+        .into(),
         interrupts: vec![question(1)],
         events: vec![told(1), told(2)],
         finish: interrupted(&[1]),
@@ -176,7 +180,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
     let dumped = super::dump(&*store, &[us()]).await.expect("reads");
     assert_eq!(dumped, Vec::<String>::new());
-    assert_eq!(store.run(&us(), &at("t", "r")).await, Err(rule::missing("run", "r")));
+    assert_eq!(store.run(&us(), &at("t", "r")).await, Err(invariants::missing("run", "r")));
 
     // The same ids can be used again, and no old data is visible.
     let keyed_run = keyed(new_run("t", "r"), "once");
@@ -188,7 +192,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.interrupts(&us(), &thread("t")).await, Ok(Vec::new()));
     write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
         .await;
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");
     assert_eq!(found.tasks, Vec::<Vec<u8>>::new());
     finish(&*store, &claim, 1_400).await;

@@ -5,9 +5,9 @@ use super::fixture::{
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::checkpoint::Keep;
+use weftwork_store::checkpoint::CheckpointBatch;
+use weftwork_store::invariants;
 use weftwork_store::record::Commit;
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::tool::Effect;
 use weftwork_types::{InterruptId, Timestamp};
@@ -17,7 +17,8 @@ async fn filled(store: &dyn Store) -> weftwork_store::record::Claim {
     record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: Keep { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }.into(),
+        keep: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
+            .into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
         ..commit(1_200)
@@ -30,8 +31,8 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     let claim = filled(&*store).await;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let (them, t) = (principal("them"), thread("t"));
-    let no_thread = || rule::missing("thread", "t");
-    let no_run = || rule::missing("run", "r");
+    let no_thread = || invariants::missing("thread", "t");
+    let no_run = || invariants::missing("run", "r");
 
     assert_eq!(store.thread(&them, &t).await, Err(no_thread()));
     assert_eq!(store.threads(&them, 0, 9).await, Ok(Vec::new()));
@@ -54,7 +55,7 @@ pub(super) async fn another_organisation_sees_nothing(store: Arc<dyn Store>) {
     let recorded = store.commit(&them, &claim, Commit { calls, ..commit(1_300) }).await;
     assert_eq!(recorded, Err(no_run()));
     let answered = store.create_run(&them, new_run("t", "r2"), answers(&[(1, "yes")])).await;
-    assert_eq!(answered, Err(rule::missing("interrupt", InterruptId(1))));
+    assert_eq!(answered, Err(invariants::missing("interrupt", InterruptId(1))));
     assert_eq!(super::dump(&*store, &[us()]).await, Ok(before));
     assert_eq!(super::dump(&*store, &[them]).await, Ok(Vec::new()));
 }

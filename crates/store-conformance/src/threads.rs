@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::record::Commit;
-use weftwork_store::rule;
 use weftwork_store::table::{Store, WriteThreads};
 use weftwork_store::thread::{
     Direction, FoundThread, IfExists, METADATA_BYTES_MAX, Metadata, NewThread, SEARCH_LIMIT_MAX,
     SearchFrom, ThreadCursor, ThreadKey, ThreadOrder, ThreadQuery, ThreadStatus,
 };
-use weftwork_store::whole::{ReadWhole, WriteWhole};
+use weftwork_store::transfer::{ExportThreads, ImportThreads};
 use weftwork_types::code::Fault;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{ErrorCode, Principal, ThreadId, Timestamp};
@@ -93,7 +93,7 @@ pub(super) async fn a_thread_is_created_once(store: Arc<dyn Store>) {
     create(&*store, "t", json!({"a": 1}), 500).await;
     let again = new_thread("t", json!({"a": 2}), 600);
     let refused = store.create_thread(&us(), again.clone()).await;
-    assert_eq!(refused, Err(rule::thread_id_taken(&thread("t"))));
+    assert_eq!(refused, Err(invariants::thread_id_taken(&thread("t"))));
     let known = NewThread { if_exists: IfExists::Return, ..again };
     let first = store.thread(&us(), &thread("t")).await;
     assert_eq!(store.create_thread(&us(), known.clone()).await, first);
@@ -126,7 +126,7 @@ pub(super) async fn metadata_is_merged_by_member(store: Arc<dyn Store>) {
     let row = store.thread(&us(), &thread("t")).await.expect("reads");
     assert_eq!(row.metadata.len(), 4);
     let none = store.update_metadata(&us(), &thread("u"), Metadata::new(), Timestamp(1)).await;
-    assert_eq!(none, Err(rule::missing("thread", "u")));
+    assert_eq!(none, Err(invariants::missing("thread", "u")));
 }
 
 pub(super) async fn metadata_has_limits(store: Arc<dyn Store>) {
@@ -186,7 +186,7 @@ async fn in_each_status(store: &dyn Store) {
     let finish_at = |at| Commit { finish: interrupted(&[1]), ..commit(at) };
     write(store, &asks, Commit { interrupts: interrupts.clone(), ..finish_at(1_500) }).await;
     let stopped = begin(store, "interrupted-2", "r5").await;
-    let cancelled = Some(RunOutcome::Cancelled);
+    let cancelled = Some(RunOutcome::cancelled());
     write(store, &stopped, Commit { interrupts, finish: cancelled, ..commit(1_500) }).await;
     let failed = begin(store, "error", "r6").await;
     let fault = Fault::new(ErrorCode("W0109"), "no luck");
@@ -318,7 +318,7 @@ pub(super) async fn threads_of_others_are_not_found(store: Arc<dyn Store>) {
     assert_eq!(store.search_threads(&them, sorted()).await, Ok(Default::default()));
     let new = metadata(json!({"user": "Eve"}));
     let refused = store.update_metadata(&them, &thread("t"), new, Timestamp(9)).await;
-    assert_eq!(refused, Err(rule::missing("thread", "t")));
+    assert_eq!(refused, Err(invariants::missing("thread", "t")));
     let theirs = new_thread("t", json!({"user": "Eve"}), 2);
     store.create_thread(&them, theirs).await.expect("an id of their own");
     begin_as(&*store, &them, new_run("t", "r")).await;
@@ -333,13 +333,13 @@ pub(super) async fn threads_of_others_are_not_found(store: Arc<dyn Store>) {
 
 pub(super) async fn metadata_goes_with_its_thread(store: Arc<dyn Store>) {
     create(&*store, "t", json!({"user": "Ada"}), 1).await;
-    let whole = store.whole(&us(), &thread("t")).await.expect("reads");
+    let whole = store.export_thread(&us(), &thread("t")).await.expect("reads");
     let other = MemoryStore::new();
-    other.put_whole(&us(), whole.clone()).await.expect("writes");
-    assert_eq!(other.whole(&us(), &thread("t")).await, Ok(whole.clone()));
+    other.import_thread(&us(), whole.clone()).await.expect("writes");
+    assert_eq!(other.export_thread(&us(), &thread("t")).await, Ok(whole.clone()));
     store.delete_thread(&us(), &thread("t")).await.expect("deletes");
-    store.put_whole(&us(), whole.clone()).await.expect("writes");
-    assert_eq!(store.whole(&us(), &thread("t")).await, Ok(whole));
+    store.import_thread(&us(), whole.clone()).await.expect("writes");
+    assert_eq!(store.export_thread(&us(), &thread("t")).await, Ok(whole));
     assert_eq!(ids(&*store, with(json!({"user": "Ada"}))).await, ["t"]);
     other.delete_thread(&us(), &thread("t")).await.expect("deletes");
 }

@@ -6,7 +6,7 @@ use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
 /// The checkpoint namespace of one graph within a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shelf {
+pub struct CheckpointNamespace {
     /// The thread.
     pub thread: ThreadId,
     /// Path to the graph; empty for the root graph.
@@ -56,7 +56,7 @@ pub enum Pending {
 
 /// A batch of checkpoint writes, applied in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Keep {
+pub struct CheckpointBatch {
     /// Checkpoints, in order. A checkpoint with an existing id replaces the old one; its parts of
     /// the open superstep are retained.
     pub checkpoints: Vec<NewCheckpoint>,
@@ -68,7 +68,7 @@ pub struct Keep {
     pub layouts: Vec<(Hash, Vec<u8>)>,
 }
 
-impl Keep {
+impl CheckpointBatch {
     /// Returns `true` if there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -102,7 +102,7 @@ pub trait ReadCheckpoints: Send + Sync {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>>;
 
@@ -110,10 +110,10 @@ pub trait ReadCheckpoints: Send + Sync {
     ///
     /// # Errors
     /// Only system errors.
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>>;
 
@@ -125,7 +125,7 @@ pub trait ReadCheckpoints: Send + Sync {
     fn page<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>>;
@@ -134,11 +134,11 @@ pub trait ReadCheckpoints: Send + Sync {
     ///
     /// # Errors
     /// Only system errors.
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>>;
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>>;
 
     /// Returns the greatest id of the checkpoints of all graphs of a thread; `None` if there are
     /// none.
@@ -184,7 +184,7 @@ pub trait WriteCheckpoints: Send + Sync {
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>>;
 
     /// Replaces all checkpoints of the graph with those in `keep`, and all parts of open supersteps
@@ -197,9 +197,9 @@ pub trait WriteCheckpoints: Send + Sync {
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>>;
 
     /// Copies all checkpoints and parts of open supersteps of a thread to another thread, replacing

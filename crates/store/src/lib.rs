@@ -10,23 +10,22 @@
 //! Every call takes a [`Principal`](weftwork_types::Principal). Its organisation is the first
 //! column of every key, and data of another organisation is reported as missing.
 
-pub mod aside;
 pub mod checkpoint;
 pub mod effect;
+pub mod invariants;
 pub mod items;
 pub mod ledger;
 pub mod memory;
+pub mod orphan;
 pub mod record;
 pub mod retention;
-pub mod rule;
 pub mod table;
 pub mod thread;
-pub mod whole;
+pub mod transfer;
 
-pub use aside::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
 pub use checkpoint::{
-    Body, CheckpointStore, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending,
-    ReadCheckpoints, Shelf, WriteCheckpoints,
+    Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,
+    NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
 };
 pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
 pub use items::{
@@ -36,11 +35,12 @@ pub use items::{
 };
 pub use ledger::StoreLedger;
 pub use memory::MemoryStore;
+pub use orphan::{cancel_orphan, has_begun, open_questions, speaking, wakes_as_before};
 pub use record::{
     Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
 };
-pub use retention::{Retention, Untouched, Waiting, drop_all_events, forget_all};
+pub use retention::{Retention, Untouched, Waiting, delete_all_untouched, drop_all_events};
 pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,
@@ -49,5 +49,5 @@ pub use thread::{
     FoundThread, IfExists, Metadata, NewThread, SearchFrom, ThreadCursor, ThreadOrder, ThreadPage,
     ThreadQuery, ThreadStatus,
 };
+pub use transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
 pub use weftwork_types::StoreError;
-pub use whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};

@@ -57,7 +57,7 @@ pub trait Retention: Send + Sync {
     ///
     /// # Errors
     /// Only system errors.
-    fn forget_untouched<'a>(
+    fn delete_untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,
@@ -86,14 +86,14 @@ const AT_ONCE: usize = 100;
 ///
 /// # Errors
 /// Only system errors. Deletions up to then are retained.
-pub async fn forget_all(
+pub async fn delete_all_untouched(
     store: &dyn Store,
     who: &Principal,
     which: Untouched,
 ) -> Result<Vec<ThreadId>> {
     let mut forgotten = Vec::new();
     loop {
-        let gone = store.forget_untouched(who, Untouched { limit: AT_ONCE, ..which }).await?;
+        let gone = store.delete_untouched(who, Untouched { limit: AT_ONCE, ..which }).await?;
         if gone.is_empty() {
             break;
         }

@@ -15,7 +15,7 @@ use crate::record::{
 };
 use crate::retention::Retention;
 use crate::thread::{Metadata, NewThread, ThreadPage, ThreadQuery};
-use crate::whole::{ReadWhole, WriteWhole};
+use crate::transfer::{ExportThreads, ImportThreads};
 use std::collections::BTreeMap;
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::interrupt::Answer;
@@ -170,7 +170,7 @@ pub trait WriteRuns: Send + Sync {
     /// request is returned and nothing changes. Requests are equal if thread, graph, input and
     /// options are.
     ///
-    /// If the thread has unfinished runs, a run that [may wait](crate::rule::may_wait) is
+    /// If the thread has unfinished runs, a run that [may wait](crate::invariants::may_wait) is
     /// [queued](weftwork_types::run::RunStatus::Queued), and does not change the thread before it
     /// is claimed. Cancellation of the earlier runs is requested if the strategy of the run
     /// requires it.
@@ -404,8 +404,8 @@ pub trait Store:
     + WriteUsage
     + Workers
     + CheckpointStore
-    + ReadWhole
-    + WriteWhole
+    + ExportThreads
+    + ImportThreads
     + Retention
     + Effects
     + ItemTable

@@ -9,7 +9,7 @@ use crate::house::House;
 use crate::input::Interrupts;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
-use weftwork::store::{Store, StoreError, cancel_orphan, rule};
+use weftwork::store::{Store, StoreError, cancel_orphan, invariants};
 use weftwork::types::port::Clock;
 use weftwork::types::run::{Durability, Multitask, RunRef};
 use weftwork::types::{Principal, RunId, WorkerId};
@@ -49,7 +49,7 @@ async fn requeue(id: &RunId, leave: bool, json: bool, house: &House) -> Result<E
 /// Cancels a run: directly if no live process executes it, else by a request to its process.
 async fn cancel(id: &RunId, house: &House) -> Result<Exit, CliError> {
     if house.is_new() {
-        return Err(rule::missing("run", id).into());
+        return Err(invariants::missing("run", id).into());
     }
     let (store, who, screen) = (house.store_there()?, Principal::local(), &house.screen);
     let row = store.find_run(&who, id).await?;

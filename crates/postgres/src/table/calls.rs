@@ -56,7 +56,7 @@ pub(crate) fn of_thread(org: &OrgId, thread: &ThreadId) -> Ask {
 }
 
 /// Records a call, or merges it with the existing record, as
-/// [`record_call`](weftwork_store::rule::record_call) does.
+/// [`record_call`](weftwork_store::invariants::record_call) does.
 pub(crate) fn record(org: &OrgId, thread: &ThreadId, call: &CallRecord) -> Result<Ask> {
     let sql = "INSERT INTO calls AS c (org, thread, key, kind, name, node, step, effect, state,
                    result, made, possibly_paid, reused, opened_at, settled_at)

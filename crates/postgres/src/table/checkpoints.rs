@@ -2,12 +2,13 @@ use crate::conn::{Ask, ask};
 use crate::error::Done;
 use crate::row::{At, bytes, int, text};
 use crate::store::PostgresStore;
-use crate::table::{keep, threads};
+use crate::table::{checkpoint_write, threads};
 use std::fmt::Display;
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, StoreError, WriteCheckpoints,
+    Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, ReadCheckpoints, StoreError,
+    WriteCheckpoints,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
@@ -39,7 +40,7 @@ const LOST: &str = "SELECT t.head FROM threads t
          SELECT 1 FROM checkpoints c
          WHERE c.org = $1 AND c.thread = $2 AND c.ns = '' AND c.id >= t.head)";
 
-fn lost(row: &Row, at: &Shelf) -> StoreError {
+fn lost(row: &Row, at: &CheckpointNamespace) -> StoreError {
     let key = Key { at, id: None };
     match At::new("threads", &key).bits(row, "head").map(CheckpointId) {
         Ok(head) => {
@@ -54,7 +55,7 @@ impl ReadCheckpoints for PostgresStore {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         self.run((who.org.clone(), at.clone(), id), |conn, (org, at, id), _| {
@@ -78,10 +79,10 @@ impl ReadCheckpoints for PostgresStore {
         })
     }
 
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         self.run((who.org.clone(), at.clone(), ids), |conn, (org, at, ids), _| {
@@ -99,7 +100,7 @@ impl ReadCheckpoints for PostgresStore {
     fn page<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
@@ -118,11 +119,11 @@ impl ReadCheckpoints for PostgresStore {
         )
     }
 
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
                 // One index seek per namespace.
@@ -138,7 +139,9 @@ impl ReadCheckpoints for PostgresStore {
                 let rows = conn.rows(ask!(sql, text(org), text(thread))).await?;
                 let name = format!("thread `{thread}`");
                 let at = At::new("checkpoints", &name);
-                let shelf = |row| Ok(Shelf { thread: thread.clone(), ns: at.plain(row, "ns")? });
+                let shelf = |row| {
+                    Ok(CheckpointNamespace { thread: thread.clone(), ns: at.plain(row, "ns")? })
+                };
                 rows.iter().map(shelf).collect()
             })
         })
@@ -202,24 +205,24 @@ impl WriteCheckpoints for PostgresStore {
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let args = (who.org.clone(), thread.clone(), keep, self.mark());
         self.run(args, |conn, (org, thread, keep, mark), before| {
-            Box::pin(keep::keep(conn, org, thread, (keep, mark), before))
+            Box::pin(checkpoint_write::keep(conn, org, thread, (keep, mark), before))
         })
     }
 
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let args = (who.org.clone(), at.clone(), newest, keep, self.mark());
         self.run(args, |conn, (org, at, newest, keep, mark), _| {
-            Box::pin(keep::rewrite(conn, org, at, *newest, (keep, mark)))
+            Box::pin(checkpoint_write::rewrite(conn, org, at, *newest, (keep, mark)))
         })
     }
 
@@ -230,7 +233,9 @@ impl WriteCheckpoints for PostgresStore {
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
         let args = (who.org.clone(), from.clone(), to.clone());
-        self.run(args, |conn, (org, from, to), _| Box::pin(keep::copy(conn, org, from, to)))
+        self.run(args, |conn, (org, from, to), _| {
+            Box::pin(checkpoint_write::copy(conn, org, from, to))
+        })
     }
 
     fn delete_checkpoints<'a>(
@@ -240,9 +245,10 @@ impl WriteCheckpoints for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         self.run((who.org.clone(), thread.clone()), |conn, (org, thread), _| {
             Box::pin(async move {
-                let mut asks = vec![threads::lock(org, thread), keep::lock_thread(org, thread)];
-                asks.extend(keep::deletes(org, thread));
-                asks.push(keep::move_head(org, thread));
+                let mut asks =
+                    vec![threads::lock(org, thread), checkpoint_write::lock_thread(org, thread)];
+                asks.extend(checkpoint_write::deletes(org, thread));
+                asks.push(checkpoint_write::move_head(org, thread));
                 conn.write(asks).await?;
                 Ok(())
             })
@@ -250,19 +256,21 @@ impl WriteCheckpoints for PostgresStore {
     }
 
     fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
-        self.run(who.org.clone(), |conn, org: &OrgId, _| Box::pin(keep::collect(conn, org)))
+        self.run(who.org.clone(), |conn, org: &OrgId, _| {
+            Box::pin(checkpoint_write::collect(conn, org))
+        })
     }
 }
 
 /// The name of a checkpoint row, formatted only for errors.
 struct Key<'a> {
-    at: &'a Shelf,
+    at: &'a CheckpointNamespace,
     id: Option<CheckpointId>,
 }
 
 impl Display for Key<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shelf { thread, ns } = self.at;
+        let CheckpointNamespace { thread, ns } = self.at;
         write!(f, "thread `{thread}`")?;
         if !ns.is_empty() {
             write!(f, ", graph `{ns}`")?;
@@ -271,13 +279,13 @@ impl Display for Key<'_> {
     }
 }
 
-fn body(row: &Row, at: &Shelf) -> Done<Body> {
+fn body(row: &Row, at: &CheckpointNamespace) -> Done<Body> {
     let id = CheckpointId(At::new("checkpoints", &Key { at, id: None }).bits(row, "id")?);
     let key = Key { at, id: Some(id) };
     Ok((id, At::new("checkpoints", &key).plain(row, "body")?))
 }
 
-fn read(row: &Row, at: &Shelf) -> Done<FoundCheckpoint> {
+fn read(row: &Row, at: &CheckpointNamespace) -> Done<FoundCheckpoint> {
     let (id, body) = body(row, at)?;
     let key = Key { at, id: Some(id) };
     let at = At::new("checkpoints", &key);

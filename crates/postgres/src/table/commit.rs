@@ -2,8 +2,8 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{calls, effects, interrupts, keep, pieces, threads, usage};
-use weftwork_store::rule::{self, Holder};
+use crate::table::{calls, checkpoint_write, effects, interrupts, pieces, threads, usage};
+use weftwork_store::invariants::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::{OrgId, WorkerId};
@@ -58,13 +58,13 @@ async fn refused(conn: &mut Conn, org: &OrgId, claim: &Claim, fail: Fail) -> Don
                WHERE org = $1 AND id = $2 AND thread = $3";
     let (run, thread) = (text(&claim.at.run), text(&claim.at.thread));
     let rows = conn.rows(ask!(sql, text(org), run.clone(), thread)).await?;
-    let Some(row) = rows.first() else { return Ok(rule::missing("run", run).into()) };
+    let Some(row) = rows.first() else { return Ok(invariants::missing("run", run).into()) };
     let name = format!("run `{run}`");
     let at = At::new("runs", &name);
     let (status, fence) = (at.word(row, "status")?, at.count(row, "fence")?);
     let worker: Option<WorkerId> = at.maybe_id(row, "worker")?;
     // Fences only increase and ended runs stay ended, so the check fails now, too.
-    let check = rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence });
+    let check = invariants::check_claim(claim, Holder { status, worker: worker.as_ref(), fence });
     Ok(check.err().map_or(fail, Fail::from))
 }
 
@@ -112,7 +112,7 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
-    if let Some(new) = keep::alone(&commit.keep)
+    if let Some(new) = checkpoint_write::alone(&commit.keep)
         && commit.calls.is_empty()
         && commit.usage.is_empty()
         && commit.interrupts.is_empty()
@@ -127,7 +127,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
          FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         every(write)?,
     )];
-    asks.extend(keep::asks(org, thread, &commit.keep, mark));
+    asks.extend(checkpoint_write::asks(org, thread, &commit.keep, mark));
     for call in &commit.calls {
         asks.push(calls::record(org, thread, call)?);
     }
@@ -150,7 +150,7 @@ fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
     let sql = "SELECT c.seq, c.cancel_requested, put($1, $2, $14, $15, $16, $17, $18)
                FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) c";
     let mut values = every(write)?;
-    values.extend(keep::values(new));
+    values.extend(checkpoint_write::values(new));
     Ok(Ask::new(sql, values))
 }
 
@@ -160,7 +160,7 @@ fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunOutcome::status);
     let events = (!commit.events.is_empty()).then(|| json(&commit.events)).transpose()?;
-    let head = keep::head(&commit.keep);
+    let head = checkpoint_write::head(&commit.keep);
     let mut values = holding(org, claim);
     let more: [Value; 8] = [
         Box::new(commit.at.0),

@@ -5,7 +5,7 @@ use crate::store::PostgresStore;
 use crate::table::pieces;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadEvents, Result};
-use weftwork_store::{StoredEvent, rule};
+use weftwork_store::{StoredEvent, invariants};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, Principal, RunId, Timestamp};
@@ -34,7 +34,7 @@ impl ReadEvents for PostgresStore {
                 let found = conn.read(asks).await?;
                 let [there, rows] = found.as_slice() else { return Ok(Vec::new()) };
                 if there.is_empty() {
-                    return Err(rule::missing("run", &at.run).into());
+                    return Err(invariants::missing("run", &at.run).into());
                 }
                 some(rows, &at.run, *after, *limit)
             })
@@ -61,7 +61,7 @@ fn some(rows: &[Row], run: &RunId, after: u64, limit: usize) -> Done<Vec<StoredE
         let batch = batch(row, run)?.into_iter().filter(|event| event.seq > after);
         found.extend(batch.take(limit - found.len()));
     }
-    rule::check_kept(run, after, found.first().map(|event| event.seq))?;
+    invariants::check_kept(run, after, found.first().map(|event| event.seq))?;
     Ok(found)
 }
 

@@ -6,7 +6,7 @@ use crate::table::threads;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadInterrupts, Result};
-use weftwork_store::{InterruptRow, rule};
+use weftwork_store::{InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
@@ -67,7 +67,7 @@ pub(crate) fn check(
     let asked: Done<Vec<InterruptRow>> = asked.iter().map(|row| read(row, thread)).collect();
     let asked = asked?;
     for id in answers.keys() {
-        rule::check_answerable(*id, asked.iter().find(|row| row.interrupt.id == *id))?;
+        invariants::check_answerable(*id, asked.iter().find(|row| row.interrupt.id == *id))?;
     }
     Ok(())
 }

@@ -1,19 +1,19 @@
 //! Tables, one per file: the implementation of the store traits.
 
-mod back;
 mod calls;
+mod checkpoint_write;
 mod checkpoints;
 mod commit;
 mod effects;
 mod events;
 mod interrupts;
 mod items;
-mod keep;
 mod pieces;
+mod requeue;
 mod retention;
 mod runs;
 mod search;
 mod threads;
+mod transfer;
 mod usage;
-mod whole;
 mod workers;

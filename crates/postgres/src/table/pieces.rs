@@ -4,7 +4,7 @@ use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::row::{At, int, json, text};
 use tokio_postgres::Row;
-use weftwork_store::{Commit, StoreError, rule};
+use weftwork_store::{Commit, StoreError, invariants};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{OrgId, RunId};
@@ -53,7 +53,7 @@ pub(crate) async fn read(
     let found = conn.read(asks).await?;
     let [there, rows] = found.as_slice() else { return Ok(Vec::new()) };
     if there.is_empty() {
-        return Err(rule::missing("run", &at.run).into());
+        return Err(invariants::missing("run", &at.run).into());
     }
     let mut found = Vec::new();
     for row in rows {

@@ -42,13 +42,13 @@ impl Retention for PostgresStore {
         })
     }
 
-    fn forget_untouched<'a>(
+    fn delete_untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
         self.run((who.org.clone(), which), |conn, (org, which), _| {
-            Box::pin(forget(conn, org, *which))
+            Box::pin(delete_all(conn, org, *which))
         })
     }
 
@@ -72,7 +72,7 @@ fn asked(sql: &'static str, org: &OrgId, which: Untouched) -> Ask {
 
 /// Deletes threads. If the connection breaks after the deletion took effect, the retry finds no
 /// threads, and the deleted ones are not reported.
-async fn forget(conn: &mut Conn, org: &OrgId, which: Untouched) -> Done<Vec<ThreadId>> {
+async fn delete_all(conn: &mut Conn, org: &OrgId, which: Untouched) -> Done<Vec<ThreadId>> {
     // A locked thread is in use.
     let ask = asked(untouched!(" FOR UPDATE SKIP LOCKED"), org, which);
     let found = conn.begin(vec![ask]).await?;
@@ -84,7 +84,7 @@ async fn forget(conn: &mut Conn, org: &OrgId, which: Untouched) -> Done<Vec<Thre
     Ok(ids)
 }
 
-/// Deletes events. As with [`forget`], a deletion that took effect without a confirmation is not
+/// Deletes events. As with [`delete_all`], a deletion that took effect without a confirmation is not
 /// counted.
 async fn drop_events(conn: &mut Conn, org: &OrgId, before: i64, limit: i64) -> Done<u64> {
     let old = "SELECT id FROM runs r

@@ -3,13 +3,13 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, int, json, text, word};
 use crate::store::PostgresStore;
-use crate::table::back::{self, Release, Requeue};
 use crate::table::commit::{self, Write};
-use crate::table::{checkpoints, interrupts, keep, threads};
+use crate::table::requeue::{self, Release, Requeue};
+use crate::table::{checkpoint_write, checkpoints, interrupts, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
-use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, rule};
+use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, StoreError, invariants};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
@@ -33,7 +33,7 @@ impl ReadRuns for PostgresStore {
         self.run((who.org.clone(), at.clone()), |conn, (org, at), _| {
             Box::pin(async move {
                 let rows = conn.rows(one(org, at)).await?;
-                let row = rows.first().ok_or_else(|| rule::missing("run", &at.run))?;
+                let row = rows.first().ok_or_else(|| invariants::missing("run", &at.run))?;
                 Ok(read(row)?)
             })
         })
@@ -57,7 +57,7 @@ impl ReadRuns for PostgresStore {
             Box::pin(async move {
                 let sql = whole!("FROM runs r WHERE r.org = $1 AND r.id = $2");
                 let rows = conn.rows(ask!(sql, text(org), text(id))).await?;
-                Ok(read(rows.first().ok_or_else(|| rule::missing("run", id))?)?)
+                Ok(read(rows.first().ok_or_else(|| invariants::missing("run", id))?)?)
             })
         })
     }
@@ -176,7 +176,7 @@ impl WriteRuns for PostgresStore {
     ) -> BoxFuture<'a, Result<u64>> {
         let (org, claim) = (who.org.clone(), claim.clone());
         let release = Release { org, claim, at, mark: self.mark() };
-        self.run(release, |conn, release, before| Box::pin(back::release(conn, release, before)))
+        self.run(release, |conn, release, before| Box::pin(requeue::release(conn, release, before)))
     }
 
     fn requeue<'a>(
@@ -186,7 +186,7 @@ impl WriteRuns for PostgresStore {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>> {
         let requeue = Requeue { who: who.clone(), at: at.clone(), now, mark: self.mark() };
-        self.run(requeue, |conn, requeue, before| Box::pin(back::requeue(conn, requeue, before)))
+        self.run(requeue, |conn, requeue, before| Box::pin(requeue::requeue(conn, requeue, before)))
     }
 
     fn request_cancel<'a>(
@@ -202,7 +202,7 @@ impl WriteRuns for PostgresStore {
                 let ask = ask!(sql, text(org), text(&at.run), text(&at.thread));
                 let changed = conn.write(vec![ask]).await?;
                 if changed.iter().all(Vec::is_empty) {
-                    return Err(rule::missing("run", &at.run).into());
+                    return Err(invariants::missing("run", &at.run).into());
                 }
                 Ok(())
             })
@@ -259,7 +259,7 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
     let [Some(thread), Some(row), open, newest] =
         found.iter().map(|rows| rows.first()).collect::<Vec<_>>()[..]
     else {
-        return Err(rule::missing("run", &at.run).into());
+        return Err(invariants::missing("run", &at.run).into());
     };
     let place = At::new("runs", &at.run);
     let mut run = read(row)?;
@@ -268,16 +268,16 @@ async fn take(conn: &mut Conn, taking: &Taking, before: Before) -> Done<(Claim, 
         return Ok((claim(run.fence), run));
     }
     if run.status.is_final() {
-        return Err(rule::missing("run", &at.run).into());
+        return Err(invariants::missing("run", &at.run).into());
     }
     if place.plain(row, "alive")? {
-        return Err(rule::busy(at).into());
+        return Err(invariants::busy(at).into());
     }
     if run.status == RunStatus::Queued
         && let Some(open) = open.map(|open| named(open, &at.thread)).transpose()?
         && open != *at
     {
-        return Err(rule::busy(&open).into());
+        return Err(invariants::busy(&open).into());
     }
     let mut asks = if run.fence == 0 { begin(org, &mut run, newest)? } else { Vec::new() };
     run.status = RunStatus::Running;
@@ -307,8 +307,8 @@ fn begin(org: &OrgId, run: &mut RunRow, newest: Option<&Row>) -> Result<Vec<Ask>
         asks.push(ask!(follows, text(org), text(thread), run.new.graph.clone()));
     }
     if run.clears() {
-        asks.push(keep::lock_thread(org, thread));
-        asks.extend(keep::deletes(org, thread));
+        asks.push(checkpoint_write::lock_thread(org, thread));
+        asks.extend(checkpoint_write::deletes(org, thread));
         let forgets = "UPDATE threads SET head = NULL WHERE org = $1 AND id = $2";
         asks.push(ask!(forgets, text(org), text(thread)));
     }
@@ -349,14 +349,14 @@ async fn create(
     }
     let open = open.first().map(read).transpose()?;
     if let Some(open) = &open
-        && !rule::may_wait(new)
+        && !invariants::may_wait(new)
     {
-        return Err(rule::busy(&open.new.at).into());
+        return Err(invariants::busy(&open.new.at).into());
     }
     interrupts::check(thread, answers, asked)?;
     let mut asks = interrupts::answer(org, thread, answers)?;
     let newest = checkpoints::newest_id(newest.first(), thread)?;
-    let base = open.as_ref().and_then(|open| rule::base_after(new, open, newest));
+    let base = open.as_ref().and_then(|open| invariants::base_after(new, open, newest));
     let status = match open {
         None => {
             asks.push(touches(who, new)?);
@@ -385,11 +385,13 @@ async fn create(
 fn earlier(new: &NewRun, by_key: Option<&Row>, by_id: Option<&Row>) -> Result<Option<RunRow>> {
     if let (Some(key), Some(row)) = (&new.options.idempotency_key, by_key) {
         let row = read(row)?;
-        let same = rule::same_request(&row.new, new);
-        return if same { Ok(Some(row)) } else { Err(rule::key_reused(key)) };
+        let same = invariants::same_request(&row.new, new);
+        return if same { Ok(Some(row)) } else { Err(invariants::key_reused(key)) };
     }
     match by_id.map(read).transpose()? {
-        Some(row) if !rule::same_request(&row.new, new) => Err(rule::run_id_reused(&new.at)),
+        Some(row) if !invariants::same_request(&row.new, new) => {
+            Err(invariants::run_id_reused(&new.at))
+        }
         found => Ok(found),
     }
 }

@@ -3,12 +3,12 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
-use crate::table::{keep, runs, search};
+use crate::table::{checkpoint_write, runs, search};
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
-    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, rule,
+    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
 };
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
@@ -22,7 +22,7 @@ impl ReadThreads for PostgresStore {
             Box::pin(async move {
                 let rows = conn.read(vec![one(org, id)]).await?;
                 let row = rows.first().and_then(|rows| rows.first());
-                Ok(read(row.ok_or_else(|| rule::missing("thread", id))?)?)
+                Ok(read(row.ok_or_else(|| invariants::missing("thread", id))?)?)
             })
         })
     }
@@ -110,7 +110,7 @@ async fn create(
     if new.if_exists == IfExists::Return || before == Before::Doubt && ours {
         return Ok(read(known)?);
     }
-    Err(rule::thread_id_taken(&new.id).into())
+    Err(invariants::thread_id_taken(&new.id).into())
 }
 
 async fn update(
@@ -121,7 +121,7 @@ async fn update(
 ) -> Done<ThreadRow> {
     let found = conn.begin(vec![lock(org, id), one(org, id)]).await?;
     let row = found.last().and_then(|rows| rows.first());
-    let mut row = read(row.ok_or_else(|| rule::missing("thread", id))?)?;
+    let mut row = read(row.ok_or_else(|| invariants::missing("thread", id))?)?;
     merge_metadata(id, &mut row.metadata, metadata)?;
     row.updated_at = row.updated_at.max(now);
     let sql = "UPDATE threads SET metadata = $3, updated_at = $4 WHERE org = $1 AND id = $2";
@@ -174,12 +174,12 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
     let [thread, open] = found.as_slice() else { return Ok(()) };
     if thread.is_empty() {
         return match before {
-            Before::Nothing => Err(rule::missing("thread", id).into()),
+            Before::Nothing => Err(invariants::missing("thread", id).into()),
             Before::Doubt => Ok(()),
         };
     }
     if let Some(open) = open.first() {
-        return Err(rule::busy(&runs::named(open, id)?).into());
+        return Err(invariants::busy(&runs::named(open, id)?).into());
     }
     conn.commit(removes(org, id)).await?;
     Ok(())
@@ -187,8 +187,8 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
 
 /// Deletes a locked thread with everything it owns.
 pub(crate) fn removes(org: &OrgId, id: &ThreadId) -> Vec<Ask> {
-    let mut asks = vec![keep::lock_thread(org, id)];
-    asks.extend(keep::deletes(org, id));
+    let mut asks = vec![checkpoint_write::lock_thread(org, id)];
+    asks.extend(checkpoint_write::deletes(org, id));
     asks.extend(DELETES.iter().map(|sql| ask!(sql, text(org), text(id))));
     asks
 }
@@ -227,7 +227,7 @@ pub(crate) async fn read_of(
     let found = conn.read(vec![there(org, id), ask]).await?;
     let mut found = found.into_iter();
     if found.next().is_none_or(|thread| thread.is_empty()) {
-        return Err(rule::missing("thread", id).into());
+        return Err(invariants::missing("thread", id).into());
     }
     Ok(found.next().unwrap_or_default())
 }

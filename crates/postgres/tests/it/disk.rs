@@ -11,7 +11,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weftwork_postgres::{Options, PostgresStore};
 use weftwork_store::table::{ReadEvents, ReadRuns, WriteRuns};
-use weftwork_store::{Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints,
+};
 use weftwork_types::{CheckpointId, Principal};
 
 /// A small disk mounted in a folder, unmounted on drop.
@@ -54,13 +56,14 @@ fn commit(number: u128) -> Commit {
         body: (0..20_000u32).flat_map(|n| (n ^ number as u32).to_be_bytes()).collect(),
         blobs: Vec::new(),
     };
-    let keep = Keep { checkpoints: vec![checkpoint], ..Keep::default() };
+    let keep = CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() };
     Commit { keep: keep.into(), events: vec![told(number.to_string())], ..Commit::default() }
 }
 
 /// Returns the number of commits, and checks that they are complete, in order, and not repeated.
 fn there(store: &PostgresStore) -> u128 {
-    let (who, shelf) = (Principal::local(), Shelf { thread: thread("t"), ns: String::new() });
+    let (who, shelf) =
+        (Principal::local(), CheckpointNamespace { thread: thread("t"), ns: String::new() });
     let page = block_on(store.page(&who, &shelf, None, usize::MAX)).expect("reads");
     let mut events = block_on(store.events(&who, &crate::support::at("t", "r"), 0, usize::MAX));
     let events = events.as_mut().expect("reads");

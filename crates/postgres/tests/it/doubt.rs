@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::{
-    Claim, Commit, Keep, MemoryStore, NewCheckpoint, NewPending, Pending, Shelf, Store, UsageRow,
-    WorkerRow,
+    CheckpointBatch, CheckpointNamespace, Claim, Commit, MemoryStore, NewCheckpoint, NewPending,
+    Pending, Store, UsageRow, WorkerRow,
 };
 use weftwork_store_conformance::{dump, dump_checkpoints};
 use weftwork_types::caller::{Caller, GraphCaller};
@@ -153,7 +153,7 @@ fn full() -> Commit {
     let blob = b"a blob".to_vec();
     let hash = canonical::hash_bytes(&blob);
     Commit {
-        keep: Keep {
+        keep: CheckpointBatch {
             checkpoints: vec![checkpoint(1, vec![hash]), checkpoint(2, Vec::new())],
             pending: vec![part(Pending::Tasks), part(Pending::Outside)],
             blobs: vec![(hash, blob)],
@@ -195,8 +195,10 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     }
     tell!(store.call(who, &t, begun.key));
     tell!(store.commit(who, &claim, full()));
-    let only =
-        |number| Keep { checkpoints: vec![checkpoint(number, Vec::new())], ..Keep::default() };
+    let only = |number| CheckpointBatch {
+        checkpoints: vec![checkpoint(number, Vec::new())],
+        ..CheckpointBatch::default()
+    };
     let usual = Commit {
         keep: only(3).into(),
         events: vec![told(3)],
@@ -235,7 +237,7 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.keep(who, &loose, keep.clone()));
     keep.pending = vec![part(Pending::Tasks), part(Pending::Tasks)];
     tell!(store.keep(who, &loose, keep));
-    let root = Shelf { thread: loose.clone(), ns: String::new() };
+    let root = CheckpointNamespace { thread: loose.clone(), ns: String::new() };
     tell!(store.rewrite(who, &root, id(1), only(1)));
     tell!(store.copy_checkpoints(who, &t, &thread("copy")));
     tell!(store.create_run(who, new_run("gone", "r3"), BTreeMap::new()));

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
-use weftwork_store::{Claim, Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, ReadCheckpoints,
+};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{CheckpointId, Principal, Timestamp, WorkerId};
@@ -36,7 +38,7 @@ fn step(id: u128) -> Commit {
         body: vec![7; 200],
         blobs: Vec::new(),
     };
-    let keep = Keep { checkpoints: vec![new], ..Keep::default() };
+    let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
     let events = vec![AiEvent::Step { step: 1, nodes: vec!["node".to_owned()] }];
     Commit { keep: keep.into(), events, ..Commit::default() }
 }
@@ -99,7 +101,7 @@ fn round(store: &PostgresStore, worker: &WorkerId, number: usize) -> Vec<Duratio
     took_it();
     assert!(!block_on(store.threads(&who, 0, 20)).expect("lists").is_empty());
     took_it();
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let newest = block_on(store.checkpoint(&who, &root, None)).expect("reads");
     assert_eq!(newest.map(|found| found.id), Some(CheckpointId(3)));
     took_it();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{
-    Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, Store, StoreError, WriteCheckpoints,
+    CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, Store,
+    StoreError, WriteCheckpoints,
 };
 use weftwork_types::{CheckpointId, OrgId, Principal, Timestamp};
 
@@ -145,10 +146,10 @@ fn a_changed_row_is_found_out() {
         body: b"body".to_vec(),
         blobs: Vec::new(),
     };
-    let keep = Keep { checkpoints: vec![new], ..Keep::default() };
+    let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
     block_on(store.commit(&who, &claim, Commit { keep: keep.into(), ..Commit::default() }))
         .expect("commits");
-    let root = Shelf { thread: thread("t"), ns: String::new() };
+    let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let page = || block_on(store.page(&who, &root, None, 9));
     assert_eq!(page().map(|page| page.len()), Ok(1));
     schema.script("UPDATE checkpoints SET id = 'x'");
@@ -193,7 +194,7 @@ fn sealed(schema: &Schema) -> PostgresStore {
         };
         // A single checkpoint is stored by its own function.
         for checkpoints in [vec![new("", id)], vec![new("inner", id), new("inner", id + 9)]] {
-            let keep = Keep { checkpoints, ..Keep::default() };
+            let keep = CheckpointBatch { checkpoints, ..CheckpointBatch::default() };
             let commit = Commit { keep: keep.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
@@ -211,7 +212,7 @@ fn newest_of(
     name: &str,
     ns: &str,
 ) -> Result<Option<u128>, StoreError> {
-    let at = Shelf { thread: thread(name), ns: ns.to_owned() };
+    let at = CheckpointNamespace { thread: thread(name), ns: ns.to_owned() };
     let found = block_on(store.checkpoint(who, &at, None));
     found.map(|found| found.map(|found| found.id.0))
 }
@@ -278,11 +279,11 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
                 body: vec![1],
                 blobs: Vec::new(),
             };
-            let keep = Keep { checkpoints: vec![new], ..Keep::default() };
+            let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
             let commit = Commit { keep: keep.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
-        let at = Shelf { thread: thread("t"), ns: String::new() };
+        let at = CheckpointNamespace { thread: thread("t"), ns: String::new() };
         let newest = || block_on(store.checkpoint(&who, &at, None));
         assert_eq!(newest().expect("reads").map(|found| found.id), Some(CheckpointId(2)));
         schema.script(sql);

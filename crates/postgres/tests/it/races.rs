@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::table::{ReadEvents, ReadRuns, Workers, WriteRuns, WriteThreads};
 use weftwork_store::{
-    Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, StoreError, WriteCheckpoints,
+    CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, StoreError,
+    WriteCheckpoints,
 };
 use weftwork_types::canonical;
 use weftwork_types::run::RunOutcome;
@@ -148,10 +149,10 @@ fn no_blob_that_is_spoken_of_is_collected() {
                 body: Vec::new(),
                 blobs: vec![hash],
             };
-            let keep = Keep {
+            let keep = CheckpointBatch {
                 checkpoints: vec![new],
                 blobs: vec![(hash, body.clone())],
-                ..Keep::default()
+                ..CheckpointBatch::default()
             };
             block_on(stores[0].keep(&who, &thread("t"), keep)).expect("keeps");
             assert_eq!(block_on(stores[0].blob(&who, hash)), Ok(Some(body)), "after write {n}");
@@ -160,6 +161,6 @@ fn no_blob_that_is_spoken_of_is_collected() {
         collector.join().expect("no panic")
     });
     assert!(collected > 10, "only {collected} were collected");
-    let at = Shelf { thread: thread("t"), ns: String::new() };
+    let at = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     assert_eq!(block_on(stores[0].page(&who, &at, None, 9)).map(|page| page.len()), Ok(1));
 }

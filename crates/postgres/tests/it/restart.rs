@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weftwork_postgres::{Options, PostgresStore};
 use weftwork_store::table::{JournalRead, ReadEvents, ReadThreads, WriteRuns};
-use weftwork_store::{Claim, Commit, Keep, NewCheckpoint, ReadCheckpoints, Shelf, StoreError};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, ReadCheckpoints, StoreError,
+};
 use weftwork_types::canonical;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallState};
 use weftwork_types::tool::Effect;
@@ -50,7 +52,8 @@ fn commit(number: usize) -> Commit {
         blobs: Vec::new(),
     };
     Commit {
-        keep: Keep { checkpoints: vec![checkpoint], ..Keep::default() }.into(),
+        keep: CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() }
+            .into(),
         calls: vec![call(number).into()],
         events: vec![told(number), told(format!("end of {number}"))],
         ..Commit::default()
@@ -114,7 +117,8 @@ fn go_on(counts: &[AtomicUsize]) -> Duration {
 
 /// Checks that every acknowledged commit is present, in order, and not repeated.
 fn verify(store: &PostgresStore, name: &str, count: usize) {
-    let (who, shelf) = (Principal::local(), Shelf { thread: thread(name), ns: String::new() });
+    let (who, shelf) =
+        (Principal::local(), CheckpointNamespace { thread: thread(name), ns: String::new() });
     let events = block_on(store.events(&who, &at(name, name), 0, usize::MAX)).expect("reads");
     let expected = (1..=count).flat_map(|n| [told(n), told(format!("end of {n}"))]);
     assert!(events.into_iter().map(|event| event.event).eq(expected), "events of {name}");

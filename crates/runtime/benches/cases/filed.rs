@@ -7,7 +7,8 @@ use weftwork_graph::exec::Host;
 use weftwork_runtime::StoreSaver;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{
-    Body, CheckpointStore, FoundCheckpoint, Keep, ReadCheckpoints, Result, Shelf, WriteCheckpoints,
+    Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, ReadCheckpoints,
+    Result, WriteCheckpoints,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
@@ -55,7 +56,7 @@ impl Filed {
     /// Returns the number of checkpoints of a thread.
     pub(crate) async fn checkpoints(&self, thread: &str) -> usize {
         let thread = ThreadId::new(thread).expect("a name");
-        let at = Shelf { thread, ns: String::new() };
+        let at = CheckpointNamespace { thread, ns: String::new() };
         self.store.page(&Principal::local(), &at, None, usize::MAX).await.expect("reads").len()
     }
 }
@@ -119,34 +120,34 @@ impl ReadCheckpoints for Counted {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         self.store.checkpoint(who, at, id)
     }
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
-        self.store.bodies(who, at, ids)
+        self.store.checkpoint_bytes(who, at, ids)
     }
     fn page<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
         self.store.page(who, at, before, limit)
     }
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
-        self.store.shelves(who, thread)
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
+        self.store.checkpoint_namespaces(who, thread)
     }
     fn newest_id<'a>(
         &'a self,
@@ -176,7 +177,7 @@ impl WriteCheckpoints for Counted {
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let rows = keep.checkpoints.iter().map(|new| new.tasks.len() + new.body.len());
         let parts = keep.pending.iter().map(|part| part.body.len());
@@ -192,9 +193,9 @@ impl WriteCheckpoints for Counted {
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.store.rewrite(who, at, newest, keep)
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::{ReadRuns, ReadThreads, Workers, WriteRuns};
-use weftwork_store::{Claim, Commit, NewRun, ReadWhole, WorkerRow, WriteWhole};
+use weftwork_store::{Claim, Commit, ExportThreads, ImportThreads, NewRun, WorkerRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp, WorkerId};
@@ -40,7 +40,7 @@ fn spread(number: u64) -> String {
 async fn multiply(file: &Path, threads: u64) {
     let store = SqliteStore::open(file, &NORMAL).expect("opens");
     let who = Principal::local();
-    let made = store.whole(&who, &id(ThreadId::new(THREAD))).await.expect("reads");
+    let made = store.export_thread(&who, &id(ThreadId::new(THREAD))).await.expect("reads");
     for number in 1..=threads {
         let mut whole = made.clone();
         let (thread, ago) = (id(ThreadId::new(format!("t{}", spread(number)))), number as i64);
@@ -52,7 +52,7 @@ async fn multiply(file: &Path, threads: u64) {
         }
         whole.thread.updated_at.0 -= ago;
         whole.thread.id = thread;
-        store.put_whole(&who, whole).await.expect("takes it");
+        store.import_thread(&who, whole).await.expect("takes it");
     }
 }
 

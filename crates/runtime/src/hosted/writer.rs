@@ -10,7 +10,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, watch};
 use weftwork_graph::RuntimeError;
-use weftwork_store::{Claim, Commit, Keep, StoreError, open_questions, speaking, wakes_as_before};
+use weftwork_store::{
+    CheckpointBatch, Claim, Commit, StoreError, open_questions, speaking, wakes_as_before,
+};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Clock;
@@ -80,7 +82,7 @@ pub(super) struct Writer {
 }
 
 /// Writes and events that wait for a commit.
-type Held = (Arc<Keep>, Vec<AiEvent>);
+type Held = (Arc<CheckpointBatch>, Vec<AiEvent>);
 
 #[derive(Debug)]
 struct State {
@@ -95,7 +97,7 @@ struct State {
 
 impl State {
     /// Adds what is kept; returns whether it is enough to be committed.
-    fn hold(&mut self, keep: Keep, told: Vec<AiEvent>) -> bool {
+    fn hold(&mut self, keep: CheckpointBatch, told: Vec<AiEvent>) -> bool {
         let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
         let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
         let parts = keep.pending.iter().map(|part| part.body.len());
@@ -405,7 +407,7 @@ impl Claimed for Writer {
         }))
     }
 
-    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn keep(&self, keep: CheckpointBatch, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let reserved = self.reserved().take();
             let mut state = match reserved {
@@ -438,9 +440,9 @@ impl Claimed for Writer {
 }
 
 /// Appends new writes and their events to the waiting ones.
-fn with(held: Option<Held>, keep: Keep, told: Vec<AiEvent>) -> Held {
+fn with(held: Option<Held>, keep: CheckpointBatch, told: Vec<AiEvent>) -> Held {
     let Some((mut all, mut events)) = held else { return (Arc::new(keep), told) };
-    let Keep { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
+    let CheckpointBatch { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
     checkpoints.extend(keep.checkpoints);
     pending.extend(keep.pending);
     blobs.extend(keep.blobs);

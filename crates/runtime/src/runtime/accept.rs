@@ -9,7 +9,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{At, Checker, Unanswered, answers_by_id};
-use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, open_questions, rule};
+use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
@@ -80,7 +80,7 @@ impl Runtime {
         };
         let asked = |id: &InterruptId| rows.iter().find(|row| row.interrupt.id == *id);
         let mut refusals =
-            given.iter().filter_map(|id| rule::check_answerable(*id, asked(id)).err());
+            given.iter().filter_map(|id| invariants::check_answerable(*id, asked(id)).err());
         let answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
         refusals.find(answered).unwrap_or(error).into()
     }

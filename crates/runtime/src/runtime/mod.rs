@@ -19,7 +19,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::{At, HistoryFilter, Modes, Snapshot, StreamItem};
-use weftwork_store::{MemoryStore, RunRow, Store, StoreError, rule};
+use weftwork_store::{MemoryStore, RunRow, Store, StoreError, invariants};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
@@ -163,7 +163,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<CompiledGraph, RuntimeError> {
         let row = self.store().thread(who, thread).await?;
-        let graph = row.graph.ok_or_else(|| rule::missing("run of thread", thread))?;
+        let graph = row.graph.ok_or_else(|| invariants::missing("run of thread", thread))?;
         self.graph(&graph).cloned()
     }
 

@@ -3,7 +3,7 @@
 use super::Runtime;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{StoreError, Untouched, Waiting, drop_all_events, forget_all};
+use weftwork_store::{StoreError, Untouched, Waiting, delete_all_untouched, drop_all_events};
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Number of items swept in one transaction.
@@ -17,14 +17,14 @@ impl Runtime {
     ///
     /// # Errors
     /// What the store said. Threads that were forgotten before stay so.
-    pub async fn forget_threads(
+    pub async fn delete_untouched_threads(
         &self,
         who: &Principal,
         untouched_for: Duration,
         waiting: Waiting,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
         let which = Untouched { before: self.ago(untouched_for), waiting, limit: usize::MAX };
-        Ok(forget_all(self.store().as_ref(), who, which).await?)
+        Ok(delete_all_untouched(self.store().as_ref(), who, which).await?)
     }
 
     /// Forgets all checkpoints but the newest `keep` of the threads of an organisation that nothing
@@ -33,7 +33,7 @@ impl Runtime {
     ///
     /// # Errors
     /// What the store said, or that a checkpoint does not fit its graph.
-    pub async fn thin_threads(
+    pub async fn prune_checkpoints(
         &self,
         who: &Principal,
         untouched_for: Duration,

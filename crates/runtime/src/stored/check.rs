@@ -4,7 +4,7 @@ use super::row::{self, Kind};
 use std::collections::BTreeSet;
 use weftwork_engine::EngineError;
 use weftwork_engine::packed::{Layout, LayoutId};
-use weftwork_store::{Keep, Pending, StoreError};
+use weftwork_store::{CheckpointBatch, Pending, StoreError};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, ThreadId};
 
@@ -25,7 +25,7 @@ pub struct CheckedRows {
 ///
 /// [`thread_state`]: crate::thread_state
 #[must_use]
-pub fn check_rows(thread: &ThreadId, kept: &Keep) -> CheckedRows {
+pub fn check_rows(thread: &ThreadId, kept: &CheckpointBatch) -> CheckedRows {
     let mut checked = CheckedRows::default();
     for new in &kept.checkpoints {
         checked.look(thread, &new.ns, (Kind::Checkpoint, new.id), &new.body);

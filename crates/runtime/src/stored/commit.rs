@@ -1,13 +1,13 @@
 //! The commit of checkpoints under the claim of a worker.
 
-use weftwork_store::{Keep, StoreError};
+use weftwork_store::{CheckpointBatch, StoreError};
 use weftwork_types::BoxFuture;
 use weftwork_types::message::Message;
 
 /// Writes what a run keeps together with what is told of it.
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
     /// Keeps it in one transaction, unless the run has lost its claim.
-    fn keep(&self, keep: Keep, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn keep(&self, keep: CheckpointBatch, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Lets what was kept of a graph be read, if that is not so in any case.
     fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;

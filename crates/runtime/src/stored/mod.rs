@@ -21,7 +21,8 @@ use weftwork_graph::exec::{
     Kept, Memo, Outside, Place, Put, Puts, Records, Saved, Saver, SaverError, Source,
 };
 use weftwork_store::{
-    CheckpointStore, Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError,
+    CheckpointBatch, CheckpointNamespace, CheckpointStore, NewCheckpoint, NewPending, Pending,
+    StoreError,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::message::Message;
@@ -46,7 +47,7 @@ pub struct StoreSaver {
 
 /// Rows to store, and the base for the next checkpoint.
 struct Bundle {
-    keep: Keep,
+    keep: CheckpointBatch,
     memo: Memo,
     told: Told,
 }
@@ -77,7 +78,7 @@ impl StoreSaver {
     /// Checkpoints as rows.
     fn bundle(&self, at: &Place, memo: &Memo, puts: Puts) -> Result<Bundle, EngineError> {
         let mut bundle =
-            Bundle { keep: Keep::default(), memo: memo.clone(), told: Told::default() };
+            Bundle { keep: CheckpointBatch::default(), memo: memo.clone(), told: Told::default() };
         for put in puts {
             self.add(at, *put, &mut bundle)?;
         }
@@ -141,7 +142,7 @@ impl StoreSaver {
         at: &Place,
         of: CheckpointId,
         tasks: &Records,
-        keep: &mut Keep,
+        keep: &mut CheckpointBatch,
     ) -> Result<(), EngineError> {
         let (body, blobs) = tasks_row(plan, at, of, (tasks, None))?;
         let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
@@ -153,7 +154,7 @@ impl StoreSaver {
     }
 
     /// Adds the names that rows leave out, unless the store has them.
-    fn add_layout(&self, plan: &Plan, keep: &mut Keep) {
+    fn add_layout(&self, plan: &Plan, keep: &mut CheckpointBatch) {
         let layout = plan.layout();
         let known = self.layouts().contains_key(&layout.id());
         let key = layout.id().key();
@@ -178,7 +179,7 @@ impl StoreSaver {
         &self,
         at: &Place,
         plan: &Plan,
-        keep: Keep,
+        keep: CheckpointBatch,
         told: Told,
     ) -> Result<(), SaverError> {
         let layouts = !keep.layouts.is_empty();
@@ -224,8 +225,8 @@ fn thread(name: &str) -> Result<ThreadId, SaverError> {
     })
 }
 
-fn shelf(at: &Place) -> Result<Shelf, SaverError> {
-    Ok(Shelf { thread: thread(&at.thread)?, ns: at.ns.to_string() })
+fn shelf(at: &Place) -> Result<CheckpointNamespace, SaverError> {
+    Ok(CheckpointNamespace { thread: thread(&at.thread)?, ns: at.ns.to_string() })
 }
 
 impl Saver for StoreSaver {
@@ -309,7 +310,7 @@ impl Saver for StoreSaver {
         tasks: Records,
     ) -> BoxFuture<'a, Result<(), SaverError>> {
         Box::pin(async move {
-            let mut keep = Keep::default();
+            let mut keep = CheckpointBatch::default();
             self.add_pending(plan, at, of, &tasks, &mut keep)?;
             self.keep(at, plan, keep, Told::default()).await
         })
@@ -332,7 +333,7 @@ impl Saver for StoreSaver {
             let hashes: Vec<Hash> = blobs.iter().map(|(hash, _)| *hash).collect();
             let (ns, what) = (at.ns.to_string(), Pending::Outside);
             let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
-            let mut keep = Keep { pending, blobs, ..Keep::default() };
+            let mut keep = CheckpointBatch { pending, blobs, ..CheckpointBatch::default() };
             self.add_layout(plan, &mut keep);
             self.keep(at, plan, keep, Told::default()).await
         })
@@ -351,7 +352,7 @@ impl Saver for StoreSaver {
 
     fn graphs<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<Arc<str>>, SaverError>> {
         Box::pin(async move {
-            let shelves = self.store.shelves(&self.who, &thread(name)?).await?;
+            let shelves = self.store.checkpoint_namespaces(&self.who, &thread(name)?).await?;
             Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
         })
     }
@@ -372,8 +373,11 @@ impl StoreSaver {
         let mut kept = self.list(at, plan, None, keep).await?;
         let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
         kept.reverse();
-        let mut rows =
-            Bundle { keep: Keep::default(), memo: Memo::default(), told: Told::default() };
+        let mut rows = Bundle {
+            keep: CheckpointBatch::default(),
+            memo: Memo::default(),
+            told: Told::default(),
+        };
         for saved in kept {
             let Saved { checkpoint, tasks, outside, .. } = saved;
             let of = checkpoint.id;

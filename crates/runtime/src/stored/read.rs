@@ -9,14 +9,14 @@ use weftwork_engine::packed::{Elsewhere, In, Layout, LayoutId, Loader, Named, op
 use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, NodeIdx, Plan};
 use weftwork_graph::exec::{Checkpoint, Memo, Outside, Records, Saved, SaverError};
-use weftwork_store::{FoundCheckpoint, Shelf, StoreError};
+use weftwork_store::{CheckpointNamespace, FoundCheckpoint, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 
 /// Reads checkpoints of one graph of one thread. Rows that several of them lead to are read once.
 pub(super) struct Reading<'a> {
     saver: &'a StoreSaver,
-    shelf: &'a Shelf,
+    shelf: &'a CheckpointNamespace,
     plan: &'a Arc<Plan>,
     rows: BTreeMap<CheckpointId, Vec<u8>>,
 }
@@ -25,7 +25,11 @@ pub(super) struct Reading<'a> {
 const ROWS_MAX: usize = 1_024;
 
 impl StoreSaver {
-    pub(super) fn reader<'a>(&'a self, shelf: &'a Shelf, plan: &'a Arc<Plan>) -> Reading<'a> {
+    pub(super) fn reader<'a>(
+        &'a self,
+        shelf: &'a CheckpointNamespace,
+        plan: &'a Arc<Plan>,
+    ) -> Reading<'a> {
         Reading { saver: self, shelf, plan, rows: BTreeMap::new() }
     }
 }
@@ -110,7 +114,7 @@ impl Reading<'_> {
                 if self.rows.len() > ROWS_MAX {
                     self.rows.retain(|row, _| wants.rows.contains(row));
                 }
-                for (row, body) in store.bodies(who, self.shelf, missing).await? {
+                for (row, body) in store.checkpoint_bytes(who, self.shelf, missing).await? {
                     let body = self.open(Kind::Checkpoint, row, body)?;
                     self.rows.insert(row, body);
                 }
@@ -234,7 +238,7 @@ impl Reading<'_> {
         }
         if !missing.is_empty() {
             let (store, who) = (&self.saver.store, &self.saver.who);
-            for (row, body) in store.bodies(who, self.shelf, missing).await? {
+            for (row, body) in store.checkpoint_bytes(who, self.shelf, missing).await? {
                 let body = self.open(Kind::Checkpoint, row, body)?;
                 found.insert(row.0.wrapping_sub(id.0), body);
             }
@@ -268,7 +272,7 @@ impl Reading<'_> {
     }
 
     fn place(&self, id: CheckpointId) -> String {
-        let Shelf { thread, ns } = self.shelf;
+        let CheckpointNamespace { thread, ns } = self.shelf;
         let graph = if ns.is_empty() { String::new() } else { format!(", graph `{ns}`") };
         format!("checkpoint `{id}` of thread `{thread}`{graph}")
     }

@@ -8,7 +8,7 @@ use weftwork_graph::exec::HistoryFilter;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, RuntimeError, START, State};
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::{Shelf, Store};
+use weftwork_store::{CheckpointNamespace, Store};
 use weftwork_testkit::fuzz::Random;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOutcome};
@@ -47,8 +47,9 @@ async fn looked(bench: &Bench, ids: &[CheckpointId]) -> Vec<Result<Value, Runtim
 
 /// Where the bodies of the thread's checkpoints lie in the file.
 async fn places(file: &[u8], store: &Arc<dyn Store>, ids: &[CheckpointId]) -> Vec<(usize, usize)> {
-    let at = Shelf { thread: thread(), ns: String::new() };
-    let bodies = store.bodies(&Principal::local(), &at, ids.to_vec()).await.expect("reads");
+    let at = CheckpointNamespace { thread: thread(), ns: String::new() };
+    let bodies =
+        store.checkpoint_bytes(&Principal::local(), &at, ids.to_vec()).await.expect("reads");
     let place = |body: &[u8]| {
         let at = file.windows(body.len()).position(|window| window == body);
         (at.expect("a row lies in one piece"), body.len())

@@ -272,12 +272,12 @@ impl Retention for Faulty {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         self.inner.untouched(w, which)
     }
-    fn forget_untouched<'a>(
+    fn delete_untouched<'a>(
         &'a self,
         w: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
-        self.inner.forget_untouched(w, which)
+        self.inner.delete_untouched(w, which)
     }
     fn drop_events<'a>(
         &'a self,
@@ -370,19 +370,23 @@ impl ReadUsage for Faulty {
     }
 }
 
-impl ReadWhole for Faulty {
-    fn whole<'a>(
+impl ExportThreads for Faulty {
+    fn export_thread<'a>(
         &'a self,
         w: &'a Principal,
         id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<WholeThread>> {
-        self.inner.whole(w, id)
+    ) -> BoxFuture<'a, Result<ThreadExport>> {
+        self.inner.export_thread(w, id)
     }
 }
 
-impl WriteWhole for Faulty {
-    fn put_whole<'a>(&'a self, w: &'a Principal, whole: WholeThread) -> BoxFuture<'a, Result<()>> {
-        self.inner.put_whole(w, whole)
+impl ImportThreads for Faulty {
+    fn import_thread<'a>(
+        &'a self,
+        w: &'a Principal,
+        whole: ThreadExport,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.import_thread(w, whole)
     }
 }
 
@@ -405,35 +409,35 @@ impl ReadCheckpoints for Faulty {
     fn checkpoint<'a>(
         &'a self,
         w: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         let read = move || self.inner.checkpoint(w, at, id);
         Box::pin(self.at(("read of a checkpoint", None), read))
     }
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         w: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
-        self.inner.bodies(w, at, ids)
+        self.inner.checkpoint_bytes(w, at, ids)
     }
     fn page<'a>(
         &'a self,
         w: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
         self.inner.page(w, at, before, limit)
     }
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         w: &'a Principal,
         t: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
-        self.inner.shelves(w, t)
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
+        self.inner.checkpoint_namespaces(w, t)
     }
     fn newest_id<'a>(
         &'a self,
@@ -459,16 +463,16 @@ impl WriteCheckpoints for Faulty {
         &'a self,
         w: &'a Principal,
         t: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.inner.keep(w, t, keep)
     }
     fn rewrite<'a>(
         &'a self,
         w: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.inner.rewrite(w, at, newest, keep)
     }

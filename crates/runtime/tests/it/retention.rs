@@ -65,7 +65,7 @@ async fn threads_are_forgotten_that_nothing_changed_for_long() {
     clock.advance(20 * DAY);
     let who = Principal::local();
     let forget = async |days, waiting| {
-        bench.runtime.forget_threads(&who, days * DAY, waiting).await.expect("forgets")
+        bench.runtime.delete_untouched_threads(&who, days * DAY, waiting).await.expect("forgets")
     };
     assert_eq!(forget(40, Waiting::Spared).await, []);
     assert_eq!(forget(30, Waiting::Spared).await, [named("old")]);
@@ -83,9 +83,9 @@ async fn a_thread_that_was_thinned_goes_on() {
     let open = interrupted(run_on(&bench, "asks").await);
     completed(run_on(&bench, "done").await);
     clock.advance(10 * DAY);
-    let thinned = bench.runtime.thin_threads(&who, 20 * DAY, 1).await.expect("thins");
+    let thinned = bench.runtime.prune_checkpoints(&who, 20 * DAY, 1).await.expect("thins");
     assert_eq!(thinned, []);
-    let thinned = bench.runtime.thin_threads(&who, 9 * DAY, 1).await.expect("thins");
+    let thinned = bench.runtime.prune_checkpoints(&who, 9 * DAY, 1).await.expect("thins");
     assert_eq!(thinned, [named("asks"), named("done")]);
     for name in ["asks", "done"] {
         let history = bench.runtime.history(&who, &named(name), &HistoryFilter::default()).await;

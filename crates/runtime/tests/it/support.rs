@@ -10,7 +10,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::memory::MemoryStore;
-use weftwork_store::{FoundCheckpoint, Shelf, Store};
+use weftwork_store::{CheckpointNamespace, FoundCheckpoint, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
@@ -169,7 +169,7 @@ impl Bench {
 
     /// The checkpoints of the outermost graph, newest first.
     pub(crate) async fn checkpoints(&self) -> Vec<FoundCheckpoint> {
-        let at = Shelf { thread: thread(), ns: String::new() };
+        let at = CheckpointNamespace { thread: thread(), ns: String::new() };
         let page = self.store.page(&Principal::local(), &at, None, usize::MAX).await;
         page.expect("reads")
     }

@@ -7,7 +7,7 @@ use crate::row::{self, At};
 use crate::table::checkpoints::Key;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, params};
-use weftwork_store::Shelf;
+use weftwork_store::CheckpointNamespace;
 use weftwork_types::canonical;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
@@ -107,12 +107,12 @@ fn seal(org: &str, thread: &str, ns: &str, prefix: &Prefix, number: i64) -> i64 
 /// are checked once.
 pub(crate) struct Guard<'a> {
     pub(crate) org: &'a OrgId,
-    pub(crate) at: &'a Shelf,
+    pub(crate) at: &'a CheckpointNamespace,
     passed: Option<(Prefix, i64)>,
 }
 
 impl<'a> Guard<'a> {
-    pub(crate) fn new(org: &'a OrgId, at: &'a Shelf) -> Self {
+    pub(crate) fn new(org: &'a OrgId, at: &'a CheckpointNamespace) -> Self {
         Self { org, at, passed: None }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Guard<'a> {
         if self.passed == Some((prefix, number)) {
             return Ok(());
         }
-        let Shelf { thread, ns } = self.at;
+        let CheckpointNamespace { thread, ns } = self.at;
         let found: i64 = at.plain(row, "seal")?;
         if found != seal(self.org.as_str(), thread.as_str(), ns, &prefix, number) {
             let what = "what leads to its checkpoints does not fit its seal: it was changed, or is \
@@ -140,7 +140,7 @@ impl<'a> Guard<'a> {
 pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     let at = At::new("blocks", &"the thread of a row");
     let (org, thread) = (at.id(row, "org")?, at.id(row, "thread")?);
-    Guard::new(&org, &Shelf { thread, ns: at.plain(row, "ns")? }).check(row)
+    Guard::new(&org, &CheckpointNamespace { thread, ns: at.plain(row, "ns")? }).check(row)
 }
 
 /// Adds seals to the blocks of files from before format 8.
@@ -222,7 +222,7 @@ pub(crate) fn clear(
 /// Copies the checkpoints of a thread to a thread without checkpoints.
 pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadId) -> Done<()> {
     for Block { ns, prefix, first } in all(conn, org, from, None)? {
-        let of = Shelf { thread: from.clone(), ns: ns.clone() };
+        let of = CheckpointNamespace { thread: from.clone(), ns: ns.clone() };
         let sql = "SELECT prefix, number, seal FROM blocks
                    WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND prefix = ?4";
         let key = params![org.as_str(), from.as_str(), ns, prefix];

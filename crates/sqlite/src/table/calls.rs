@@ -6,7 +6,7 @@ use crate::table::threads;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use weftwork_store::rule;
+use weftwork_store::invariants;
 use weftwork_store::table::{JournalRead, Result};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{Durability, RunOptions};
@@ -40,7 +40,7 @@ impl JournalRead for SqliteStore {
             let wanted = params![org.as_str(), thread.as_str(), key.0.to_string()];
             let rows = row::all(conn, sql, wanted, log::calls)?.into_iter().flatten();
             Ok(rows.filter(|call| call.key == key).reduce(|mut known, now| {
-                rule::record_call(&mut known, now);
+                invariants::record_call(&mut known, now);
                 known
             }))
         })
@@ -93,7 +93,7 @@ fn call_since(
         found.extend(calls.filter(|call| call.key == key));
     }
     Ok(found.into_iter().rev().reduce(|mut known, now| {
-        rule::record_call(&mut known, now);
+        invariants::record_call(&mut known, now);
         known
     }))
 }
@@ -116,7 +116,7 @@ pub(crate) fn of_thread(
             }
             Entry::Occupied(known) => {
                 if let Some(known) = calls.get_mut(*known.get()) {
-                    rule::record_call(known, call);
+                    invariants::record_call(known, call);
                 }
             }
         }

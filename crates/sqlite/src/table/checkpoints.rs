@@ -2,13 +2,15 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::{Guard, Other, Spot};
-use crate::table::keep;
+use crate::table::checkpoint_write;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use weftwork_store::table::Result;
-use weftwork_store::{Body, FoundCheckpoint, Keep, ReadCheckpoints, Shelf, WriteCheckpoints};
+use weftwork_store::{
+    Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, ReadCheckpoints, WriteCheckpoints,
+};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
@@ -16,7 +18,7 @@ impl ReadCheckpoints for SqliteStore {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         let (org, at) = (who.org.clone(), at.clone());
@@ -26,10 +28,10 @@ impl ReadCheckpoints for SqliteStore {
         })
     }
 
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         let (org, at) = (who.org.clone(), at.clone());
@@ -39,7 +41,7 @@ impl ReadCheckpoints for SqliteStore {
     fn page<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
@@ -47,13 +49,13 @@ impl ReadCheckpoints for SqliteStore {
         self.read(move |conn| page(conn, &org, &at, before, limit))
     }
 
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
         let (org, thread) = (who.org.clone(), thread.clone());
-        self.read(move |conn| shelves(conn, &org, &thread))
+        self.read(move |conn| checkpoint_namespaces(conn, &org, &thread))
     }
 
     fn newest_id<'a>(
@@ -95,28 +97,28 @@ impl WriteCheckpoints for SqliteStore {
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let (org, thread, keep) = (who.org.clone(), thread.clone(), Arc::new(keep));
         let single = (org.clone(), thread.clone(), Arc::clone(&keep));
         self.write_single(
             move |conn| {
                 let (org, thread, keep) = &single;
-                Ok(keep::keep_one(conn, org, thread, keep)?.then_some(()))
+                Ok(checkpoint_write::keep_one(conn, org, thread, keep)?.then_some(()))
             },
-            move |conn| keep::keep(conn, &org, &thread, &keep),
+            move |conn| checkpoint_write::keep(conn, &org, &thread, &keep),
         )
     }
 
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let (org, at) = (who.org.clone(), at.clone());
-        self.write(move |conn| keep::rewrite(conn, &org, &at, newest, &keep))
+        self.write(move |conn| checkpoint_write::rewrite(conn, &org, &at, newest, &keep))
     }
 
     fn copy_checkpoints<'a>(
@@ -126,7 +128,7 @@ impl WriteCheckpoints for SqliteStore {
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
         let (org, from, to) = (who.org.clone(), from.clone(), to.clone());
-        self.write(move |conn| keep::copy(conn, &org, &from, &to))
+        self.write(move |conn| checkpoint_write::copy(conn, &org, &from, &to))
     }
 
     fn delete_checkpoints<'a>(
@@ -136,8 +138,8 @@ impl WriteCheckpoints for SqliteStore {
     ) -> BoxFuture<'a, Result<()>> {
         let (org, thread) = (who.org.clone(), thread.clone());
         self.write(move |conn| {
-            keep::delete(conn, &org, &thread)?;
-            keep::move_head(conn, &org, &thread)?;
+            checkpoint_write::delete(conn, &org, &thread)?;
+            checkpoint_write::move_head(conn, &org, &thread)?;
             row::give_back(conn)
         })
     }
@@ -145,7 +147,7 @@ impl WriteCheckpoints for SqliteStore {
     fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
         let org = who.org.clone();
         self.write(move |conn| {
-            let collected = keep::collect(conn, &org)?;
+            let collected = checkpoint_write::collect(conn, &org)?;
             row::give_back(conn)?;
             Ok(collected)
         })
@@ -154,13 +156,13 @@ impl WriteCheckpoints for SqliteStore {
 
 /// The name of a checkpoint row, formatted only for errors.
 pub(crate) struct Key<'a> {
-    pub(crate) at: &'a Shelf,
+    pub(crate) at: &'a CheckpointNamespace,
     pub(crate) id: Option<CheckpointId>,
 }
 
 impl Display for Key<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shelf { thread, ns } = self.at;
+        let CheckpointNamespace { thread, ns } = self.at;
         write!(f, "thread `{thread}`")?;
         if !ns.is_empty() {
             write!(f, ", graph `{ns}`")?;
@@ -207,7 +209,7 @@ struct Kept {
     body: Vec<u8>,
 }
 
-fn read(at: &Shelf, row: &Row<'_>) -> Done<Kept> {
+fn read(at: &CheckpointNamespace, row: &Row<'_>) -> Done<Kept> {
     let id = id(&At::new("checkpoints", &Key { at, id: None }), row)?;
     let key = Key { at, id: Some(id) };
     let at = At::new("checkpoints", &key);
@@ -225,12 +227,16 @@ pub(crate) fn check(row: &Row<'_>) -> Done<()> {
     drop(at.id::<OrgId>(row, "org")?);
     let name = format!("thread `{thread}`");
     let at = At::new("checkpoints", &name);
-    let shelf = Shelf { thread: at.id(row, "thread")?, ns: at.plain(row, "ns")? };
+    let shelf = CheckpointNamespace { thread: at.id(row, "thread")?, ns: at.plain(row, "ns")? };
     read(&shelf, row).map(drop)
 }
 
 /// Returns the newest checkpoint, which no other follows.
-fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckpoint>> {
+fn newest(
+    conn: &Connection,
+    org: &OrgId,
+    at: &CheckpointNamespace,
+) -> Done<Option<FoundCheckpoint>> {
     let sql = newest_of!("place, body");
     let found = row::one(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns], |row| {
         Guard::new(org, at).check(row)?;
@@ -249,7 +255,7 @@ fn newest(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<FoundCheckp
 
 /// Returns the newest checkpoint of the root graph as recorded by commits. Runs without a worker
 /// may have added later ones.
-fn head(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
+fn head(conn: &Connection, org: &OrgId, at: &CheckpointNamespace) -> Done<Option<CheckpointId>> {
     if !at.ns.is_empty() {
         return Ok(None);
     }
@@ -264,7 +270,7 @@ fn head(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>
 fn known(
     conn: &Connection,
     org: &OrgId,
-    at: &Shelf,
+    at: &CheckpointNamespace,
     id: CheckpointId,
 ) -> Done<Option<FoundCheckpoint>> {
     let mut guard = Guard::new(org, at);
@@ -302,7 +308,7 @@ fn bodies(conn: &Connection, ids: &[CheckpointId], guard: &mut Guard<'_>) -> Don
 /// Returns the next checkpoint's reference to an earlier checkpoint, and its task results.
 fn next(
     conn: &Connection,
-    (org, at): (&OrgId, &Shelf),
+    (org, at): (&OrgId, &CheckpointNamespace),
     before: CheckpointId,
     guard: &mut Guard<'_>,
 ) -> Done<Option<(Option<CheckpointId>, Vec<u8>)>> {
@@ -334,7 +340,7 @@ struct Parts {
 fn pending(
     conn: &Connection,
     org: &OrgId,
-    at: &Shelf,
+    at: &CheckpointNamespace,
     ids: std::ops::RangeInclusive<CheckpointId>,
 ) -> Done<BTreeMap<CheckpointId, Parts>> {
     let sql = "SELECT of, part, body FROM pending
@@ -351,7 +357,7 @@ fn pending(
         let at = At::new("pending", &key);
         let parts = found.entry(of).or_default();
         match at.plain::<i64>(row, "part")? {
-            keep::OUTSIDE => parts.outside = Some(at.plain(row, "body")?),
+            checkpoint_write::OUTSIDE => parts.outside = Some(at.plain(row, "body")?),
             _ => parts.tasks.push(at.plain(row, "body")?),
         }
     }
@@ -361,7 +367,7 @@ fn pending(
 fn page(
     conn: &Connection,
     org: &OrgId,
-    at: &Shelf,
+    at: &CheckpointNamespace,
     before: Option<CheckpointId>,
     limit: usize,
 ) -> Done<Vec<FoundCheckpoint>> {
@@ -399,23 +405,27 @@ fn page(
 }
 
 /// Returns the namespaces of a thread, with one index seek per namespace.
-fn shelves(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Vec<Shelf>> {
+fn checkpoint_namespaces(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+) -> Done<Vec<CheckpointNamespace>> {
     let first = "SELECT ns FROM blocks WHERE org = ?1 AND thread = ?2
                  ORDER BY ns LIMIT 1";
     let after = "SELECT ns FROM blocks WHERE org = ?1 AND thread = ?2 AND ns > ?3
                  ORDER BY ns LIMIT 1";
     let name = format!("thread `{thread}`");
     let read = |row: &Row<'_>| Ok(At::new("blocks", &name).plain::<String>(row, "ns")?);
-    let mut found: Vec<Shelf> = Vec::new();
+    let mut found: Vec<CheckpointNamespace> = Vec::new();
     loop {
         let next = match found.last() {
             None => row::one(conn, first, params![org.as_str(), thread.as_str()], read)?,
-            Some(Shelf { ns, .. }) => {
+            Some(CheckpointNamespace { ns, .. }) => {
                 row::one(conn, after, params![org.as_str(), thread.as_str(), ns], read)?
             }
         };
         let Some(ns) = next else { return Ok(found) };
-        found.push(Shelf { thread: thread.clone(), ns });
+        found.push(CheckpointNamespace { thread: thread.clone(), ns });
     }
 }
 
@@ -433,7 +443,7 @@ fn newest_id(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<C
     let name = format!("thread `{thread}`");
     let read = |row: &Row<'_>| {
         let at = At::new("checkpoints", &name);
-        let shelf = Shelf { thread: thread.clone(), ns: at.plain(row, "ns")? };
+        let shelf = CheckpointNamespace { thread: thread.clone(), ns: at.plain(row, "ns")? };
         Guard::new(org, &shelf).check(row)?;
         id(&at, row)
     };

@@ -1,8 +1,8 @@
 use crate::error::Done;
 use crate::row;
-use crate::table::held::{self, Known};
-use crate::table::short::Call;
-use crate::table::{effects, interrupts, keep, log, pieces, usage};
+use crate::table::claim_cache::{self, ClaimCache};
+use crate::table::compact::Call;
+use crate::table::{checkpoint_write, effects, interrupts, log, pieces, usage};
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use weftwork_types::run::RunOutcome;
 /// claim. Also returns the end of the run's log.
 pub(crate) fn commit(
     conn: &Connection,
-    known: &Known,
+    known: &ClaimCache,
     org: &OrgId,
     claim: &Claim,
     commit: &Commit,
 ) -> Done<(Committed, i64)> {
     let mut held = match known.take(conn, org, claim)? {
         Some(held) => held,
-        None => held::check(conn, org, claim)?,
+        None => claim_cache::check(conn, org, claim)?,
     };
     let thread = &claim.at.thread;
-    keep::keep(conn, org, thread, &commit.keep)?;
+    checkpoint_write::keep(conn, org, thread, &commit.keep)?;
     let leaves = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
     if leaves && held.asks {
         interrupts::close(conn, org, thread)?;
@@ -36,7 +36,7 @@ pub(crate) fn commit(
     let calls = commit.calls.iter().map(|call| Call::from(&**call)).collect();
     let (usage, of_others) = by_payer(claim, &commit.usage);
     of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
-    let (head, usage) = (keep::head(&commit.keep), Some((&held.payer, usage.as_ref())));
+    let (head, usage) = (checkpoint_write::head(&commit.keep), Some((&held.payer, usage.as_ref())));
     let first_seq = log::add(conn, held.end, log::Entry { at: *at, head, calls, usage, events })?;
     pieces::write(conn, org, &claim.at.run, commit)?;
     if let Some(end) = &commit.finish {

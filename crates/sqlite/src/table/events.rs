@@ -4,7 +4,7 @@ use crate::store::SqliteStore;
 use crate::table::{log, pieces};
 use rusqlite::{Connection, params};
 use weftwork_store::table::{ReadEvents, Result};
-use weftwork_store::{StoredEvent, rule};
+use weftwork_store::{StoredEvent, invariants};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, Timestamp};
@@ -42,10 +42,10 @@ fn events(
 ) -> Done<Vec<StoredEvent>> {
     let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
-    row::one(conn, sql, key, |_| Ok(()))?.ok_or_else(|| rule::missing("run", &at.run))?;
+    row::one(conn, sql, key, |_| Ok(()))?.ok_or_else(|| invariants::missing("run", &at.run))?;
     let end = log::end(conn, org, &at.run)?;
     let found = log::events_after(conn, (&at.run, end), after, limit)?;
-    rule::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
+    invariants::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
     Ok(found)
 }
 

@@ -5,7 +5,7 @@ use crate::table::threads;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::{ReadInterrupts, Result};
-use weftwork_store::{InterruptRow, rule};
+use weftwork_store::{InterruptRow, invariants};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, InterruptId, OrgId, Principal, ThreadId};
@@ -49,7 +49,7 @@ pub(crate) fn answer(
         let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 AND id = ?3";
         let key = params![org.as_str(), thread.as_str(), id.0.to_be_bytes()];
         let asked = row::one(conn, sql, key, |row| read(row, thread))?;
-        rule::check_answerable(*id, asked.as_ref())?;
+        invariants::check_answerable(*id, asked.as_ref())?;
         let sql = "UPDATE interrupts SET answer = ?4 WHERE org = ?1 AND thread = ?2 AND id = ?3";
         let answer = row::json(answer)?;
         let values = params![org.as_str(), thread.as_str(), id.0.to_be_bytes(), answer];

@@ -3,10 +3,10 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
-use crate::table::short::{Call, Fact, Payer};
+use crate::table::compact::{Call, Fact, Payer};
 use rusqlite::{Connection, Row, params};
 use std::sync::Arc;
-use weftwork_store::{StoredEvent, UsageRow, rule};
+use weftwork_store::{StoredEvent, UsageRow, invariants};
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::CallRecord;
 use weftwork_types::{CheckpointId, OrgId, RunId, Timestamp};
@@ -81,7 +81,7 @@ pub(crate) fn run(place: i64) -> i64 {
 
 /// Returns the end of a run's log.
 pub(crate) fn end(conn: &Connection, org: &OrgId, run: &RunId) -> Done<End> {
-    let number = number(conn, org, run)?.ok_or_else(|| rule::missing("run", run))?;
+    let number = number(conn, org, run)?.ok_or_else(|| invariants::missing("run", run))?;
     let sql = "SELECT place, last_seq FROM log WHERE place BETWEEN ?1 AND ?2
                ORDER BY place DESC LIMIT 1";
     let first = number << BITS;
@@ -115,7 +115,7 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
 }
 
 /// Removes the heads from the log of a run, so that the row of the thread has the current head.
-pub(crate) fn forget_heads(conn: &Connection, number: i64) -> Done<()> {
+pub(crate) fn delete_heads(conn: &Connection, number: i64) -> Done<()> {
     let sql = "UPDATE log SET head = NULL WHERE place BETWEEN ?1 AND ?2 AND head IS NOT NULL";
     let first = number << BITS;
     row::execute(conn, sql, [first, first + LAST])?;

@@ -3,7 +3,7 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use rusqlite::{Connection, Row, params};
-use weftwork_store::{Commit, rule};
+use weftwork_store::{Commit, invariants};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::run::RunRef;
 use weftwork_types::{OrgId, RunId};
@@ -35,7 +35,7 @@ pub(crate) fn read(
 ) -> Done<Vec<Piece>> {
     let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
-    row::one(conn, sql, key, |_| Ok(()))?.ok_or_else(|| rule::missing("run", &at.run))?;
+    row::one(conn, sql, key, |_| Ok(()))?.ok_or_else(|| invariants::missing("run", &at.run))?;
     let sql = "SELECT * FROM pieces WHERE org = ?1 AND run = ?2 AND (seq, bytes) > (?3, ?4)
                ORDER BY seq, bytes";
     let mut statement = conn.prepare_cached(sql)?;

@@ -19,7 +19,7 @@ impl Retention for SqliteStore {
         self.read(move |conn| untouched(conn, &org, which))
     }
 
-    fn forget_untouched<'a>(
+    fn delete_untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,

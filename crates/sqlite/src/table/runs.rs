@@ -2,12 +2,14 @@ use crate::error::Done;
 use crate::lock::Locks;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{back, commit, held, interrupts, keep, threads, workers};
+use crate::table::{checkpoint_write, claim_cache, commit, interrupts, requeue, threads, workers};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::table::{ReadRuns, Result, WriteRuns};
-use weftwork_store::{Base, Claim, Commit, Committed, NewRun, RunRow, Shelf, rule};
+use weftwork_store::{
+    Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, RunRow, invariants,
+};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
@@ -39,7 +41,7 @@ impl ReadRuns for SqliteStore {
         self.read(move |conn| {
             let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
             let found = row::one(conn, sql, params![org.as_str(), id.as_str()], read)?;
-            Ok(found.ok_or_else(|| rule::missing("run", &id))?)
+            Ok(found.ok_or_else(|| invariants::missing("run", &id))?)
         })
     }
 
@@ -77,7 +79,7 @@ impl ReadRuns for SqliteStore {
                            AND cancel_requested AND status = 'running'
                        ORDER BY org, thread";
             row::all(conn, sql, [worker.as_str()], |row| {
-                let name = Named::of(row)?;
+                let name = RowName::of(row)?;
                 let at = name.at();
                 let run = RunRef { thread: at.id(row, "thread")?, run: at.id(row, "id")? };
                 Ok((at.id(row, "org")?, run))
@@ -111,20 +113,20 @@ impl WriteRuns for SqliteStore {
         self.write(move |conn| {
             let row = expect(conn, &org, &at)?;
             if row.status.is_final() {
-                return Err(rule::missing("run", &at.run).into());
+                return Err(invariants::missing("run", &at.run).into());
             }
             if row.status == RunStatus::Queued
                 && let Some(open) = open_run(conn, &org, &at.thread)?
                 && open != at
             {
-                return Err(rule::busy(&open).into());
+                return Err(invariants::busy(&open).into());
             }
             if let Some(holder) = &row.worker {
                 if workers::is_alive(conn, &locks, holder, now)? {
-                    return Err(rule::busy(&at).into());
+                    return Err(invariants::busy(&at).into());
                 }
                 if locks.is_gone(holder) {
-                    workers::forget(conn, &locks, holder)?;
+                    workers::delete(conn, &locks, holder)?;
                 }
             }
             claim(conn, &org, row, worker.clone(), now)
@@ -158,8 +160,8 @@ impl WriteRuns for SqliteStore {
     ) -> BoxFuture<'a, Result<u64>> {
         let (org, claim) = (who.org.clone(), claim.clone());
         self.write(move |conn| {
-            held::check(conn, &org, &claim)?;
-            back::put(conn, &org, &claim.at, AiEvent::Released { claim: claim.fence }, at)
+            claim_cache::check(conn, &org, &claim)?;
+            requeue::put(conn, &org, &claim.at, AiEvent::Released { claim: claim.fence }, at)
         })
     }
 
@@ -170,7 +172,7 @@ impl WriteRuns for SqliteStore {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>> {
         let (who, at) = (who.clone(), at.clone());
-        self.write(move |conn| back::requeue(conn, &who, &at, now))
+        self.write(move |conn| requeue::requeue(conn, &who, &at, now))
     }
 
     fn request_cancel<'a>(
@@ -185,7 +187,7 @@ impl WriteRuns for SqliteStore {
                          AND status IN ('queued', 'pending', 'running')";
             let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
             match row::execute(conn, sql, key)? {
-                0 => Err(rule::missing("run", &at.run).into()),
+                0 => Err(invariants::missing("run", &at.run).into()),
                 _ => Ok(()),
             }
         })
@@ -221,7 +223,7 @@ fn claim(
 fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
     let thread = &run.new.at.thread;
     if run.clears() {
-        keep::delete(conn, org, thread)?;
+        checkpoint_write::delete(conn, org, thread)?;
         let sql = "UPDATE threads SET head = NULL WHERE org = ?1 AND id = ?2";
         row::execute(conn, sql, params![org.as_str(), thread.as_str()])?;
     }
@@ -237,7 +239,11 @@ fn begin(conn: &Connection, org: &OrgId, run: &mut RunRow) -> Done<()> {
 
 /// Returns the newest checkpoint of a thread's root graph.
 fn newest(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<Option<CheckpointId>> {
-    keep::newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })
+    checkpoint_write::newest_id(
+        conn,
+        org,
+        &CheckpointNamespace { thread: thread.clone(), ns: String::new() },
+    )
 }
 
 /// Returns the run of an earlier request with the same idempotency key or run id.
@@ -245,14 +251,16 @@ fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>>
     if let Some(key) = &new.options.idempotency_key {
         let sql = "SELECT * FROM runs WHERE org = ?1 AND idempotency_key = ?2";
         if let Some(row) = row::one(conn, sql, params![org.as_str(), key], read)? {
-            let same = rule::same_request(&row.new, new);
-            return if same { Ok(Some(row)) } else { Err(rule::key_reused(key).into()) };
+            let same = invariants::same_request(&row.new, new);
+            return if same { Ok(Some(row)) } else { Err(invariants::key_reused(key).into()) };
         }
     }
     let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2";
     let found = row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], read)?;
     match found {
-        Some(row) if !rule::same_request(&row.new, new) => Err(rule::run_id_reused(&new.at).into()),
+        Some(row) if !invariants::same_request(&row.new, new) => {
+            Err(invariants::run_id_reused(&new.at).into())
+        }
         found => Ok(found),
     }
 }
@@ -261,12 +269,12 @@ fn earlier(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<Option<RunRow>>
 pub(crate) fn check_new(conn: &Connection, org: &OrgId, new: &NewRun) -> Done<()> {
     let sql = "SELECT 1 FROM runs WHERE org = ?1 AND id = ?2";
     if row::one(conn, sql, params![org.as_str(), new.at.run.as_str()], |_| Ok(()))?.is_some() {
-        return Err(rule::run_id_reused(&new.at).into());
+        return Err(invariants::run_id_reused(&new.at).into());
     }
     let Some(key) = &new.options.idempotency_key else { return Ok(()) };
     let sql = "SELECT 1 FROM runs WHERE org = ?1 AND idempotency_key = ?2";
     match row::one(conn, sql, params![org.as_str(), key], |_| Ok(()))? {
-        Some(()) => Err(rule::key_reused(key).into()),
+        Some(()) => Err(invariants::key_reused(key).into()),
         None => Ok(()),
     }
 }
@@ -279,9 +287,9 @@ fn create(
 ) -> Done<RunRow> {
     let open = open_run(conn, &who.org, &new.at.thread)?;
     if let Some(open) = &open
-        && !rule::may_wait(new)
+        && !invariants::may_wait(new)
     {
-        return Err(rule::busy(open).into());
+        return Err(invariants::busy(open).into());
     }
     interrupts::answer(conn, &who.org, &new.at.thread, answers)?;
     match open {
@@ -307,7 +315,7 @@ fn behind(conn: &Connection, org: &OrgId, new: &NewRun, open: &RunRef) -> Done<O
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')";
     row::execute(conn, sql, params![org.as_str(), open.thread.as_str()])?;
     let newest = newest(conn, org, &open.thread)?;
-    Ok(rule::base_after(new, &expect(conn, org, open)?, newest))
+    Ok(invariants::base_after(new, &expect(conn, org, open)?, newest))
 }
 
 /// Updates the thread for a new run, or creates it.
@@ -378,7 +386,7 @@ fn orphans(
     let mut found = Vec::new();
     while found.len() < limit {
         let Some(row) = rows.next()? else { break };
-        let name = Named::of(row)?;
+        let name = RowName::of(row)?;
         let at = name.at();
         if let Some(worker) = at.plain::<Option<String>>(row, "worker")? {
             let known = alive.get(&worker).copied();
@@ -403,7 +411,7 @@ pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Don
                WHERE org = ?1 AND thread = ?2 AND status IN ('queued', 'pending', 'running')
                ORDER BY number LIMIT 1";
     row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| {
-        let run: RunId = Named::of(row)?.at().id(row, "id")?;
+        let run: RunId = RowName::of(row)?.at().id(row, "id")?;
         Ok(RunRef { thread: thread.clone(), run })
     })
 }
@@ -411,19 +419,19 @@ pub(crate) fn open_run(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Don
 pub(crate) fn expect(conn: &Connection, org: &OrgId, at: &RunRef) -> Done<RunRow> {
     let sql = "SELECT * FROM runs WHERE org = ?1 AND id = ?2 AND thread = ?3";
     let key = params![org.as_str(), at.run.as_str(), at.thread.as_str()];
-    Ok(row::one(conn, sql, key, read)?.ok_or_else(|| rule::missing("run", &at.run))?)
+    Ok(row::one(conn, sql, key, read)?.ok_or_else(|| invariants::missing("run", &at.run))?)
 }
 
 fn made_by(row: &Row<'_>) -> Done<Principal> {
-    let name = Named::of(row)?;
+    let name = RowName::of(row)?;
     let at = name.at();
     Ok(Principal { org: at.id(row, "org")?, subject: at.plain(row, "subject")? })
 }
 
 /// The name of a row for messages.
-struct Named(String);
+struct RowName(String);
 
-impl Named {
+impl RowName {
     fn of(row: &Row<'_>) -> Done<Self> {
         Ok(Self(format!("run `{}`", row.get::<_, String>("id")?)))
     }
@@ -434,7 +442,7 @@ impl Named {
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<RunRow> {
-    let name = Named::of(row)?;
+    let name = RowName::of(row)?;
     let at = name.at();
     let worker: Option<String> = at.plain(row, "worker")?;
     Ok(RunRow {

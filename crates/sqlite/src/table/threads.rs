@@ -1,11 +1,13 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{keep, runs, search, usage};
+use crate::table::{checkpoint_write, runs, search, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
-use weftwork_store::{IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, rule};
+use weftwork_store::{
+    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants,
+};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for SqliteStore {
@@ -17,7 +19,7 @@ impl ReadThreads for SqliteStore {
         let (org, id) = (who.org.clone(), id.clone());
         self.look(move |conn| {
             let found = one(conn, &org, &id)?;
-            Ok(found.ok_or_else(|| rule::missing("thread", &id))?)
+            Ok(found.ok_or_else(|| invariants::missing("thread", &id))?)
         })
     }
 
@@ -69,7 +71,7 @@ impl WriteThreads for SqliteStore {
             let row = new.row()?;
             match (one(conn, &org, &new.id)?, new.if_exists) {
                 (Some(known), IfExists::Return) => Ok(known),
-                (Some(_), IfExists::Refuse) => Err(rule::thread_id_taken(&new.id).into()),
+                (Some(_), IfExists::Refuse) => Err(invariants::thread_id_taken(&new.id).into()),
                 (None, _) => insert(conn, &org, &row).map(|()| row),
             }
         })
@@ -85,7 +87,7 @@ impl WriteThreads for SqliteStore {
         let (org, id) = (who.org.clone(), id.clone());
         self.write(move |conn| {
             let found = one(conn, &org, &id)?;
-            let mut row = found.ok_or_else(|| rule::missing("thread", &id))?;
+            let mut row = found.ok_or_else(|| invariants::missing("thread", &id))?;
             merge_metadata(&id, &mut row.metadata, &metadata)?;
             row.updated_at = row.updated_at.max(now);
             let sql = "UPDATE threads SET metadata = ?3, updated_at = ?4
@@ -132,7 +134,7 @@ pub(crate) fn insert(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     expect(conn, org, id)?;
     if let Some(open) = runs::open_run(conn, org, id)? {
-        return Err(rule::busy(&open).into());
+        return Err(invariants::busy(&open).into());
     }
     remove(conn, org, id)?;
     row::give_back(conn)
@@ -148,7 +150,7 @@ pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
     row::execute(conn, sql, key())?;
     // Foreign keys cascade to everything else except checkpoints.
     row::execute(conn, "DELETE FROM threads WHERE org = ?1 AND id = ?2", key())?;
-    keep::delete(conn, org, id)
+    checkpoint_write::delete(conn, org, id)
 }
 
 /// Returns the current state of a thread.
@@ -161,7 +163,7 @@ pub(crate) fn one(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Option<
 pub(crate) fn expect(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2";
     let found = row::one(conn, sql, params![org.as_str(), id.as_str()], |_| Ok(()))?;
-    Ok(found.ok_or_else(|| rule::missing("thread", id))?)
+    Ok(found.ok_or_else(|| invariants::missing("thread", id))?)
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {

@@ -24,11 +24,11 @@ impl Workers for SqliteStore {
 
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
         let (locks, worker) = (self.locks(), worker.clone());
-        self.write(move |conn| forget(conn, &locks, &worker))
+        self.write(move |conn| delete(conn, &locks, &worker))
     }
 }
 
-pub(crate) fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
+pub(crate) fn delete(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Done<()> {
     row::execute(conn, "DELETE FROM workers WHERE id = ?1", [worker.as_str()])?;
     // If the transaction is lost, the row remains without a lock, and the lease decides.
     locks.forget(worker)?;
@@ -38,7 +38,7 @@ pub(crate) fn forget(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Don
 /// Deletes the rows of workers whose processes are dead.
 pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()> {
     for worker in locks.gone()? {
-        match forget(conn, locks, &worker).map_err(|fail| place.fail(fail)) {
+        match delete(conn, locks, &worker).map_err(|fail| place.fail(fail)) {
             // This is only a cleanup: the workers are recognised as dead without it.
             Err(StoreError::Full { .. } | StoreError::Locked { .. }) => return Ok(()),
             other => other?,

@@ -197,7 +197,7 @@ fn a_thread_without_its_checkpoints_is_not_copied() {
     let copied = block_on(store.copy_checkpoints(&Principal::local(), &from, &to));
     let error = copied.expect_err("there is nothing to copy");
     assert!(error.to_string().contains("table `blocks`, thread `t`: a block has no"), "{error}");
-    let left = block_on(store.shelves(&Principal::local(), &to)).expect("reads");
+    let left = block_on(store.checkpoint_namespaces(&Principal::local(), &to)).expect("reads");
     assert_eq!(left, [], "nothing of it was kept");
 }
 

@@ -3,9 +3,9 @@
 #![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
 
 mod batch;
+mod claim_cache;
 mod differential;
 mod files;
-mod held;
 mod items;
 mod kill;
 mod locks;

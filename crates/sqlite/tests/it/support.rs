@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::table::{Workers, WriteRuns};
 use weftwork_store::{
-    Claim, Commit, Keep, NewCheckpoint, NewRun, ReadCheckpoints, Shelf, WorkerRow,
+    CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, NewRun, ReadCheckpoints,
+    WorkerRow,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
@@ -93,7 +94,11 @@ pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
 pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {
     let number_told = u64::try_from(number).expect("a small number");
     Commit {
-        keep: Keep { checkpoints: vec![checkpoint(number, body)], ..Keep::default() }.into(),
+        keep: CheckpointBatch {
+            checkpoints: vec![checkpoint(number, body)],
+            ..CheckpointBatch::default()
+        }
+        .into(),
         events: vec![told(number_told)],
         at: Timestamp(2),
         ..Commit::default()
@@ -101,8 +106,8 @@ pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {
 }
 
 /// The root graph of a thread.
-pub(crate) fn root(thread: &str) -> Shelf {
-    Shelf { thread: ThreadId::new(thread).expect("an id"), ns: String::new() }
+pub(crate) fn root(thread: &str) -> CheckpointNamespace {
+    CheckpointNamespace { thread: ThreadId::new(thread).expect("an id"), ns: String::new() }
 }
 
 /// Returns numbers and bodies of a thread's checkpoints, oldest first.

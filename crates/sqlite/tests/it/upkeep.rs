@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::{
-    Keep, NewCheckpoint, ReadCheckpoints, ReadRuns, StoreError, WriteCheckpoints, WriteRuns,
+    CheckpointBatch, NewCheckpoint, ReadCheckpoints, ReadRuns, StoreError, WriteCheckpoints,
+    WriteRuns,
 };
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
@@ -51,7 +52,8 @@ fn keep_large(store: &SqliteStore, id: &str, count: u8) {
         blobs: vec![blob(n).0],
     });
     let blobs = (1..=count).map(blob).collect();
-    let keep = Keep { checkpoints: checkpoints.collect(), blobs, ..Keep::default() };
+    let keep =
+        CheckpointBatch { checkpoints: checkpoints.collect(), blobs, ..CheckpointBatch::default() };
     block_on(store.keep(&Principal::local(), &thread(id), keep)).expect("keeps");
 }
 

@@ -41,7 +41,7 @@ impl StoredItem {
             return Ok(at);
         }
         Err(crate::StoreError::Conflict {
-            place: crate::rule::place_of_item(&self.item),
+            place: crate::invariants::place_of_item(&self.item),
             expected: "both a time to live and an expiry time, or neither".to_owned(),
             found: "only one of the two".to_owned(),
         })
@@ -78,7 +78,7 @@ impl StoredItem {
         let times = |of: &Self| (of.item.created_at, of.item.updated_at, of.ttl_ms());
         let content = |of: &Self| (of.item.value == self.item.value, of.indexing == self.indexing);
         let same = times(there) == times(self) && content(there) == (true, true);
-        if same { Ok(false) } else { Err(crate::rule::item_exists(&self.item)) }
+        if same { Ok(false) } else { Err(crate::invariants::item_exists(&self.item)) }
     }
 
     /// Returns the item as the result of a read: with its score, and with its time to live

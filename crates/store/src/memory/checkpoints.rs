@@ -2,10 +2,10 @@
 
 use super::{MemoryStore, Tables};
 use crate::checkpoint::{
-    Body, FoundCheckpoint, Keep, NewCheckpoint, NewPending, Pending, ReadCheckpoints, Shelf,
-    WriteCheckpoints,
+    Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
+    Pending, ReadCheckpoints, WriteCheckpoints,
 };
-use crate::rule;
+use crate::invariants;
 use crate::table::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -42,7 +42,7 @@ impl Checkpoints {
         &mut self,
         org: &OrgId,
         thread: &ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> Option<CheckpointId> {
         for (hash, body) in keep.blobs {
             self.blobs.entry((org.clone(), hash)).or_insert(body);
@@ -82,8 +82,8 @@ impl Checkpoints {
     }
 
     /// Returns all checkpoints and parts of a thread, with the blobs they refer to.
-    pub(super) fn all_of(&self, org: &OrgId, thread: &ThreadId) -> Keep {
-        let mut all = Keep::default();
+    pub(super) fn all_of(&self, org: &OrgId, thread: &ThreadId) -> CheckpointBatch {
+        let mut all = CheckpointBatch::default();
         for graph in self.threads.get(&(org.clone(), thread.clone())).into_iter().flatten() {
             let (_, Graph { checkpoints, open }) = graph;
             all.checkpoints.extend(checkpoints.values().cloned());
@@ -108,17 +108,23 @@ impl Checkpoints {
         self.threads.remove(&(org.clone(), thread.clone()));
     }
 
-    fn graph(&self, org: &OrgId, at: &Shelf) -> Option<&Graph> {
+    fn graph(&self, org: &OrgId, at: &CheckpointNamespace) -> Option<&Graph> {
         self.threads.get(&(org.clone(), at.thread.clone()))?.get(&at.ns)
     }
 
-    fn rewrite(&mut self, org: &OrgId, at: &Shelf, newest: CheckpointId, keep: Keep) -> Result<()> {
+    fn rewrite(
+        &mut self,
+        org: &OrgId,
+        at: &CheckpointNamespace,
+        newest: CheckpointId,
+        keep: CheckpointBatch,
+    ) -> Result<()> {
         let graph = self.threads.get_mut(&(org.clone(), at.thread.clone()));
         let graph = graph.and_then(|graphs| graphs.get_mut(&at.ns));
         let found = graph.as_ref().and_then(|graph| graph.checkpoints.keys().next_back().copied());
-        rule::check_newest(at, newest, found)?;
+        invariants::check_newest(at, newest, found)?;
         if let Some(graph) = graph {
-            let stays = rule::stays(at, newest, &keep);
+            let stays = invariants::stays(at, newest, &keep);
             graph.checkpoints.clear();
             graph.open.retain(|of, _| stays && *of == newest);
         }
@@ -181,7 +187,7 @@ impl ReadCheckpoints for MemoryStore {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
         self.with(move |tables| {
@@ -196,10 +202,10 @@ impl ReadCheckpoints for MemoryStore {
         })
     }
 
-    fn bodies<'a>(
+    fn checkpoint_bytes<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         self.with(move |tables| {
@@ -212,7 +218,7 @@ impl ReadCheckpoints for MemoryStore {
     fn page<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
@@ -224,15 +230,16 @@ impl ReadCheckpoints for MemoryStore {
         })
     }
 
-    fn shelves<'a>(
+    fn checkpoint_namespaces<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<Vec<Shelf>>> {
+    ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
         self.with(move |tables| {
             let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
             let filled = graphs.into_iter().flatten().filter(|(_, g)| !g.checkpoints.is_empty());
-            let shelf = |ns: &String| Shelf { thread: thread.clone(), ns: ns.clone() };
+            let shelf =
+                |ns: &String| CheckpointNamespace { thread: thread.clone(), ns: ns.clone() };
             Ok(filled.map(|(ns, _)| shelf(ns)).collect())
         })
     }
@@ -273,7 +280,7 @@ impl WriteCheckpoints for MemoryStore {
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
             tables.checkpoints.keep(&who.org, thread, keep);
@@ -284,9 +291,9 @@ impl WriteCheckpoints for MemoryStore {
     fn rewrite<'a>(
         &'a self,
         who: &'a Principal,
-        at: &'a Shelf,
+        at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: Keep,
+        keep: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
             tables.checkpoints.rewrite(&who.org, at, newest, keep)?;

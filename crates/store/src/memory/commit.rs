@@ -1,6 +1,6 @@
 use super::{Run, Thread};
+use crate::invariants;
 use crate::record::{Commit, Committed, InterruptRow, StoredEvent};
-use crate::rule;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weftwork_types::event::AiEvent;
@@ -27,7 +27,7 @@ impl Thread {
         for call in commit.calls {
             let call = Arc::unwrap_or_clone(call);
             match self.calls.iter_mut().find(|known| known.key == call.key) {
-                Some(known) => rule::record_call(known, call),
+                Some(known) => invariants::record_call(known, call),
                 None => self.calls.push(call),
             }
         }

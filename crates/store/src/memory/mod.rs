@@ -7,11 +7,11 @@ mod items;
 mod read;
 mod retention;
 mod threads;
-mod whole;
+mod transfer;
 mod write;
 
+use crate::invariants;
 use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
-use crate::rule;
 use crate::table::{Result, Store};
 use crate::thread::Metadata;
 use std::collections::BTreeMap;
@@ -94,19 +94,21 @@ struct Run {
 
 impl Tables {
     fn thread(&self, who: &Principal, id: &ThreadId) -> Result<&Thread> {
-        self.threads.get(&(who.org.clone(), id.clone())).ok_or_else(|| rule::missing("thread", id))
+        self.threads
+            .get(&(who.org.clone(), id.clone()))
+            .ok_or_else(|| invariants::missing("thread", id))
     }
 
     fn run(&self, who: &Principal, at: &RunRef) -> Result<&Run> {
         let thread = self.threads.get(&(who.org.clone(), at.thread.clone()));
         thread
             .and_then(|thread| thread.runs.iter().find(|run| run.row.new.at.run == at.run))
-            .ok_or_else(|| rule::missing("run", &at.run))
+            .ok_or_else(|| invariants::missing("run", &at.run))
     }
 
     /// Returns the thread of a run, and the index of the run in it.
     fn run_mut(&mut self, who: &Principal, at: &RunRef) -> Result<(&mut Thread, usize)> {
-        let missing = || rule::missing("run", &at.run);
+        let missing = || invariants::missing("run", &at.run);
         let thread =
             self.threads.get_mut(&(who.org.clone(), at.thread.clone())).ok_or_else(missing)?;
         let index =

@@ -1,6 +1,6 @@
 use super::MemoryStore;
+use crate::invariants;
 use crate::record::{InterruptRow, RunRow, StoredEvent, UsageRow};
-use crate::rule;
 use crate::table::{JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadUsage, Result};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
@@ -26,7 +26,7 @@ impl ReadRuns for MemoryStore {
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
         self.with(move |tables| {
             let thread = tables.runs.get(&(who.org.clone(), id.clone()));
-            let thread = thread.ok_or_else(|| rule::missing("run", id))?;
+            let thread = thread.ok_or_else(|| invariants::missing("run", id))?;
             let at = RunRef { thread: thread.clone(), run: id.clone() };
             Ok(tables.run(who, &at)?.row.clone())
         })
@@ -106,7 +106,7 @@ impl ReadEvents for MemoryStore {
             let events = &tables.run(who, at)?.events;
             let found = events.partition_point(|event| event.seq <= after);
             let found: Vec<_> = events.iter().skip(found).take(limit).cloned().collect();
-            rule::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
+            invariants::check_kept(&at.run, after, found.first().map(|event| event.seq))?;
             Ok(found)
         })
     }

@@ -56,7 +56,7 @@ impl Retention for MemoryStore {
         self.with(move |tables| Ok(tables.untouched(who, which)))
     }
 
-    fn forget_untouched<'a>(
+    fn delete_untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,

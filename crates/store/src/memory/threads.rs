@@ -1,8 +1,8 @@
 //! Threads in memory.
 
 use super::{MemoryStore, Tables, Thread};
+use crate::invariants;
 use crate::record::ThreadRow;
-use crate::rule;
 use crate::table::{ReadThreads, Result, WriteThreads};
 use crate::thread::{
     Direction, FoundThread, IfExists, Metadata, NewThread, ThreadKey, ThreadPage, ThreadQuery,
@@ -53,7 +53,7 @@ impl WriteThreads for MemoryStore {
             let key = (who.org.clone(), new.id);
             match (tables.threads.get(&key), new.if_exists) {
                 (Some(known), IfExists::Return) => Ok(known.row.clone()),
-                (Some(_), IfExists::Refuse) => Err(rule::thread_id_taken(&key.1)),
+                (Some(_), IfExists::Refuse) => Err(invariants::thread_id_taken(&key.1)),
                 (None, _) => {
                     tables.threads.insert(key, Thread::new(row.clone()));
                     Ok(row)
@@ -71,7 +71,7 @@ impl WriteThreads for MemoryStore {
     ) -> BoxFuture<'a, Result<ThreadRow>> {
         self.with(move |tables| {
             let key = (who.org.clone(), id.clone());
-            let missing = || rule::missing("thread", id);
+            let missing = || invariants::missing("thread", id);
             let row = &mut tables.threads.get_mut(&key).ok_or_else(missing)?.row;
             merge_metadata(id, &mut row.metadata, &metadata)?;
             row.updated_at = row.updated_at.max(now);
@@ -86,7 +86,7 @@ impl WriteThreads for MemoryStore {
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
             if let Some(run) = tables.thread(who, id)?.open_run() {
-                return Err(rule::busy(&run.row.new.at));
+                return Err(invariants::busy(&run.row.new.at));
             }
             tables.delete(&who.org, id);
             Ok(())

@@ -1,7 +1,7 @@
 use super::commit::Kept;
 use super::{MemoryStore, Run, Tables, Thread};
+use crate::invariants::{self, Holder};
 use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
-use crate::rule::{self, Holder};
 use crate::table::{Result, Workers, WriteRuns, WriteUsage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ impl WriteRuns for MemoryStore {
         self.with(move |tables| {
             let row = &tables.run(who, at)?.row;
             if row.status.is_final() {
-                return Err(rule::missing("run", &at.run));
+                return Err(invariants::missing("run", &at.run));
             }
             if row.worker.as_ref().is_some_and(|holder| tables.is_alive(holder, now)) {
-                return Err(rule::busy(at));
+                return Err(invariants::busy(at));
             }
             if let Some(open) = tables.thread(who, &at.thread)?.open_run()
                 && open.row.new.at != *at
             {
-                return Err(rule::busy(&open.row.new.at));
+                return Err(invariants::busy(&open.row.new.at));
             }
             begin(tables, who, at)?;
             let (thread, index) = tables.run_mut(who, at)?;
@@ -100,10 +100,10 @@ impl WriteRuns for MemoryStore {
         self.with(move |tables| {
             let (thread, index) = tables.run_mut(who, at)?;
             if let Some(open) = thread.open_run() {
-                return Err(rule::busy(&open.row.new.at));
+                return Err(invariants::busy(&open.row.new.at));
             }
             let is_last = index + 1 == thread.runs.len();
-            rule::check_requeue(at, thread.runs[index].row.status, is_last)?;
+            invariants::check_requeue(at, thread.runs[index].row.status, is_last)?;
             thread.put_back(index, AiEvent::Requeued { by: who.subject.clone() }, now);
             let row = &mut thread.runs[index].row;
             (row.outcome, row.ended_at, row.cancel_requested) = (None, None, false);
@@ -120,7 +120,7 @@ impl WriteRuns for MemoryStore {
             let (thread, index) = tables.run_mut(who, at)?;
             let row = &mut thread.runs[index].row;
             if row.status.is_final() {
-                return Err(rule::missing("run", &at.run));
+                return Err(invariants::missing("run", &at.run));
             }
             row.cancel_requested = true;
             Ok(())
@@ -155,15 +155,15 @@ fn earlier(tables: &Tables, who: &Principal, new: &NewRun) -> Result<Option<RunR
         && let Some(at) = tables.keys.get(&(who.org.clone(), key.clone()))
     {
         let row = &tables.run(who, at)?.row;
-        let same = rule::same_request(&row.new, new);
-        return if same { Ok(Some(row.clone())) } else { Err(rule::key_reused(key)) };
+        let same = invariants::same_request(&row.new, new);
+        return if same { Ok(Some(row.clone())) } else { Err(invariants::key_reused(key)) };
     }
     let Some(thread) = tables.runs.get(&(who.org.clone(), new.at.run.clone())) else {
         return Ok(None);
     };
     let row = &tables.run(who, &RunRef { thread: thread.clone(), run: new.at.run.clone() })?.row;
-    let same = rule::same_request(&row.new, new);
-    if same { Ok(Some(row.clone())) } else { Err(rule::run_id_reused(&new.at)) }
+    let same = invariants::same_request(&row.new, new);
+    if same { Ok(Some(row.clone())) } else { Err(invariants::run_id_reused(&new.at)) }
 }
 
 fn create(
@@ -176,13 +176,13 @@ fn create(
     let known = tables.threads.get(&place);
     let open = known.and_then(Thread::open_run).map(|run| run.row.clone());
     if let Some(open) = &open
-        && !rule::may_wait(&new)
+        && !invariants::may_wait(&new)
     {
-        return Err(rule::busy(&open.new.at));
+        return Err(invariants::busy(&open.new.at));
     }
     for id in answers.keys() {
         let rows = known.map(|thread| thread.interrupts.as_slice()).unwrap_or_default();
-        rule::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;
+        invariants::check_answerable(*id, rows.iter().find(|row| row.interrupt.id == *id))?;
     }
     if let Some(key) = &new.options.idempotency_key {
         tables.keys.insert((who.org.clone(), key.clone()), new.at.clone());
@@ -208,7 +208,7 @@ fn create(
     }
     let row = RunRow {
         status: if open.is_some() { RunStatus::Queued } else { RunStatus::Pending },
-        base: open.and_then(|open| rule::base_after(&new, &open, newest)),
+        base: open.and_then(|open| invariants::base_after(&new, &open, newest)),
         new,
         worker: None,
         fence: 0,
@@ -235,7 +235,7 @@ fn claimed<'t>(
     let (thread, index) = tables.run_mut(who, &claim.at)?;
     let row = &thread.runs[index].row;
     let holder = Holder { status: row.status, worker: row.worker.as_ref(), fence: row.fence };
-    rule::check_claim(claim, holder)?;
+    invariants::check_claim(claim, holder)?;
     Ok((thread, index))
 }
 

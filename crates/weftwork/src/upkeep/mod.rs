@@ -11,7 +11,7 @@ use crate::Error;
 use std::collections::BTreeSet;
 use weftwork_graph::SystemClock;
 use weftwork_runtime::{check_names, check_rows};
-use weftwork_store::{Store, StoreError, WholeThread};
+use weftwork_store::{Store, StoreError, ThreadExport};
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
@@ -38,7 +38,7 @@ pub async fn verify_thread(
     who: &Principal,
     thread: &ThreadId,
 ) -> Result<Vec<StoreError>, Error> {
-    let whole = match store.whole(who, thread).await {
+    let whole = match store.export_thread(who, thread).await {
         Ok(whole) => whole,
         Err(damage @ (StoreError::Corrupt { .. } | StoreError::Newer { .. })) => {
             return Ok(vec![damage]);
@@ -85,8 +85,8 @@ async fn names(
 async fn with_names(
     store: &dyn Store,
     who: &Principal,
-    mut whole: WholeThread,
-) -> Result<WholeThread, Error> {
+    mut whole: ThreadExport,
+) -> Result<ThreadExport, Error> {
     for hash in sound(&whole)? {
         let bytes = names(store, who, &whole.thread.id, hash).await??;
         whole.kept.layouts.push((hash, bytes));
@@ -95,7 +95,7 @@ async fn with_names(
 }
 
 /// Checks a thread's rows and returns the hashes of the layouts to which they refer.
-fn sound(whole: &WholeThread) -> Result<BTreeSet<Hash>, StoreError> {
+fn sound(whole: &ThreadExport) -> Result<BTreeSet<Hash>, StoreError> {
     let checked = check_rows(&whole.thread.id, &whole.kept);
     match checked.problems.into_iter().next() {
         Some(problem) => Err(problem),

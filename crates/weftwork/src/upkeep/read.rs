@@ -7,7 +7,7 @@ use std::io::BufRead;
 use weftwork_graph::SystemClock;
 use weftwork_runtime::check_names;
 use weftwork_store::items::StoredItem;
-use weftwork_store::{Keep, Store, StoreError, WholeRun, WholeThread};
+use weftwork_store::{CheckpointBatch, RunExport, Store, StoreError, ThreadExport};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
@@ -77,7 +77,7 @@ pub async fn import(
 }
 
 /// Checks a thread and writes it; returns `false` if the store has it already.
-async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<bool, Error> {
+async fn put(store: &dyn Store, who: &Principal, whole: ThreadExport) -> Result<bool, Error> {
     let mut whole = whole.checked()?;
     let id = whole.thread.id.clone();
     for hash in sound(&whole)? {
@@ -85,16 +85,16 @@ async fn put(store: &dyn Store, who: &Principal, whole: WholeThread) -> Result<b
         let (_, bytes) = found.ok_or_else(|| lost_names(&id, hash))?;
         check_names(hash, bytes)?;
     }
-    match store.whole(who, &id).await {
+    match store.export_thread(who, &id).await {
         Ok(there) => {
             whole.kept.layouts.clear();
             match there == whole {
                 true => Ok(false),
-                false => Err(Error::Store(weftwork_store::rule::thread_exists(&id))),
+                false => Err(Error::Store(weftwork_store::invariants::thread_exists(&id))),
             }
         }
         Err(StoreError::NotFound { .. }) => {
-            store.put_whole(who, whole).await?;
+            store.import_thread(who, whole).await?;
             Ok(true)
         }
         Err(other) => Err(other.into()),
@@ -177,12 +177,12 @@ impl<R: BufRead> Lines<'_, R> {
     }
 
     /// Reads a thread after its first line.
-    fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<WholeThread, Error> {
+    fn thread(&mut self, thread: weftwork_store::ThreadRow) -> Result<ThreadExport, Error> {
         let mut sum = Sum::new();
         self.count(&mut sum);
         let (runs, interrupts, calls) = (Vec::new(), Vec::new(), Vec::new());
-        let (kept, usage) = (Keep::default(), Vec::new());
-        let mut whole = WholeThread { thread, runs, interrupts, calls, kept, usage };
+        let (kept, usage) = (CheckpointBatch::default(), Vec::new());
+        let mut whole = ThreadExport { thread, runs, interrupts, calls, kept, usage };
         loop {
             let line = self.next()?;
             if let Line::End(end) = &line {
@@ -198,7 +198,7 @@ impl<R: BufRead> Lines<'_, R> {
             match line {
                 Line::Run(made) => {
                     let (subject, row) = (made.subject, made.run);
-                    whole.runs.push(WholeRun { subject, row, events: Vec::new() });
+                    whole.runs.push(RunExport { subject, row, events: Vec::new() });
                 }
                 Line::Event(event) => match whole.runs.last_mut() {
                     Some(run) => run.events.push(*event),

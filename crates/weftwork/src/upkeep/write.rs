@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 use weftwork_graph::SystemClock;
 use weftwork_store::items::StoredItem;
-use weftwork_store::{Store, StoreError, WholeRun, WholeThread, rule};
+use weftwork_store::{RunExport, Store, StoreError, ThreadExport, invariants};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
 
@@ -48,7 +48,7 @@ pub async fn export(
     line(out, &Header { format: FORMAT.to_owned(), version }, None)?;
     let mut written = Export::default();
     for id in &all {
-        let whole = match store.whole(who, id).await {
+        let whole = match store.export_thread(who, id).await {
             Err(StoreError::NotFound { .. }) if threads.is_none() => continue,
             found => found?,
         };
@@ -70,7 +70,7 @@ pub async fn export(
 }
 
 /// Fails if a live process executes a run of the thread.
-async fn free(store: &dyn Store, who: &Principal, whole: &WholeThread) -> Result<(), Error> {
+async fn free(store: &dyn Store, who: &Principal, whole: &ThreadExport) -> Result<(), Error> {
     let Some(open) = whole.runs.iter().find(|run| !run.row.status.is_final()) else {
         return Ok(());
     };
@@ -80,15 +80,15 @@ async fn free(store: &dyn Store, who: &Principal, whole: &WholeThread) -> Result
         let run: &weftwork_store::RunRow = run;
         other.org == who.org && run.new.at == *at
     };
-    if orphans.iter().any(is_it) { Ok(()) } else { Err(rule::busy(at).into()) }
+    if orphans.iter().any(is_it) { Ok(()) } else { Err(invariants::busy(at).into()) }
 }
 
-fn thread(out: &mut impl Write, whole: WholeThread) -> Result<(), Error> {
-    let WholeThread { thread, runs, interrupts, calls, kept, usage } = whole;
+fn thread(out: &mut impl Write, whole: ThreadExport) -> Result<(), Error> {
+    let ThreadExport { thread, runs, interrupts, calls, kept, usage } = whole;
     let mut sum = Sum::new();
     let mut put = |of: &Line<'_>| line(out, of, Some(&mut sum));
     put(&Line::Thread(thread))?;
-    for WholeRun { subject, row: run, events } in runs {
+    for RunExport { subject, row: run, events } in runs {
         put(&Line::Run(Box::new(Run { subject, run })))?;
         events.into_iter().try_for_each(|event| put(&Line::Event(Box::new(event))))?;
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use weftwork::runtime::{check_names, check_rows};
 use weftwork::store::{
-    Commit, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace, NewRun, ReadRuns, ReadWhole,
-    StoreError, Ttl, WorkerRow, Workers, WriteRuns,
+    Commit, ExportThreads, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace, NewRun,
+    ReadRuns, StoreError, Ttl, WorkerRow, Workers, WriteRuns,
 };
 use weftwork::types::caller::Caller;
 use weftwork::types::canonical::hash_bytes;
@@ -109,10 +109,10 @@ async fn a_row_moved_to_another_key_is_found() {
     let store = MemoryStore::new();
     import(&store, GOLDEN).await.expect("imports");
     let (who, thread) = (Principal::local(), ThreadId::new("parked").expect("an id"));
-    let kept = store.whole(&who, &thread).await.expect("reads").kept;
+    let kept = store.export_thread(&who, &thread).await.expect("reads").kept;
     let names = check_rows(&thread, &kept).names;
     assert_eq!(names.len(), 1);
-    let moved = |change: fn(&mut weftwork::store::Keep)| {
+    let moved = |change: fn(&mut weftwork::store::CheckpointBatch)| {
         let mut kept = kept.clone();
         change(&mut kept);
         let problems = check_rows(&thread, &kept).problems;
@@ -121,7 +121,7 @@ async fn a_row_moved_to_another_key_is_found() {
     let found = moved(|kept| kept.checkpoints[0].ns = "sub".to_owned());
     let [message] = found.as_slice() else { panic!("{found:?}") };
     assert!(message.contains("of thread `parked`, graph `sub`"), "{message}");
-    let other_body = |kept: &mut weftwork::store::Keep| {
+    let other_body = |kept: &mut weftwork::store::CheckpointBatch| {
         kept.checkpoints[0].body = kept.checkpoints[1].body.clone();
     };
     assert_eq!(moved(other_body).len(), 1);

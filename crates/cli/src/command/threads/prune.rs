@@ -14,7 +14,7 @@ use weftwork::graph::exec::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::runtime::StoreSaver;
 use weftwork::store::{
-    Store, StoreError, ThreadRow, Untouched, Waiting, drop_all_events, forget_all,
+    Store, StoreError, ThreadRow, Untouched, Waiting, delete_all_untouched, drop_all_events,
 };
 use weftwork::types::port::Clock;
 use weftwork::types::{Principal, ThreadId, Timestamp};
@@ -142,7 +142,8 @@ async fn forget(
         return Ok(Exit::Cancelled);
     }
     let who = Principal::local();
-    let mut forgotten = if old == 0 { 0 } else { forget_all(store, &who, which).await?.len() };
+    let mut forgotten =
+        if old == 0 { 0 } else { delete_all_untouched(store, &who, which).await?.len() };
     for row in unfinished {
         let Some(found) = still_old(store, &row.id, which, house).await? else { continue };
         match end_and_delete(store, &found).await {

@@ -18,7 +18,7 @@ use weftwork_graph::exec::Snapshot;
 use weftwork_graph::exec::{At, Host};
 use weftwork_runtime::{Runtime, StoreSaver, check_names, check_rows};
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::{ItemQuery, Keep, NewCheckpoint, Prefix, Store};
+use weftwork_store::{CheckpointBatch, ItemQuery, NewCheckpoint, Prefix, Store};
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::{Principal, ThreadId, Timestamp};
@@ -145,7 +145,7 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
         let all = store.pieces(&who, &run.new.at, Position::START, usize::MAX).await;
         pieces.extend(told(&all.expect("reads")));
     }
-    let within = store.shelves(&who, &thread).await.expect("reads");
+    let within = store.checkpoint_namespaces(&who, &thread).await.expect("reads");
     let calls = store.calls(&who, &thread).await.expect("reads");
     let calls: Vec<_> = calls
         .iter()
@@ -199,7 +199,7 @@ async fn all(store: Arc<dyn Store>) -> Value {
 async fn check(store: &Arc<dyn Store>) {
     let who = Principal::local();
     for thread in story::THREADS {
-        let whole = store.whole(&who, &id(thread)).await.expect("reads");
+        let whole = store.export_thread(&who, &id(thread)).await.expect("reads");
         let checked = check_rows(&id(thread), &whole.kept);
         assert!(checked.problems.is_empty(), "{thread}: {:?}", checked.problems);
         for hash in checked.names {
@@ -293,8 +293,8 @@ async fn the_story_has_a_row_of_each_kind() {
             .expect("reads");
         assert!(rows > 0, "table `{name}` is empty");
     }
-    let whole = store.whole(&Principal::local(), &id("long")).await.expect("reads");
-    let Keep { checkpoints, .. } = whole.kept;
+    let whole = store.export_thread(&Principal::local(), &id("long")).await.expect("reads");
+    let CheckpointBatch { checkpoints, .. } = whole.kept;
     let tasks = |new: &&NewCheckpoint| !new.tasks.is_empty();
     assert!(checkpoints.iter().filter(tasks).count() > 17, "lists are repeated in one piece");
 }

@@ -133,7 +133,8 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     interrupted(run("within", start("within"), None).await);
     failed(run("failed", start("fail"), None).await);
     completed(run("forked", start("plain"), None).await);
-    let shelf = weftwork_store::Shelf { thread: super::id("forked"), ns: String::new() };
+    let shelf =
+        weftwork_store::CheckpointNamespace { thread: super::id("forked"), ns: String::new() };
     let page = store.page(&Principal::local(), &shelf, None, 9).await.expect("reads");
     completed(run("forked", RunInput::Continue, Some(page[1].id)).await);
     completed(run("updated", start("plain"), None).await);

@@ -2,7 +2,9 @@
 
 use super::ops::{at, principal};
 use proptest::prelude::*;
-use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, Store};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, NewCheckpoint, NewPending, Pending, Store,
+};
 use weftwork_types::canonical::{self, Hash};
 use weftwork_types::{CheckpointId, Principal};
 
@@ -18,11 +20,11 @@ pub(crate) struct KeepOp {
 
 #[derive(Debug, Clone)]
 enum What {
-    Keep(Keep),
+    Keep(CheckpointBatch),
     /// Rewrites with the existing newest checkpoint, or with another.
     Rewrite {
         newest: Option<u128>,
-        keep: Keep,
+        keep: CheckpointBatch,
     },
     Copy {
         to: u8,
@@ -78,14 +80,14 @@ fn pending() -> impl Strategy<Value = NewPending> {
 }
 
 /// Generates the batch of a commit or of an operation.
-pub(crate) fn keep() -> impl Strategy<Value = Keep> {
+pub(crate) fn keep() -> impl Strategy<Value = CheckpointBatch> {
     (
         prop::collection::vec(checkpoint(), 0..3),
         prop::collection::vec(pending(), 0..3),
         prop::collection::vec((0..6u8).prop_map(blob), 0..2),
         prop::collection::vec((0..3u8).prop_map(blob), 0..2),
     )
-        .prop_map(|(checkpoints, pending, blobs, layouts)| Keep {
+        .prop_map(|(checkpoints, pending, blobs, layouts)| CheckpointBatch {
             checkpoints,
             pending,
             blobs,
@@ -115,7 +117,10 @@ pub(crate) fn op() -> impl Strategy<Value = KeepOp> {
 /// Applies the operation and formats its result.
 pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
     let who = principal(op.org);
-    let shelf = Shelf { thread: at(op.thread, 0).thread, ns: GRAPHS[op.graph as usize].to_owned() };
+    let shelf = CheckpointNamespace {
+        thread: at(op.thread, 0).thread,
+        ns: GRAPHS[op.graph as usize].to_owned(),
+    };
     let thread = &shelf.thread;
     match op.what {
         What::Keep(keep) => format!("{:?}", store.keep(&who, thread, keep).await),
@@ -137,7 +142,7 @@ pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
         }
         What::Bodies { ids } => {
             let ids = ids.into_iter().map(CheckpointId).collect();
-            format!("{:?}", store.bodies(&who, &shelf, ids).await)
+            format!("{:?}", store.checkpoint_bytes(&who, &shelf, ids).await)
         }
         What::Hashed(n) => {
             let hash = blob(n).0;
@@ -146,7 +151,11 @@ pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
     }
 }
 
-async fn newest_of(store: &dyn Store, who: &Principal, shelf: &Shelf) -> CheckpointId {
+async fn newest_of(
+    store: &dyn Store,
+    who: &Principal,
+    shelf: &CheckpointNamespace,
+) -> CheckpointId {
     let newest = store.checkpoint(who, shelf, None).await.expect("reads");
     newest.map_or(CheckpointId(0), |found| found.id)
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::effect::{self, Content, EffectQuery, Sequence};
 use weftwork_store::{
-    Claim, Commit, IfExists, Keep, Metadata, NewRun, NewThread, Store, ThreadQuery, Untouched,
-    UsageRow, Waiting, WorkerRow,
+    CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Store, ThreadQuery,
+    Untouched, UsageRow, Waiting, WorkerRow,
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
@@ -189,7 +189,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop::collection::vec(interrupt(), 0..3),
         prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
         finish,
-        prop_oneof![1 => Just(Keep::default()), 2 => keep::keep()],
+        prop_oneof![1 => Just(CheckpointBatch::default()), 2 => keep::keep()],
         prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],
         prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
         prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
@@ -335,7 +335,7 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             let waiting = if age % 2 == 0 { Waiting::Spared } else { Waiting::Included };
             let which = Untouched { before: Timestamp(now.0 - age), waiting, limit };
             let found = store.untouched(&principal(org), which).await;
-            format!("{found:?} {:?}", store.forget_untouched(&principal(org), which).await)
+            format!("{found:?} {:?}", store.delete_untouched(&principal(org), which).await)
         }
         Op::DropEvents { org, age, limit } => {
             let before = Timestamp(now.0 - age);

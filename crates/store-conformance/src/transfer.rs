@@ -5,12 +5,12 @@ use super::fixture::{
 };
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{Keep, NewCheckpoint, NewPending, Pending};
+use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
+use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::record::Commit;
-use weftwork_store::rule;
 use weftwork_store::table::Store;
-use weftwork_store::whole::{ReadWhole, WholeThread, WriteWhole};
+use weftwork_store::transfer::{ExportThreads, ImportThreads, ThreadExport};
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Timestamp};
@@ -46,7 +46,7 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     let claim = begin_as(store, &us(), new).await;
     let paid = settled(&call(2, Effect::StateChange), serde_json::json!({"paid": 0.1}));
     record(store, &claim, vec![call(1, Effect::ReadOnly), paid]).await;
-    let keep = Keep {
+    let keep = CheckpointBatch {
         checkpoints: vec![
             checkpoint(1, "", &[b"two", b"one", b"two"]),
             checkpoint(2, "", &[]),
@@ -83,8 +83,8 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     store.request_cancel(&us(), &next_at).await.expect("asks");
 }
 
-async fn read(store: &dyn Store, thread_id: &str) -> WholeThread {
-    store.whole(&us(), &thread(thread_id)).await.expect("reads")
+async fn read(store: &dyn Store, thread_id: &str) -> ThreadExport {
+    store.export_thread(&us(), &thread(thread_id)).await.expect("reads")
 }
 
 pub(super) async fn a_whole_thread_has_everything_in_order(store: Arc<dyn Store>) {
@@ -115,10 +115,10 @@ pub(super) async fn a_whole_thread_has_everything_in_order(store: Arc<dyn Store>
     assert_eq!(pending, expected.map(|(of, body)| (of, body.into())));
     assert_eq!(whole.kept.blobs.len(), 3);
     assert!(whole.kept.layouts.is_empty(), "the graph crate knows which those are");
-    let missing = store.whole(&us(), &thread("other")).await;
-    assert_eq!(missing, Err(rule::missing("thread", "other")));
-    let theirs = store.whole(&principal("them"), &thread("t")).await;
-    assert_eq!(theirs, Err(rule::missing("thread", "t")));
+    let missing = store.export_thread(&us(), &thread("other")).await;
+    assert_eq!(missing, Err(invariants::missing("thread", "other")));
+    let theirs = store.export_thread(&principal("them"), &thread("t")).await;
+    assert_eq!(theirs, Err(invariants::missing("thread", "t")));
 }
 
 pub(super) async fn a_thread_goes_whole_to_another_store_and_back(store: Arc<dyn Store>) {
@@ -126,15 +126,15 @@ pub(super) async fn a_thread_goes_whole_to_another_store_and_back(store: Arc<dyn
     let lines = dump(&*store, &[us()]).await.expect("reads");
     let whole = read(&*store, "t").await;
     let other = MemoryStore::new();
-    other.put_whole(&us(), whole.clone()).await.expect("puts");
+    other.import_thread(&us(), whole.clone()).await.expect("puts");
     assert_eq!(dump(&other, &[us()]).await.as_ref(), Ok(&lines));
-    let there = other.whole(&us(), &thread("t")).await.expect("reads");
+    let there = other.export_thread(&us(), &thread("t")).await.expect("reads");
     assert_eq!(there, whole);
     let them = principal("them");
     let (mut there, layouts) = (there, vec![blob(b"names")]);
     there.kept.layouts.clone_from(&layouts);
-    store.put_whole(&them, there).await.expect("an organisation has its own");
-    let theirs = store.whole(&them, &thread("t")).await.expect("reads");
+    store.import_thread(&them, there).await.expect("an organisation has its own");
+    let theirs = store.export_thread(&them, &thread("t")).await.expect("reads");
     assert_eq!(theirs, whole);
     let names = store.layout(&them, hash_bytes(b"names")).await.expect("reads");
     assert_eq!(names.as_deref(), Some(&b"names"[..]));
@@ -145,7 +145,7 @@ pub(super) async fn a_thread_that_was_put_goes_on(store: Arc<dyn Store>) {
     fill(&*store, "t").await;
     let whole = read(&*store, "t").await;
     let them = principal("them");
-    store.put_whole(&them, whole).await.expect("puts");
+    store.import_thread(&them, whole).await.expect("puts");
     let orphans = store.orphans(Timestamp(99_000), 9).await.expect("reads");
     let (made_by, run) = orphans.iter().find(|(who, _)| who.org == them.org).expect("theirs");
     assert_eq!((made_by.subject.as_str(), run.fence), ("someone at us", 1));
@@ -156,7 +156,8 @@ pub(super) async fn a_thread_that_was_put_goes_on(store: Arc<dyn Store>) {
     let next = Commit { events: vec![told(5)], interrupts: vec![question(2)], ..commit(99_002) };
     let committed = store.commit(&them, &claim, next).await.expect("commits");
     assert_eq!(committed.first_seq, 2);
-    let more = Keep { checkpoints: vec![checkpoint(3, "", &[])], ..Keep::default() };
+    let more =
+        CheckpointBatch { checkpoints: vec![checkpoint(3, "", &[])], ..CheckpointBatch::default() };
     let last = Commit { keep: more.into(), finish: interrupted(&[2]), ..commit(99_003) };
     store.commit(&them, &claim, last).await.expect("commits");
     let head = store.thread(&them, &thread("t")).await.expect("reads").head;
@@ -167,26 +168,31 @@ pub(super) async fn a_thread_is_put_only_where_none_is(store: Arc<dyn Store>) {
     fill(&*store, "t").await;
     let whole = read(&*store, "t").await;
     let before = dump(&*store, &[us()]).await;
-    let put = store.put_whole(&us(), whole.clone()).await;
-    assert_eq!(put, Err(rule::thread_exists(&thread("t"))));
+    let put = store.import_thread(&us(), whole.clone()).await;
+    assert_eq!(put, Err(invariants::thread_exists(&thread("t"))));
     let mut renamed = whole.clone();
     renamed.thread.id = thread("u");
     for run in &mut renamed.runs {
         run.row.new.at.thread = thread("u");
     }
-    let reused = store.put_whole(&us(), renamed.clone()).await;
-    assert_eq!(reused, Err(rule::run_id_reused(&renamed.runs[0].row.new.at)));
+    let reused = store.import_thread(&us(), renamed.clone()).await;
+    assert_eq!(reused, Err(invariants::run_id_reused(&renamed.runs[0].row.new.at)));
     renamed.runs[0].row.new.at = at("u", "u1");
     renamed.runs.truncate(1);
-    let reused = store.put_whole(&us(), renamed.clone()).await;
-    assert_eq!(reused, Err(rule::key_reused("key of t1")));
-    let kept = Keep { checkpoints: vec![checkpoint(1, "", &[])], ..Keep::default() };
+    let reused = store.import_thread(&us(), renamed.clone()).await;
+    assert_eq!(reused, Err(invariants::key_reused("key of t1")));
+    let kept =
+        CheckpointBatch { checkpoints: vec![checkpoint(1, "", &[])], ..CheckpointBatch::default() };
     store.keep(&us(), &thread("v"), kept).await.expect("keeps");
     let mut nameless = whole;
     nameless.thread.id = thread("v");
     nameless.runs.clear();
-    let put = store.put_whole(&us(), nameless).await;
-    assert_eq!(put, Err(rule::thread_exists(&thread("v"))), "it has checkpoints without a row");
+    let put = store.import_thread(&us(), nameless).await;
+    assert_eq!(
+        put,
+        Err(invariants::thread_exists(&thread("v"))),
+        "it has checkpoints without a row"
+    );
     assert_eq!(dump(&*store, &[us()]).await, before);
 }
 
@@ -195,7 +201,7 @@ pub(super) async fn parts_that_do_not_belong_together_are_refused(store: Arc<dyn
     fill(&*store, "t").await;
     let whole = read(&*store, "t").await;
     let them = principal("them");
-    let bad: [fn(&mut WholeThread); 5] = [
+    let bad: [fn(&mut ThreadExport); 5] = [
         |whole| whole.runs[0].row.new.at.thread = thread("other"),
         |whole| whole.runs.reverse(),
         |whole| drop(whole.runs[0].events.remove(1)),
@@ -205,7 +211,7 @@ pub(super) async fn parts_that_do_not_belong_together_are_refused(store: Arc<dyn
     for change in bad {
         let mut changed = whole.clone();
         change(&mut changed);
-        let put = store.put_whole(&them, changed).await;
+        let put = store.import_thread(&them, changed).await;
         assert!(matches!(put, Err(StoreError::Corrupt { .. })), "{put:?}");
     }
     assert_eq!(store.threads(&them, 0, 9).await, Ok(Vec::new()));

@@ -4,7 +4,7 @@ use crate::error::Done;
 use crate::row;
 use crate::table::{events, log, runs};
 use rusqlite::{Connection, params};
-use weftwork_store::{RunRow, rule};
+use weftwork_store::{RunRow, invariants};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, Timestamp};
@@ -37,15 +37,15 @@ pub(crate) fn requeue(
     let (org, run) = (&who.org, at.run.as_str());
     let row = runs::expect(conn, org, at)?;
     if let Some(open) = runs::open_run(conn, org, &at.thread)? {
-        return Err(rule::busy(&open).into());
+        return Err(invariants::busy(&open).into());
     }
     let sql = "SELECT number, id = ?3 FROM runs WHERE org = ?1 AND thread = ?2
                ORDER BY number DESC LIMIT 1";
     let key = params![org.as_str(), at.thread.as_str(), run];
     let last = row::one(conn, sql, key, |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))?;
-    rule::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
+    invariants::check_requeue(at, row.status, last.is_some_and(|(_, is_it)| is_it))?;
     // The head of the thread may have changed since the end of the run.
-    last.map_or(Ok(()), |(number, _)| log::forget_heads(conn, number))?;
+    last.map_or(Ok(()), |(number, _)| log::delete_heads(conn, number))?;
     let sql = "UPDATE runs SET outcome = NULL, ended_at = NULL, cancel_requested = 0
                WHERE org = ?1 AND id = ?2";
     row::execute(conn, sql, params![org.as_str(), run])?;

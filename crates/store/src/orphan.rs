@@ -1,8 +1,8 @@
 //! Queries and changes of runs that do not need their graphs.
 
 use crate::StoreError;
+use crate::invariants;
 use crate::record::{Commit, InterruptRow};
-use crate::rule;
 use crate::table::{ReadEvents, Result, Store};
 use std::collections::BTreeSet;
 use weftwork_types::event::{AiEvent, Position};
@@ -41,8 +41,8 @@ pub async fn cancel_orphan(
         let first = runs.into_iter().find(|run| !run.status.is_final());
         match first {
             Some(first) if first.new.at == *at => store.request_cancel(who, at).await?,
-            Some(first) => return Err(rule::busy(&first.new.at)),
-            None => return Err(rule::missing("run", &at.run)),
+            Some(first) => return Err(invariants::busy(&first.new.at)),
+            None => return Err(invariants::missing("run", &at.run)),
         }
     }
     let (claim, _) = store.claim(who, at, worker, now).await?;
@@ -60,7 +60,7 @@ pub async fn cancel_orphan(
         ..Commit::default()
     };
     match store.commit(who, &claim, commit).await {
-        Err(StoreError::Fenced { .. }) => Err(rule::busy(at)),
+        Err(StoreError::Fenced { .. }) => Err(invariants::busy(at)),
         committed => committed.map(drop),
     }
 }

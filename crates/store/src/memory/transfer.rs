@@ -1,41 +1,41 @@
 //! Export and import of complete threads.
 
 use super::{MemoryStore, Run, Tables, Thread};
-use crate::rule;
+use crate::invariants;
 use crate::table::Result;
-use crate::whole::{ReadWhole, WholeRun, WholeThread, WriteWhole};
+use crate::transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
 use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
-impl ReadWhole for MemoryStore {
-    fn whole<'a>(
+impl ExportThreads for MemoryStore {
+    fn export_thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<WholeThread>> {
+    ) -> BoxFuture<'a, Result<ThreadExport>> {
         self.with(move |tables| read(tables, who, id)?.checked())
     }
 }
 
-impl WriteWhole for MemoryStore {
-    fn put_whole<'a>(
+impl ImportThreads for MemoryStore {
+    fn import_thread<'a>(
         &'a self,
         who: &'a Principal,
-        whole: WholeThread,
+        whole: ThreadExport,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| put(tables, who, whole.checked()?))
     }
 }
 
-fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<WholeThread> {
+fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<ThreadExport> {
     let thread = tables.thread(who, id)?;
-    let runs = thread.runs.iter().map(|run| WholeRun {
+    let runs = thread.runs.iter().map(|run| RunExport {
         subject: run.subject.clone(),
         row: run.row.clone(),
         events: run.events.clone(),
     });
     let is_ours = |run: &_| thread.runs.iter().any(|ours| ours.row.new.at.run == *run);
-    Ok(WholeThread {
+    Ok(ThreadExport {
         thread: thread.row.clone(),
         runs: runs.collect(),
         interrupts: thread.interrupts.clone(),
@@ -45,25 +45,25 @@ fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<WholeThread> 
     })
 }
 
-fn put(tables: &mut Tables, who: &Principal, whole: WholeThread) -> Result<()> {
+fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> {
     let (org, id) = (&who.org, whole.thread.id.clone());
     let place = (org.clone(), id.clone());
     if tables.threads.contains_key(&place) || tables.checkpoints.has_any(org, &id) {
-        return Err(rule::thread_exists(&id));
+        return Err(invariants::thread_exists(&id));
     }
     for run in &whole.runs {
         let new = &run.row.new;
         if tables.runs.contains_key(&(org.clone(), new.at.run.clone())) {
-            return Err(rule::run_id_reused(&new.at));
+            return Err(invariants::run_id_reused(&new.at));
         }
         if let Some(key) = &new.options.idempotency_key
             && tables.keys.contains_key(&(org.clone(), key.clone()))
         {
-            return Err(rule::key_reused(key));
+            return Err(invariants::key_reused(key));
         }
     }
     let mut runs = Vec::new();
-    for WholeRun { subject, row, events } in whole.runs {
+    for RunExport { subject, row, events } in whole.runs {
         if let Some(key) = &row.new.options.idempotency_key {
             tables.keys.insert((org.clone(), key.clone()), row.new.at.clone());
         }

@@ -6,7 +6,9 @@ use crate::table::block::{self, Guard, Other, Spot};
 use crate::table::checkpoints::{self, newest_of};
 use crate::table::log;
 use rusqlite::{Connection, params};
-use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, rule};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, NewCheckpoint, NewPending, Pending, invariants,
+};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
@@ -16,7 +18,12 @@ pub(crate) const OUTSIDE: i64 = 0;
 pub(crate) const CHECKPOINT: i64 = -1;
 
 /// Stores a batch.
-pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Keep) -> Done<()> {
+pub(crate) fn keep(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+    keep: &CheckpointBatch,
+) -> Done<()> {
     for (hash, body) in &keep.blobs {
         let sql = "INSERT INTO blobs (org, hash, body) VALUES (?1, ?2, ?3)
                    ON CONFLICT (org, hash) DO NOTHING";
@@ -40,7 +47,7 @@ pub(crate) fn keep(conn: &Connection, org: &OrgId, thread: &ThreadId, keep: &Kee
 }
 
 /// Returns the last checkpoint of the root graph in a batch.
-pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
+pub(crate) fn head(keep: &CheckpointBatch) -> Option<CheckpointId> {
     keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
@@ -50,9 +57,9 @@ pub(crate) fn keep_one(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    keep: &Keep,
+    keep: &CheckpointBatch,
 ) -> Done<bool> {
-    let Keep { checkpoints, pending, blobs, layouts } = keep;
+    let CheckpointBatch { checkpoints, pending, blobs, layouts } = keep;
     let one = pending.is_empty() && blobs.is_empty() && layouts.is_empty();
     match checkpoints.as_slice() {
         [new] if one && new.blobs.is_empty() && !begins_block(new) => {
@@ -165,12 +172,12 @@ fn be_silent(
 pub(crate) fn rewrite(
     conn: &Connection,
     org: &OrgId,
-    at: &Shelf,
+    at: &CheckpointNamespace,
     newest: CheckpointId,
-    new: &Keep,
+    new: &CheckpointBatch,
 ) -> Done<()> {
-    rule::check_newest(at, newest, newest_id(conn, org, at)?)?;
-    let stays = rule::stays(at, newest, new).then(|| newest.0.to_be_bytes());
+    invariants::check_newest(at, newest, newest_id(conn, org, at)?)?;
+    let stays = invariants::stays(at, newest, new).then(|| newest.0.to_be_bytes());
     block::clear(conn, org, &at.thread, Some(&at.ns))?;
     let sql = "DELETE FROM blob_refs WHERE org = ?1 AND thread = ?2 AND ns = ?3 AND part < 0";
     row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns])?;
@@ -187,7 +194,11 @@ pub(crate) fn rewrite(
     row::give_back(conn)
 }
 
-pub(crate) fn newest_id(conn: &Connection, org: &OrgId, at: &Shelf) -> Done<Option<CheckpointId>> {
+pub(crate) fn newest_id(
+    conn: &Connection,
+    org: &OrgId,
+    at: &CheckpointNamespace,
+) -> Done<Option<CheckpointId>> {
     let name = format!("thread `{}`", at.thread);
     let key = params![org.as_str(), at.thread.as_str(), at.ns];
     let sql = newest_of!("place");
@@ -217,7 +228,8 @@ pub(crate) fn copy(conn: &Connection, org: &OrgId, from: &ThreadId, to: &ThreadI
 
 /// Sets the head of a thread to its newest checkpoint.
 pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
-    let newest = newest_id(conn, org, &Shelf { thread: thread.clone(), ns: String::new() })?;
+    let newest =
+        newest_id(conn, org, &CheckpointNamespace { thread: thread.clone(), ns: String::new() })?;
     let sql = "UPDATE threads SET head = ?3 WHERE org = ?1 AND id = ?2";
     let head = newest.map(|id| id.0.to_be_bytes());
     row::execute(conn, sql, params![org.as_str(), thread.as_str(), head])?;
@@ -225,7 +237,7 @@ pub(crate) fn move_head(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
     let sql = "SELECT number FROM runs
                WHERE org = ?1 AND thread = ?2 AND status IN ('pending', 'running')";
     let open = row::one(conn, sql, params![org.as_str(), thread.as_str()], |row| Ok(row.get(0)?))?;
-    open.map_or(Ok(()), |number| log::forget_heads(conn, number))
+    open.map_or(Ok(()), |number| log::delete_heads(conn, number))
 }
 
 /// Deletes all checkpoints of a thread.

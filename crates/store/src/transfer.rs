@@ -1,7 +1,7 @@
 //! Export and import of complete threads.
 
 use crate::StoreError;
-use crate::checkpoint::Keep;
+use crate::checkpoint::CheckpointBatch;
 use crate::record::{InterruptRow, RunRow, StoredEvent, ThreadRow, UsageRow};
 use crate::table::Result;
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use weftwork_types::{BoxFuture, Principal, ThreadId};
 /// A thread with all its records at one moment, except partial text of an unfinished run, which is
 /// void once the run continues elsewhere.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WholeThread {
+pub struct ThreadExport {
     /// Row of the thread.
     pub thread: ThreadRow,
     /// Runs, oldest first.
-    pub runs: Vec<WholeRun>,
+    pub runs: Vec<RunExport>,
     /// Questions, in the order in which they were asked.
     pub interrupts: Vec<InterruptRow>,
     /// Calls, in the order in which they were first recorded.
@@ -25,14 +25,14 @@ pub struct WholeThread {
     /// Checkpoints by graph and age, parts of open supersteps by graph, age and the order in which
     /// they were stored, and the blobs that both refer to, by hash. Layouts are not included in
     /// what a store reads: only the graph crate can find out which are needed.
-    pub kept: Keep,
+    pub kept: CheckpointBatch,
     /// Usage of the runs, ordered by start time.
     pub usage: Vec<UsageRow>,
 }
 
 /// A run with its events.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WholeRun {
+pub struct RunExport {
     /// Subject that created the run, within the organisation.
     pub subject: String,
     /// Row of the run.
@@ -42,21 +42,21 @@ pub struct WholeRun {
 }
 
 /// Reads complete threads.
-pub trait ReadWhole: Send + Sync {
+pub trait ExportThreads: Send + Sync {
     /// Returns a thread with all its records, as of one moment.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the thread does not exist, [`StoreError::Corrupt`] if a
     /// record is damaged, or missing although other rows refer to it.
-    fn whole<'a>(
+    fn export_thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<WholeThread>>;
+    ) -> BoxFuture<'a, Result<ThreadExport>>;
 }
 
 /// Writes complete threads.
-pub trait WriteWhole: Send + Sync {
+pub trait ImportThreads: Send + Sync {
     /// Imports a complete thread into this store, in one transaction, as a thread of `who`'s
     /// organisation. Existing usage facts, blobs and layouts are not changed.
     ///
@@ -64,11 +64,14 @@ pub trait WriteWhole: Send + Sync {
     /// Returns [`StoreError::Conflict`] if the thread, a checkpoint or a run already exists,
     /// [`StoreError::KeyReused`] if the idempotency key of a run is in use, [`StoreError::Corrupt`]
     /// if the parts are inconsistent. Nothing was changed.
-    fn put_whole<'a>(&'a self, who: &'a Principal, whole: WholeThread)
-    -> BoxFuture<'a, Result<()>>;
+    fn import_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        whole: ThreadExport,
+    ) -> BoxFuture<'a, Result<()>>;
 }
 
-impl WholeThread {
+impl ThreadExport {
     /// Sorts the parts and checks their consistency. Every store calls this on the data that it
     /// reads, and before it writes.
     ///
@@ -82,7 +85,7 @@ impl WholeThread {
     }
 
     fn sort(&mut self) {
-        let Keep { checkpoints, pending, blobs, layouts } = &mut self.kept;
+        let CheckpointBatch { checkpoints, pending, blobs, layouts } = &mut self.kept;
         checkpoints.sort_by(|a, b| (&a.ns, a.id).cmp(&(&b.ns, b.id)));
         // A stable sort: parts of the same kind stay in the order in which they were stored.
         pending.sort_by(|a, b| (&a.ns, a.of, a.what).cmp(&(&b.ns, b.of, b.what)));

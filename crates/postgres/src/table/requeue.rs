@@ -6,7 +6,7 @@ use crate::pool::Before;
 use crate::row::{At, json, text, word};
 use crate::table::{commit, runs, threads};
 use weftwork_store::table::Result;
-use weftwork_store::{Claim, RunRow, rule};
+use weftwork_store::{Claim, RunRow, invariants};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, Timestamp};
@@ -83,7 +83,7 @@ pub(crate) async fn requeue(conn: &mut Conn, requeue: &Requeue, before: Before) 
     let [thread, row, open, last] = found.as_slice() else {
         return Err(At::new("runs", &at.run).corrupt("an answer is missing").into());
     };
-    let mut row = runs::read(row.first().ok_or_else(|| rule::missing("run", &at.run))?)?;
+    let mut row = runs::read(row.first().ok_or_else(|| invariants::missing("run", &at.run))?)?;
     if before == Before::Doubt
         && let Some(thread) = thread.first()
         && At::new("threads", &at.thread).plain::<Option<&[u8]>>(thread, "mark")? == Some(mark)
@@ -91,10 +91,10 @@ pub(crate) async fn requeue(conn: &mut Conn, requeue: &Requeue, before: Before) 
         return Ok(row);
     }
     if let Some(open) = open.first() {
-        return Err(rule::busy(&runs::named(open, &at.thread)?).into());
+        return Err(invariants::busy(&runs::named(open, &at.thread)?).into());
     }
     let last = last.first().map(|last| runs::named(last, &at.thread)).transpose()?;
-    rule::check_requeue(at, row.status, last.as_ref() == Some(at))?;
+    invariants::check_requeue(at, row.status, last.as_ref() == Some(at))?;
     let told = AiEvent::Requeued { by: who.subject.clone() };
     let forget = "UPDATE runs SET cancel_requested = false WHERE org = $1 AND id = $2";
     let mut asks = vec![ask!(forget, text(org), text(&at.run))];

@@ -10,7 +10,10 @@ use crate::pool::Before;
 use crate::row::{At, bytes, text};
 use crate::table::threads;
 use tokio_postgres::Row;
-use weftwork_store::{Keep, NewCheckpoint, NewPending, Pending, Shelf, StoreError, rule};
+use weftwork_store::{
+    CheckpointBatch, CheckpointNamespace, NewCheckpoint, NewPending, Pending, StoreError,
+    invariants,
+};
 use weftwork_types::canonical::Hash;
 use weftwork_types::{CheckpointId, OrgId, ThreadId};
 
@@ -35,7 +38,7 @@ fn lock_blobs(org: &OrgId) -> Ask {
 }
 
 /// Returns the checkpoint of a batch that consists of one checkpoint without blobs.
-pub(crate) fn alone(keep: &Keep) -> Option<&NewCheckpoint> {
+pub(crate) fn alone(keep: &CheckpointBatch) -> Option<&NewCheckpoint> {
     let [new] = keep.checkpoints.as_slice() else { return None };
     let beside = keep.pending.len() + keep.blobs.len() + keep.layouts.len() + new.blobs.len();
     (beside == 0).then_some(new)
@@ -53,7 +56,12 @@ pub(crate) fn values(new: &NewCheckpoint) -> Vec<Value> {
 }
 
 /// Returns the statements that store a batch; none for an empty one.
-pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> Vec<Ask> {
+pub(crate) fn asks(
+    org: &OrgId,
+    thread: &ThreadId,
+    keep: &CheckpointBatch,
+    mark: &[u8],
+) -> Vec<Ask> {
     if let Some(new) = alone(keep) {
         let mut all: Vec<Value> = vec![Box::new(text(org)), Box::new(text(thread))];
         all.extend(values(new));
@@ -84,7 +92,7 @@ pub(crate) fn asks(org: &OrgId, thread: &ThreadId, keep: &Keep, mark: &[u8]) -> 
 }
 
 /// Returns the last checkpoint of the root graph in a batch.
-pub(crate) fn head(keep: &Keep) -> Option<CheckpointId> {
+pub(crate) fn head(keep: &CheckpointBatch) -> Option<CheckpointId> {
     keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
@@ -123,7 +131,7 @@ pub(crate) async fn keep(
     conn: &mut Conn,
     org: &OrgId,
     thread: &ThreadId,
-    (keep, mark): (&Keep, &[u8]),
+    (keep, mark): (&CheckpointBatch, &[u8]),
     before: Before,
 ) -> Done<()> {
     let asks = asks(org, thread, keep, mark);
@@ -153,9 +161,9 @@ fn written(org: &OrgId, thread: &ThreadId, mark: &[u8]) -> Ask {
 pub(crate) async fn rewrite(
     conn: &mut Conn,
     org: &OrgId,
-    at: &Shelf,
+    at: &CheckpointNamespace,
     newest: CheckpointId,
-    (new, mark): (&Keep, &[u8]),
+    (new, mark): (&CheckpointBatch, &[u8]),
 ) -> Done<()> {
     let sql = "SELECT id FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3
                ORDER BY id DESC LIMIT 1";
@@ -172,8 +180,8 @@ pub(crate) async fn rewrite(
     if !written.is_empty() {
         return Ok(());
     }
-    rule::check_newest(at, newest, newest_row.first().map(|row| id(row, at)).transpose()?)?;
-    let stays = rule::stays(at, newest, new).then(|| bytes(newest.0));
+    invariants::check_newest(at, newest, newest_row.first().map(|row| id(row, at)).transpose()?)?;
+    let stays = invariants::stays(at, newest, new).then(|| bytes(newest.0));
     let gone = "DELETE FROM checkpoints WHERE org = $1 AND thread = $2 AND ns = $3";
     let alone = "DELETE FROM pending WHERE org = $1 AND thread = $2 AND ns = $3
                      AND of IS DISTINCT FROM $4::bytea";
@@ -186,7 +194,7 @@ pub(crate) async fn rewrite(
     Ok(())
 }
 
-fn id(row: &Row, at: &Shelf) -> Result<CheckpointId, StoreError> {
+fn id(row: &Row, at: &CheckpointNamespace) -> Result<CheckpointId, StoreError> {
     let name = format!("thread `{}`", at.thread);
     At::new("checkpoints", &name).bits(row, "id").map(CheckpointId)
 }

@@ -5,8 +5,8 @@ use super::fixture::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::StoreError;
+use weftwork_store::invariants;
 use weftwork_store::record::{Commit, StoredEvent};
-use weftwork_store::rule;
 use weftwork_store::table::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
@@ -77,7 +77,7 @@ pub(super) async fn a_failed_run_is_requeued_and_goes_on_to_another_end(store: A
     let open = store.interrupts(&us(), &claim.at.thread).await.expect("reads");
     assert!(!open[0].closed, "the thread stands where it stood");
     let busy = store.create_run(&us(), new_run("t", "r2"), BTreeMap::new()).await;
-    assert_eq!(busy, Err(rule::busy(&at("t", "r"))));
+    assert_eq!(busy, Err(invariants::busy(&at("t", "r"))));
     let (heir, _) =
         store.claim(&us(), &at("t", "r"), &claim.worker, Timestamp(1_300)).await.expect("free");
     assert_eq!(heir.fence, 2);
@@ -118,10 +118,10 @@ pub(super) async fn only_the_last_run_is_requeued_once_it_failed(store: Arc<dyn 
         why,
     };
     store.create_run(&us(), new_run("t", "r0"), BTreeMap::new()).await.expect("a run");
-    assert_eq!(requeue("r0").await, rule::busy(&at("t", "r0")));
+    assert_eq!(requeue("r0").await, invariants::busy(&at("t", "r0")));
     let w1 = register(&*store, "w1", 1_000).await;
     let claimed = store.claim(&us(), &at("t", "r0"), &w1, Timestamp(1_001)).await;
-    assert_eq!(requeue("r0").await, rule::busy(&at("t", "r0")));
+    assert_eq!(requeue("r0").await, invariants::busy(&at("t", "r0")));
     let ended = Commit { finish: failed(), ..commit(1_100) };
     write(&*store, &claimed.expect("free").0, ended.clone()).await;
     let ends = [
@@ -132,14 +132,14 @@ pub(super) async fn only_the_last_run_is_requeued_once_it_failed(store: Arc<dyn 
     ];
     for (run, end, why) in ends {
         let claim = begin(&*store, "t", run).await;
-        assert_eq!(requeue("r0").await, rule::busy(&at("t", run)), "the thread is busy");
+        assert_eq!(requeue("r0").await, invariants::busy(&at("t", run)), "the thread is busy");
         write(&*store, &claim, Commit { finish: end, ..ended.clone() }).await;
         assert_eq!(requeue(run).await, refused(run, why));
     }
     assert_eq!(requeue("r0").await, refused("r0", "has runs after it"));
-    assert_eq!(requeue("r9").await, rule::missing("run", "r9"));
+    assert_eq!(requeue("r9").await, invariants::missing("run", "r9"));
     let elsewhere = store.requeue(&principal("them"), &at("t", "r0"), Timestamp(1)).await;
-    assert_eq!(elsewhere, Err(rule::missing("run", "r0")));
+    assert_eq!(elsewhere, Err(invariants::missing("run", "r0")));
     assert_eq!(store.orphans(Timestamp(2_000), 9).await, Ok(Vec::new()), "nothing was changed");
 }
 
@@ -147,6 +147,6 @@ pub(super) async fn a_run_is_found_by_its_id_alone(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let row = store.run(&us(), &claim.at).await;
     assert_eq!(store.find_run(&us(), &claim.at.run).await, row);
-    let missing = rule::missing("run", "r");
+    let missing = invariants::missing("run", "r");
     assert_eq!(store.find_run(&principal("them"), &claim.at.run).await, Err(missing));
 }

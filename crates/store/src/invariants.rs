@@ -1,7 +1,7 @@
 //! Rules shared by all stores, so that drivers only read and write rows.
 
 use crate::StoreError;
-use crate::checkpoint::{Keep, Shelf};
+use crate::checkpoint::{CheckpointBatch, CheckpointNamespace};
 use crate::items::Item;
 use crate::record::{Base, Claim, InterruptRow, NewRun, RunRow};
 use crate::table::Result;
@@ -186,7 +186,11 @@ pub(crate) fn place_of_item(item: &Item) -> String {
 ///
 /// # Errors
 /// Returns [`StoreError::Conflict`] otherwise.
-pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<CheckpointId>) -> Result<()> {
+pub fn check_newest(
+    at: &CheckpointNamespace,
+    expected: CheckpointId,
+    found: Option<CheckpointId>,
+) -> Result<()> {
     if found == Some(expected) {
         return Ok(());
     }
@@ -199,6 +203,6 @@ pub fn check_newest(at: &Shelf, expected: CheckpointId, found: Option<Checkpoint
 
 /// Returns `true` if the newest checkpoint is included in the checkpoints that replace all others.
 #[must_use]
-pub fn stays(at: &Shelf, newest: CheckpointId, keep: &Keep) -> bool {
+pub fn stays(at: &CheckpointNamespace, newest: CheckpointId, keep: &CheckpointBatch) -> bool {
     keep.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)
 }

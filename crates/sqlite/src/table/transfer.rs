@@ -4,34 +4,34 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::Other;
-use crate::table::short::Call;
-use crate::table::{calls, interrupts, keep, log, runs, threads, usage};
+use crate::table::compact::Call;
+use crate::table::{calls, checkpoint_write, interrupts, log, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    Base, InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, WholeRun, WholeThread,
-    WriteWhole, rule,
+    Base, CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
+    Pending, RunExport, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
-impl ReadWhole for SqliteStore {
-    fn whole<'a>(
+impl ExportThreads for SqliteStore {
+    fn export_thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<WholeThread>> {
+    ) -> BoxFuture<'a, Result<ThreadExport>> {
         let (org, id) = (who.org.clone(), id.clone());
         self.read(move |conn| read(conn, &org, &id))
     }
 }
 
-impl WriteWhole for SqliteStore {
-    fn put_whole<'a>(
+impl ImportThreads for SqliteStore {
+    fn import_thread<'a>(
         &'a self,
         who: &'a Principal,
-        whole: WholeThread,
+        whole: ThreadExport,
     ) -> BoxFuture<'a, Result<()>> {
         let who = who.clone();
         Box::pin(async move {
@@ -41,9 +41,9 @@ impl WriteWhole for SqliteStore {
     }
 }
 
-fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
+fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<ThreadExport> {
     let key = || params_of(org, id);
-    let thread = threads::one(conn, org, id)?.ok_or_else(|| rule::missing("thread", id))?;
+    let thread = threads::one(conn, org, id)?.ok_or_else(|| invariants::missing("thread", id))?;
     let sql = "SELECT * FROM runs WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
     let rows = row::all(conn, sql, key(), |row| {
         let row = (At::new("runs", &"the maker of a row").plain(row, "subject")?, runs::read(row)?);
@@ -52,7 +52,7 @@ fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
     let runs = rows.into_iter().map(|(subject, row)| {
         let run = &row.new.at.run;
         let events = log::events_after(conn, (run, log::end(conn, org, run)?), 0, usize::MAX)?;
-        Ok(WholeRun { subject, row, events })
+        Ok(RunExport { subject, row, events })
     });
     let runs = runs.collect::<Done<Vec<_>>>()?;
     let sql = "SELECT * FROM interrupts WHERE org = ?1 AND thread = ?2 ORDER BY rowid";
@@ -60,7 +60,7 @@ fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
     let calls = calls::of_thread(conn, org, id)?;
     let usage = usage::of_thread(conn, org, id)?;
     let kept = kept(conn, org, id)?;
-    Ok(WholeThread { thread, runs, interrupts, calls, kept, usage }.checked()?)
+    Ok(ThreadExport { thread, runs, interrupts, calls, kept, usage }.checked()?)
 }
 
 fn params_of<'a>(org: &'a OrgId, id: &'a ThreadId) -> [&'a str; 2] {
@@ -73,7 +73,7 @@ const CALLS_OF_A_ROW: usize = 100;
 /// The key of a row that refers to blobs: graph, checkpoint and part.
 type Speaker = (String, CheckpointId, i64);
 
-fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
+fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<CheckpointBatch> {
     let name = format!("thread `{id}`");
     let at = |table| At::new(table, &name);
     let key = || params_of(org, id);
@@ -96,7 +96,7 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
         let (ns, id) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "id")?));
         let of = at.plain::<Other>(row, "of")?.to(id);
         let (tasks, body) = (at.plain(row, "tasks")?, at.plain(row, "body")?);
-        let blobs = says(&ns, id, keep::CHECKPOINT);
+        let blobs = says(&ns, id, checkpoint_write::CHECKPOINT);
         Ok(NewCheckpoint { ns, id, of, tasks, body, blobs })
     })?;
     let sql = "SELECT * FROM pending WHERE org = ?1 AND thread = ?2 ORDER BY ns, of, part";
@@ -104,7 +104,8 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
         let at = at("pending");
         let (ns, of) = (at.plain::<String>(row, "ns")?, CheckpointId(at.bits(row, "of")?));
         let part: i64 = at.plain(row, "part")?;
-        let what = if part == keep::OUTSIDE { Pending::Outside } else { Pending::Tasks };
+        let what =
+            if part == checkpoint_write::OUTSIDE { Pending::Outside } else { Pending::Tasks };
         let blobs = says(&ns, of, part);
         Ok(NewPending { ns, of, what, body: at.plain(row, "body")?, blobs })
     })?;
@@ -114,16 +115,16 @@ fn kept(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<Keep> {
         let at = at("blobs");
         Ok((at.hash(row, "hash")?, at.plain(row, "body")?))
     })?;
-    Ok(Keep { checkpoints, pending, blobs, layouts: Vec::new() })
+    Ok(CheckpointBatch { checkpoints, pending, blobs, layouts: Vec::new() })
 }
 
-fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
+fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
     let id = &whole.thread.id;
     let sql = "SELECT 1 FROM threads WHERE org = ?1 AND id = ?2
                UNION ALL SELECT 1 FROM blocks WHERE org = ?1 AND thread = ?2
                UNION ALL SELECT 1 FROM pending WHERE org = ?1 AND thread = ?2 LIMIT 1";
     if row::one(conn, sql, params_of(org, id), |_| Ok(()))?.is_some() {
-        return Err(rule::thread_exists(id).into());
+        return Err(invariants::thread_exists(id).into());
     }
     threads::insert(conn, org, &whole.thread)?;
     for run in &whole.runs {
@@ -133,12 +134,12 @@ fn put(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
         put_interrupt(conn, org, id, row)?;
     }
     put_calls(conn, org, whole)?;
-    keep::keep(conn, org, id, &whole.kept)?;
+    checkpoint_write::keep(conn, org, id, &whole.kept)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
 }
 
-fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
-    let WholeRun { subject, row, events } = run;
+fn put_run(conn: &Connection, org: &OrgId, run: &RunExport) -> Done<()> {
+    let RunExport { subject, row, events } = run;
     let new = &row.new;
     runs::check_new(conn, org, new)?;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
@@ -180,7 +181,7 @@ fn put_run(conn: &Connection, org: &OrgId, run: &WholeRun) -> Done<()> {
 }
 
 /// Imports calls. Their runs are not known, so they are added to the last run.
-fn put_calls(conn: &Connection, org: &OrgId, whole: &WholeThread) -> Done<()> {
+fn put_calls(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
     let Some(last) = whole.runs.last() else { return Ok(()) };
     for calls in whole.calls.chunks(CALLS_OF_A_ROW) {
         let end = log::end(conn, org, &last.row.new.at.run)?;

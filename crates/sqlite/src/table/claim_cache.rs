@@ -6,13 +6,13 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
+use crate::table::compact::Payer;
 use crate::table::log::End;
-use crate::table::short::Payer;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weftwork_store::Claim;
-use weftwork_store::rule::{self, Holder};
+use weftwork_store::invariants::{self, Holder};
 use weftwork_types::run::RunStatus;
 use weftwork_types::{OrgId, RunId, WorkerId};
 
@@ -46,7 +46,7 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
         let worker: Option<WorkerId> = holder.map(|_| at.id(row, "worker")).transpose()?;
         let status: RunStatus = at.word(row, "status")?;
         let fence = at.plain(row, "fence")?;
-        rule::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
+        invariants::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
         let place: Option<i64> = at.plain(row, "place")?;
         let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
         Ok(Held {
@@ -56,12 +56,12 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
             cancel_requested: at.plain(row, "cancel_requested")?,
         })
     })?;
-    Ok(held.ok_or_else(|| rule::missing("run", run))?)
+    Ok(held.ok_or_else(|| invariants::missing("run", run))?)
 }
 
 /// A cache of the states of unfinished runs after their last commits.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<State>);
+pub(crate) struct ClaimCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -82,7 +82,7 @@ struct Entry {
     stands: bool,
 }
 
-impl Known {
+impl ClaimCache {
     /// Takes the cached state of a run, if it is still valid; its claim is then the newest.
     pub(crate) fn take(&self, conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Option<Held>> {
         // Both values are read within the transaction.

@@ -5,31 +5,31 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
-use crate::table::{calls, events, interrupts, keep, runs, threads, usage};
+use crate::table::{calls, checkpoint_write, events, interrupts, runs, threads, usage};
 use tokio_postgres::Row;
 use weftwork_store::table::Result;
 use weftwork_store::{
-    Base, InterruptRow, Keep, NewCheckpoint, NewPending, Pending, ReadWhole, StoredEvent, WholeRun,
-    WholeThread, WriteWhole, rule,
+    Base, CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
+    Pending, RunExport, StoredEvent, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId};
 
-impl ReadWhole for PostgresStore {
-    fn whole<'a>(
+impl ExportThreads for PostgresStore {
+    fn export_thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<WholeThread>> {
+    ) -> BoxFuture<'a, Result<ThreadExport>> {
         self.run((who.org.clone(), id.clone()), |conn, (org, id), _| Box::pin(read(conn, org, id)))
     }
 }
 
-impl WriteWhole for PostgresStore {
-    fn put_whole<'a>(
+impl ImportThreads for PostgresStore {
+    fn import_thread<'a>(
         &'a self,
         who: &'a Principal,
-        whole: WholeThread,
+        whole: ThreadExport,
     ) -> BoxFuture<'a, Result<()>> {
         let mark = self.mark();
         Box::pin(async move {
@@ -54,7 +54,7 @@ const BLOBS: &str = "SELECT hash, body FROM blobs WHERE org = $1 AND hash IN (
          UNION ALL
          SELECT unnest(blobs) FROM pending WHERE org = $1 AND thread = $2 AND blobs <> '{}')";
 
-async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<WholeThread> {
+async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<ThreadExport> {
     let of = |sql| ask!(sql, text(org), text(id));
     let found = conn
         .read(vec![
@@ -74,24 +74,24 @@ async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<WholeThread> 
     else {
         return Err(At::new("threads", id).corrupt("an answer is missing").into());
     };
-    let thread = thread.first().ok_or_else(|| rule::missing("thread", id))?;
+    let thread = thread.first().ok_or_else(|| invariants::missing("thread", id))?;
     let name = format!("thread `{id}`");
     let runs = run_rows.iter().map(|row| {
         let (subject, row) = (runs::made_by(row)?.subject, runs::read(row)?);
         let events = events_of(events, &row.new.at.run, &name)?;
-        Ok(WholeRun { subject, row, events })
+        Ok(RunExport { subject, row, events })
     });
     let checkpoints = checkpoints.iter().map(|row| checkpoint(row, &name));
     let pending = pending.iter().map(|row| part(row, &name));
     let at = At::new("blobs", &name);
     let blobs = blobs.iter().map(|row| Ok((at.hash(row, "hash")?, at.plain(row, "body")?)));
-    let kept = Keep {
+    let kept = CheckpointBatch {
         checkpoints: checkpoints.collect::<Done<_>>()?,
         pending: pending.collect::<Done<_>>()?,
         blobs: blobs.collect::<Done<_>>()?,
         layouts: Vec::new(),
     };
-    let whole = WholeThread {
+    let whole = ThreadExport {
         thread: threads::read(thread)?,
         runs: runs.collect::<Done<_>>()?,
         interrupts: asked.iter().map(|row| interrupts::read(row, id)).collect::<Done<_>>()?,
@@ -148,7 +148,7 @@ fn hashes(row: &Row, at: &At<'_>) -> Done<Vec<Hash>> {
 async fn put(
     conn: &mut Conn,
     org: &OrgId,
-    whole: &WholeThread,
+    whole: &ThreadExport,
     mark: &[u8],
     before: Before,
 ) -> Done<()> {
@@ -162,7 +162,7 @@ async fn put(
     let found = conn
         .begin(vec![
             threads::lock(org, id),
-            keep::lock_thread(org, id),
+            checkpoint_write::lock_thread(org, id),
             // Repeated: while the thread had no row, only the other lock excluded concurrent
             // writes.
             threads::lock(org, id),
@@ -181,23 +181,24 @@ async fn put(
         }
     }
     if !(thread.is_empty() && kept.is_empty()) {
-        return Err(rule::thread_exists(id).into());
+        return Err(invariants::thread_exists(id).into());
     }
     if let Some(row) = by_id.first() {
         let taken: &str = At::new("runs", id).plain(row, "id")?;
-        let is_it = |run: &&WholeRun| run.row.new.at.run.as_str() == taken;
-        let run = whole.runs.iter().find(is_it).map(|run| rule::run_id_reused(&run.row.new.at));
-        return Err(run.unwrap_or_else(|| rule::thread_exists(id)).into());
+        let is_it = |run: &&RunExport| run.row.new.at.run.as_str() == taken;
+        let run =
+            whole.runs.iter().find(is_it).map(|run| invariants::run_id_reused(&run.row.new.at));
+        return Err(run.unwrap_or_else(|| invariants::thread_exists(id)).into());
     }
     if let Some(row) = by_key.first() {
         let taken: &str = At::new("runs", id).plain(row, "idempotency_key")?;
-        return Err(rule::key_reused(taken).into());
+        return Err(invariants::key_reused(taken).into());
     }
     conn.commit(inserts(org, whole, mark)?).await?;
     Ok(())
 }
 
-fn inserts(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Vec<Ask>> {
+fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     let id = &whole.thread.id;
     let mut asks = vec![threads::insert(org, &whole.thread, (whole.last_seq(), mark))?];
     for made in &whole.runs {
@@ -213,15 +214,15 @@ fn inserts(org: &OrgId, whole: &WholeThread, mark: &[u8]) -> Result<Vec<Ask>> {
     for call in &whole.calls {
         asks.push(calls::record(org, id, call)?);
     }
-    asks.extend(keep::asks(org, id, &whole.kept, mark));
+    asks.extend(checkpoint_write::asks(org, id, &whole.kept, mark));
     for row in &whole.usage {
         asks.push(usage::record(org, row)?);
     }
     Ok(asks)
 }
 
-fn run(org: &OrgId, run: &WholeRun) -> Result<Ask> {
-    let WholeRun { subject, row, .. } = run;
+fn run(org: &OrgId, run: &RunExport) -> Result<Ask> {
+    let RunExport { subject, row, .. } = run;
     let new = &row.new;
     let sql = "INSERT INTO runs (org, id, thread, subject, graph, caller, input, options,
                    idempotency_key, created_at, status, worker, fence, outcome, ended_at,
