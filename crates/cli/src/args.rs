@@ -1,9 +1,11 @@
 //! Command line arguments.
 
 use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork::store::{ThreadCursor, ThreadStatus};
 use weftwork::types::CheckpointId;
 use weftwork::types::run::{Durability, Multitask};
 
@@ -161,14 +163,7 @@ impl Keeping {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Threads {
     /// List threads, most recently changed first
-    List {
-        /// Maximum number of threads
-        #[arg(long, default_value = "20")]
-        limit: NonZeroUsize,
-        /// Print each thread as a line of JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List(List),
     /// Show a thread: its runs, its conversation, its open questions
     Show {
         /// Thread id
@@ -223,6 +218,39 @@ pub(crate) enum Threads {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Maximum number of threads
+    #[arg(long, default_value = "20")]
+    pub(crate) limit: NonZeroUsize,
+    /// Only threads whose metadata has this member; the value is JSON, or else text
+    #[arg(long, value_name = "KEY=VALUE", value_parser = member)]
+    pub(crate) metadata: Vec<(String, Value)>,
+    /// Only threads with this status: `idle`, `busy`, `interrupted` or `error`
+    #[arg(long, value_parser = status)]
+    pub(crate) status: Option<ThreadStatus>,
+    /// Start after the last thread of an earlier list; the list before prints the cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<ThreadCursor>,
+    /// Print each thread as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Parses a member of the metadata of a thread.
+fn member(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    Ok((key.to_owned(), value))
+}
+
+/// Parses the status of a thread.
+fn status(text: &str) -> Result<ThreadStatus, String> {
+    use ThreadStatus::{Busy, Error, Idle, Interrupted};
+    let found = [Idle, Busy, Interrupted, Error].into_iter().find(|one| one.word() == text);
+    found.ok_or_else(|| "expected one of idle, busy, interrupted and error".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,8 @@ use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, Config};
 
+/// The default agent.
+pub(crate) const USUAL_AGENT: &str = "desk";
 /// Path of a cassette in which the model's answers are recorded, for tests that replay them.
 const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
 
@@ -38,6 +40,11 @@ impl Found {
     /// The first run that has not ended.
     pub(crate) fn unfinished(&self) -> Option<&RunRow> {
         self.runs.iter().find(|run| !run.status.is_final())
+    }
+
+    /// The agent that last ran on the thread, or the default one.
+    pub(crate) fn graph(&self) -> &str {
+        self.row.graph.as_deref().unwrap_or(USUAL_AGENT)
     }
 
     /// The model of the last run that names one.

@@ -17,6 +17,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("items.sql"),
     include_str!("queued.sql"),
     include_str!("within.sql"),
+    include_str!("metadata.sql"),
+    include_str!("effects.sql"),
 ];
 
 /// The newest format that this program supports.

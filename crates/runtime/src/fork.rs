@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{Store, StoreError, ThreadExport, ThreadRow, invariants};
-use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, Principal, ThreadId, Timestamp};
 
 /// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
@@ -54,11 +53,12 @@ fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) 
     let thread = ThreadRow {
         id: to.clone(),
         graph: thread.graph,
-        status: RunStatus::Completed,
+        status: None,
         head: Some(last),
         created_at: now,
         updated_at: now,
         wakes_at: None,
+        metadata: thread.metadata,
     };
     let (runs, interrupts, calls, usage) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };

@@ -17,6 +17,7 @@ mod runtime;
 mod shutdown;
 mod stored;
 mod thread;
+mod threads;
 mod worker;
 
 pub use dependencies::DependencyError;
@@ -25,4 +26,5 @@ pub use inspect::thread_state;
 pub use runtime::{Recovery, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
+pub use threads::Threads;
 pub use worker::LeaseConfig;

@@ -1,5 +1,7 @@
 //! Threads of hosted graphs: the interface to durable runs.
 
+mod metadata;
+
 use crate::fork::fork_thread;
 use crate::runtime::Runtime;
 use futures_util::FutureExt;

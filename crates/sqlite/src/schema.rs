@@ -35,6 +35,8 @@ const MIGRATIONS: &[Migration] = &[
     by(include_str!("items.sql")),
     by(include_str!("queued.sql")),
     by(include_str!("within.sql")),
+    by(include_str!("metadata.sql")),
+    by(include_str!("effects.sql")),
 ];
 
 /// The newest format that this program supports.

@@ -4,7 +4,9 @@ use crate::error::{Done, Fail, Place};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
-use crate::table::{block, checkpoints, interrupts, items, log, pieces, runs, threads, usage};
+use crate::table::{
+    block, checkpoints, effects, interrupts, items, log, pieces, runs, threads, usage,
+};
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
 use weftwork_store::StoreError;
@@ -109,6 +111,7 @@ const TABLES: &[(&str, Read)] = &[
     }),
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
     ("SELECT * FROM items", |row| items::read(row).map(drop)),
+    ("SELECT * FROM effects", |row| effects::read(row).map(drop)),
     (
         "SELECT org, thread, ns, prefix, checkpoint_rows.* FROM checkpoint_rows
          LEFT JOIN blocks ON number = place >> 24",

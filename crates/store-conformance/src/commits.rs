@@ -125,7 +125,7 @@ pub(super) async fn the_thread_follows_the_outcome_of_the_run(store: Arc<dyn Sto
     for (n, (outcome, status)) in (0..).zip(outcomes) {
         let claim = begin(&*store, "t", &format!("r{n}")).await;
         let running = store.thread(&us(), &thread("t")).await.expect("the thread");
-        assert_eq!(running.status, RunStatus::Running);
+        assert_eq!(running.status, Some(RunStatus::Running));
         let end = AiEvent::Done { outcome: status };
         let last = Commit { events: vec![end], finish: Some(outcome.clone()), ..commit(5_000 + n) };
         write(&*store, &claim, last).await;
@@ -133,7 +133,7 @@ pub(super) async fn the_thread_follows_the_outcome_of_the_run(store: Arc<dyn Sto
         assert_eq!((run.status, run.outcome), (status, Some(outcome)));
         assert_eq!((run.ended_at, run.worker), (Some(Timestamp(5_000 + n)), Some(claim.worker)));
         let ended = store.thread(&us(), &thread("t")).await.expect("the thread");
-        assert_eq!((ended.status, ended.updated_at), (status, Timestamp(5_000 + n)));
+        assert_eq!((ended.status, ended.updated_at), (Some(status), Timestamp(5_000 + n)));
     }
 }
 

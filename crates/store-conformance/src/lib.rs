@@ -25,6 +25,7 @@ mod checkpoints;
 mod claims;
 mod commits;
 mod dump;
+mod effects;
 mod fixture;
 mod interrupts;
 pub mod item_store;
@@ -37,6 +38,7 @@ mod requeue;
 mod retention;
 mod runs;
 mod tenancy;
+mod threads;
 mod transfer;
 mod usage;
 mod wakes;
@@ -97,6 +99,17 @@ cases! { $
     runs::cancel_is_a_flag_that_the_next_commit_returns,
     runs::what_does_not_exist_is_reported_missing,
     runs::delete_thread_leaves_nothing,
+    threads::a_thread_exists_without_a_run,
+    threads::a_thread_is_created_once,
+    threads::metadata_is_merged_by_member,
+    threads::metadata_has_limits,
+    threads::threads_are_found_by_their_metadata,
+    threads::threads_are_found_by_their_status,
+    threads::conditions_of_a_search_are_combined,
+    threads::a_search_is_ordered_and_limited,
+    threads::a_cursor_is_stable_while_threads_come_and_go,
+    threads::threads_of_others_are_not_found,
+    threads::metadata_goes_with_its_thread,
     claims::a_living_worker_keeps_its_run,
     claims::an_expired_worker_loses_its_run,
     claims::a_retired_worker_loses_its_run_at_once,
@@ -171,6 +184,13 @@ cases! { $
     retention::a_thread_without_its_events_goes_to_another_store,
     wakes::a_thread_is_due_at_its_time_and_no_more_once_it_goes_on,
     wakes::due_are_the_last_runs_of_these_graphs_by_their_time,
+    effects::effects_take_effect_with_their_commit,
+    effects::a_refused_commit_has_no_effects,
+    effects::a_queue_is_read_in_order_and_acknowledged,
+    effects::a_value_is_replaced_at_its_version,
+    effects::effects_are_read_by_ranges_of_keys,
+    effects::names_of_sequences_have_limits,
+    effects::organisations_have_their_own_sequences,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     usage::the_ledger_writes_into_the_store,

@@ -66,7 +66,7 @@ pub(super) async fn a_queued_run_waits_for_those_before_it(store: Arc<dyn Store>
     let (second, begun) = claim(store, "r2").await.expect("its turn");
     assert_eq!((begun.status, second.fence), (RunStatus::Running, 1));
     let now = store.thread(&us(), &thread("t")).await.expect("the thread");
-    assert_eq!((now.status, now.updated_at), (RunStatus::Running, Timestamp(1_500)));
+    assert_eq!((now.status, now.updated_at), (Some(RunStatus::Running), Timestamp(1_500)));
     write(store, &second, Commit { events: vec![told(2), told(3)], ..commit(1_600) }).await;
     let seqs = store.events(&us(), &at("t", "r2"), 0, 9).await.expect("reads");
     let seqs: Vec<_> = seqs.iter().map(|event| event.seq).collect();

@@ -149,7 +149,7 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     assert_eq!(log(&*store, "r2").await, [done()]);
     assert_eq!(has_begun(&*store, &us(), &at("t", "r2")).await, Ok(false));
     let row = store.thread(&us(), &thread("t")).await.expect("the thread");
-    assert_eq!((row.status, row.head), (RunStatus::Cancelled, Some(CheckpointId(1))));
+    assert_eq!((row.status, row.head), (Some(RunStatus::Cancelled), Some(CheckpointId(1))));
     // The thread continues.
     let w1 = register(&*store, "w1", LATER).await;
     store.create_run(&us(), new_run("t", "r3"), BTreeMap::new()).await.expect("a run");

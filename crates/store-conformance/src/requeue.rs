@@ -33,7 +33,7 @@ pub(super) async fn a_released_run_is_pending_again(store: Arc<dyn Store>) {
     let row = store.run(&us(), &at("t", "r")).await.expect("the run");
     assert_eq!((row.status, row.worker, row.fence), (RunStatus::Pending, None, 1));
     let row = store.thread(&us(), &claim.at.thread).await.expect("the thread");
-    assert_eq!((row.status, row.updated_at), (RunStatus::Pending, Timestamp(1_200)));
+    assert_eq!((row.status, row.updated_at), (Some(RunStatus::Pending), Timestamp(1_200)));
     // Orphaned immediately, although the worker is alive.
     let orphans = store.orphans(Timestamp(1_200), 9).await.expect("orphans");
     assert_eq!(orphans.len(), 1);
@@ -73,7 +73,7 @@ pub(super) async fn a_failed_run_is_requeued_and_goes_on_to_another_end(store: A
     assert_eq!(row.new, new_run("t", "r"));
     assert_eq!(store.run(&us(), &at("t", "r")).await, Ok(row));
     let row = store.thread(&us(), &claim.at.thread).await.expect("the thread");
-    assert_eq!((row.status, row.updated_at), (RunStatus::Pending, Timestamp(1_200)));
+    assert_eq!((row.status, row.updated_at), (Some(RunStatus::Pending), Timestamp(1_200)));
     let open = store.interrupts(&us(), &claim.at.thread).await.expect("reads");
     assert!(!open[0].closed, "the thread stands where it stood");
     let busy = store.create_run(&us(), new_run("t", "r2"), BTreeMap::new()).await;

@@ -158,6 +158,16 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
     }
 }
 
+/// Creates the error for a new thread whose id exists.
+#[must_use]
+pub fn thread_id_taken(thread: &ThreadId) -> StoreError {
+    StoreError::Conflict {
+        place: format!("thread `{thread}`"),
+        expected: "no thread of this id".to_owned(),
+        found: "one".to_owned(),
+    }
+}
+
 /// Creates the error for an import of an item whose name exists.
 #[must_use]
 pub fn item_exists(item: &Item) -> StoreError {

@@ -11,6 +11,7 @@
 //! column of every key, and data of another organisation is reported as missing.
 
 pub mod checkpoint;
+pub mod effect;
 pub mod invariants;
 pub mod items;
 pub mod ledger;
@@ -19,12 +20,14 @@ pub mod orphan;
 pub mod record;
 pub mod retention;
 pub mod table;
+pub mod thread;
 pub mod transfer;
 
 pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
 };
+pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
 pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
@@ -41,6 +44,10 @@ pub use retention::{Retention, Untouched, Waiting, delete_all_untouched, drop_al
 pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,
+};
+pub use thread::{
+    FoundThread, IfExists, Metadata, NewThread, SearchFrom, ThreadCursor, ThreadOrder, ThreadPage,
+    ThreadQuery, ThreadStatus,
 };
 pub use transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
 pub use weftwork_types::StoreError;

@@ -1,5 +1,7 @@
 //! Rows of the tables.
 
+use crate::effect::Effect;
+use crate::thread::Metadata;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weftwork_types::caller::{Caller, GraphCaller};
@@ -15,10 +17,11 @@ use weftwork_types::{CheckpointId, ThreadId, Timestamp, WorkerId};
 pub struct ThreadRow {
     /// The thread.
     pub id: ThreadId,
-    /// Graph that last ran on the thread.
-    pub graph: String,
-    /// Status of the last run.
-    pub status: RunStatus,
+    /// Graph that last ran on the thread. Before the first run, the graph given when the thread was
+    /// created, if there was one.
+    pub graph: Option<String>,
+    /// Status of the last run, if there was one.
+    pub status: Option<RunStatus>,
     /// Newest checkpoint.
     pub head: Option<CheckpointId>,
     /// Creation time.
@@ -29,6 +32,9 @@ pub struct ThreadRow {
     /// then. Timers are such questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_at: Option<Timestamp>,
+    /// Metadata that clients gave the thread.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 /// A run to be created.
@@ -216,6 +222,9 @@ pub struct Commit {
     /// Partial text emitted since the last commit, in order. It is not part of the event log: it
     /// has no event numbers, and is not exported with a thread.
     pub pieces: Vec<Piece>,
+    /// Records for readers outside of the run, written one after the other. If a sequence does not
+    /// have the expected version, the commit is refused.
+    pub effects: Vec<Effect>,
     /// Outcome of the run, in its last commit.
     pub finish: Option<RunOutcome>,
     /// Time at which the thread resumes by itself; only together with `finish`.

@@ -33,9 +33,9 @@ impl Untouched {
     /// a question of the thread is open.
     #[must_use]
     pub fn has(&self, row: &ThreadRow, asks: bool) -> bool {
-        let waits = asks || row.status == RunStatus::Interrupted;
+        let waits = asks || row.status == Some(RunStatus::Interrupted);
         let spared = self.waiting == Waiting::Spared && waits;
-        row.updated_at < self.before && row.status.is_final() && !spared
+        row.updated_at < self.before && row.status.is_none_or(RunStatus::is_final) && !spared
     }
 }
 

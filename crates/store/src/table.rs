@@ -7,12 +7,14 @@
 #[cfg(doc)]
 use crate::StoreError;
 use crate::checkpoint::CheckpointStore;
+use crate::effect::Effects;
 use crate::items::ItemTable;
 use crate::record::{
     Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,
     WorkerRow,
 };
 use crate::retention::Retention;
+use crate::thread::{Metadata, NewThread, ThreadPage, ThreadQuery};
 use crate::transfer::{ExportThreads, ImportThreads};
 use std::collections::BTreeMap;
 use weftwork_types::event::{Piece, Position};
@@ -48,10 +50,46 @@ pub trait ReadThreads: Send + Sync {
         offset: usize,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>>;
+
+    /// Returns the threads that a search selects, in its order. The state of threads is not
+    /// searched, because only their graphs can read it.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn search_threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: ThreadQuery,
+    ) -> BoxFuture<'a, Result<ThreadPage>>;
 }
 
-/// Removes threads.
+/// Creates, changes and removes threads.
 pub trait WriteThreads: Send + Sync {
+    /// Creates a thread without runs, and returns it.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Conflict`] if the thread exists, unless
+    /// [`IfExists`](crate::thread::IfExists) is `Return`, or if the metadata exceeds a limit.
+    fn create_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewThread,
+    ) -> BoxFuture<'a, Result<ThreadRow>>;
+
+    /// Merges `metadata` into that of a thread ([`merge_metadata`](crate::thread::merge_metadata)),
+    /// and returns the thread. It counts as changed at `now`.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::NotFound`] if the thread does not exist, [`StoreError::Conflict`] if
+    /// the metadata exceeds a limit.
+    fn update_metadata<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+        metadata: Metadata,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ThreadRow>>;
+
     /// Deletes a thread with its runs, checkpoints, events, questions and journal. Usage facts are
     /// retained for billing.
     ///
@@ -169,7 +207,8 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::Fenced`] if the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] if the run does not exist.
+    /// [`StoreError::NotFound`] if the run does not exist, [`StoreError::Conflict`] if an effect
+    /// expects another version of its sequence. Nothing was changed.
     fn commit<'a>(
         &'a self,
         who: &'a Principal,
@@ -368,6 +407,7 @@ pub trait Store:
     + ExportThreads
     + ImportThreads
     + Retention
+    + Effects
     + ItemTable
     + std::fmt::Debug
 {

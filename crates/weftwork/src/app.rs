@@ -12,7 +12,7 @@ use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelInfo, Recorder};
 use weftwork_runtime::Runtime;
-use weftwork_store::{Store, StoreError};
+use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
 use weftwork_types::message::{Message, Role};
@@ -444,8 +444,8 @@ impl App {
 
     async fn agent_of(&self, thread: &ThreadId) -> Result<String, Error> {
         match self.store().thread(&self.who, thread).await {
-            Ok(row) => Ok(row.graph),
-            Err(StoreError::NotFound { .. }) => {
+            Ok(ThreadRow { graph: Some(graph), .. }) => Ok(graph),
+            Ok(_) | Err(StoreError::NotFound { .. }) => {
                 let first = self.agents.first().map(|agent| agent.id().to_owned());
                 first.ok_or_else(|| Error::UnknownAgent { found: String::new(), known: Vec::new() })
             }

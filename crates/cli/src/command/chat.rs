@@ -4,7 +4,7 @@ use super::question;
 use super::run::tell_turn;
 use crate::CliError;
 use crate::args::Chat;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, USUAL_AGENT};
 use crate::exit::Exit;
 use crate::follow::{View, follow, tell_end};
 use crate::input::{Interrupts, Lines};
@@ -18,9 +18,6 @@ use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunInput, RunOutcome};
 
-/// The default agent.
-const USUAL_AGENT: &str = "desk";
-
 pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let store = named.is_some().then(|| context.store()).transpose()?;
@@ -32,7 +29,7 @@ pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, 
         },
         _ => None,
     };
-    let of_thread = found.as_ref().map(|found| found.row.graph.as_str());
+    let of_thread = found.as_ref().map(|found| found.graph());
     let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
     let recorded = found.as_ref().and_then(|found| found.model());
     let app = context

@@ -42,7 +42,7 @@ async fn requeue(
         context.terminal.note(format_args!("requeued run {id} of thread {thread} for a worker"));
         return Ok(Exit::Done);
     }
-    let agent = context.agent(&found.row.graph)?;
+    let agent = context.agent(found.graph())?;
     let app = context
         .open(agent, Some(store), found.model(), (Durability::Sync, Multitask::Reject))
         .await?;

@@ -13,7 +13,7 @@ use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 macro_rules! untouched {
     ($rest:literal) => {
         concat!(
-            "SELECT id, graph, status, head, created_at, updated_at, wakes_at FROM threads
+            "SELECT id, graph, status, head, created_at, updated_at, wakes_at, metadata FROM threads
              WHERE org = $1 AND updated_at < $2 AND status NOT IN ('pending', 'running')
                  AND ($3 OR status <> 'interrupted' AND NOT EXISTS (
                      SELECT 1 FROM interrupts i

@@ -1,12 +1,15 @@
 use crate::conn::{Ask, Conn, ask};
 use crate::error::Done;
 use crate::pool::Before;
-use crate::row::{At, int, text};
+use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
-use crate::table::{checkpoint_write, runs};
+use crate::table::{checkpoint_write, runs, search};
 use tokio_postgres::Row;
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
-use weftwork_store::{StoreError, ThreadRow, invariants};
+use weftwork_store::thread::merge_metadata;
+use weftwork_store::{
+    IfExists, Metadata, NewThread, StoreError, ThreadPage, ThreadQuery, ThreadRow, invariants,
+};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for PostgresStore {
@@ -32,7 +35,8 @@ impl ReadThreads for PostgresStore {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         self.run((who.org.clone(), int(offset), int(limit)), |conn, (org, offset, limit), _| {
             Box::pin(async move {
-                let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at
+                let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at,
+                               metadata
                            FROM threads
                            WHERE org = $1 ORDER BY updated_at DESC, id DESC LIMIT $2 OFFSET $3";
                 let rows = conn.rows(ask!(sql, text(org), *limit, *offset)).await?;
@@ -40,9 +44,43 @@ impl ReadThreads for PostgresStore {
             })
         })
     }
+
+    fn search_threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: ThreadQuery,
+    ) -> BoxFuture<'a, Result<ThreadPage>> {
+        self.run((who.org.clone(), query), |conn, (org, query), _| {
+            Box::pin(search::search(conn, org, query))
+        })
+    }
 }
 
 impl WriteThreads for PostgresStore {
+    fn create_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewThread,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        let args = (who.org.clone(), new, self.mark());
+        self.run(args, |conn, (org, new, mark), before| {
+            Box::pin(create(conn, org, (new, mark), before))
+        })
+    }
+
+    fn update_metadata<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+        metadata: Metadata,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        self.run((who.org.clone(), id.clone(), metadata, now), |conn, args, _| {
+            let (org, id, metadata, now) = args;
+            Box::pin(update(conn, org, id, (metadata, *now)))
+        })
+    }
+
     fn delete_thread<'a>(
         &'a self,
         who: &'a Principal,
@@ -52,6 +90,70 @@ impl WriteThreads for PostgresStore {
             Box::pin(delete(conn, org, id, before))
         })
     }
+}
+
+async fn create(
+    conn: &mut Conn,
+    org: &OrgId,
+    (new, mark): (&NewThread, &[u8]),
+    before: Before,
+) -> Done<ThreadRow> {
+    let row = new.row()?;
+    let found = conn.begin(vec![lock(org, &new.id), one(org, &new.id)]).await?;
+    let [locked, known] = found.as_slice() else { return Ok(row) };
+    let (Some(locked), Some(known)) = (locked.first(), known.first()) else {
+        // A concurrent creation fails one of the two, which is then repeated.
+        conn.commit(vec![insert(org, &row, (0, mark))?]).await?;
+        return Ok(row);
+    };
+    let ours = At::new("threads", &new.id).plain::<Option<&[u8]>>(locked, "mark")? == Some(mark);
+    if new.if_exists == IfExists::Return || before == Before::Doubt && ours {
+        return Ok(read(known)?);
+    }
+    Err(invariants::thread_id_taken(&new.id).into())
+}
+
+async fn update(
+    conn: &mut Conn,
+    org: &OrgId,
+    id: &ThreadId,
+    (metadata, now): (&Metadata, Timestamp),
+) -> Done<ThreadRow> {
+    let found = conn.begin(vec![lock(org, id), one(org, id)]).await?;
+    let row = found.last().and_then(|rows| rows.first());
+    let mut row = read(row.ok_or_else(|| invariants::missing("thread", id))?)?;
+    merge_metadata(id, &mut row.metadata, metadata)?;
+    row.updated_at = row.updated_at.max(now);
+    let sql = "UPDATE threads SET metadata = $3, updated_at = $4 WHERE org = $1 AND id = $2";
+    let column = column(&row.metadata)?;
+    conn.commit(vec![ask!(sql, text(org), text(id), column, row.updated_at.0)]).await?;
+    Ok(row)
+}
+
+/// Returns the column value of metadata.
+fn column(metadata: &Metadata) -> Result<Option<String>> {
+    (!metadata.is_empty()).then(|| json(metadata)).transpose()
+}
+
+/// Writes the row of a new thread, with the number of its last event and the mark of this write.
+pub(crate) fn insert(org: &OrgId, row: &ThreadRow, (seq, mark): (u64, &[u8])) -> Result<Ask> {
+    let sql = "INSERT INTO threads (org, id, graph, status, head, seq, mark, created_at,
+                   updated_at, wakes_at, metadata)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    Ok(ask!(
+        sql,
+        text(org),
+        text(&row.id),
+        row.graph.clone().unwrap_or_default(),
+        row.status.as_ref().map(word).transpose()?.unwrap_or_default(),
+        row.head.map(|id| bytes(id.0)),
+        int(seq),
+        mark.to_vec(),
+        row.created_at.0,
+        row.updated_at.0,
+        row.wakes_at.map(|at| at.0),
+        column(&row.metadata)?,
+    ))
 }
 
 /// Deletes everything a thread owns except checkpoints. Events and partial text precede the runs by
@@ -105,8 +207,8 @@ pub(crate) fn wakes_at(org: &OrgId, id: &ThreadId, wakes_at: Timestamp) -> Ask {
 
 /// Queries a thread; see [`read`].
 pub(crate) fn one(org: &OrgId, id: &ThreadId) -> Ask {
-    let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at FROM threads
-               WHERE org = $1 AND id = $2";
+    let sql = "SELECT id, graph, status, head, created_at, updated_at, wakes_at, metadata
+               FROM threads WHERE org = $1 AND id = $2";
     ask!(sql, text(org), text(id))
 }
 
@@ -134,13 +236,16 @@ pub(crate) fn read(row: &Row) -> std::result::Result<ThreadRow, StoreError> {
     let key: &str = At::new("threads", &"a row").plain(row, "id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);
+    let graph: String = at.plain(row, "graph")?;
+    let has_run = !at.plain::<&str>(row, "status")?.is_empty();
     Ok(ThreadRow {
         id: at.id(row, "id")?,
-        graph: at.plain(row, "graph")?,
-        status: at.word(row, "status")?,
+        graph: Some(graph).filter(|graph| !graph.is_empty()),
+        status: has_run.then(|| at.word(row, "status")).transpose()?,
         head: at.maybe_bits(row, "head")?.map(CheckpointId),
         created_at: Timestamp(at.plain(row, "created_at")?),
         updated_at: Timestamp(at.plain(row, "updated_at")?),
         wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
+        metadata: at.maybe_json(row, "metadata")?.unwrap_or_default(),
     })
 }

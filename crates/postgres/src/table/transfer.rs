@@ -200,7 +200,7 @@ async fn put(
 
 fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     let id = &whole.thread.id;
-    let mut asks = vec![thread(org, whole, mark)?];
+    let mut asks = vec![threads::insert(org, &whole.thread, (whole.last_seq(), mark))?];
     for made in &whole.runs {
         asks.push(run(org, made)?);
         // Events of one commit have the same time, and were in one row.
@@ -219,19 +219,6 @@ fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
         asks.push(usage::record(org, row)?);
     }
     Ok(asks)
-}
-
-fn thread(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Ask> {
-    let row = &whole.thread;
-    let sql = "INSERT INTO threads
-                   (org, id, graph, status, head, seq, mark, created_at, updated_at, wakes_at)
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    let head = row.head.map(|id| bytes(id.0));
-    let (status, seq) = (word(&row.status)?, int(whole.last_seq()));
-    let (created, updated) = (row.created_at.0, row.updated_at.0);
-    let (id, graph) = (text(&row.id), row.graph.clone());
-    let (mark, wakes_at) = (mark.to_vec(), row.wakes_at.map(|at| at.0));
-    Ok(ask!(sql, text(org), id, graph, status, head, seq, mark, created, updated, wakes_at))
 }
 
 fn run(org: &OrgId, run: &RunExport) -> Result<Ask> {

@@ -10,7 +10,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::out_of_node;
 use weftwork_graph::run_loop::{Checker, StateQuery, Unanswered, answers_by_id};
-use weftwork_store::{InterruptRow, NewRun, StoreError, invariants, open_questions};
+use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
 use weftwork_types::BoxFuture;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
@@ -101,14 +101,13 @@ impl Runtime {
     async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
         let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
         match self.store().thread(&request.principal, &request.thread).await {
-            Ok(thread) if thread.graph != request.graph => Err(RuntimeError::OtherGraph {
-                thread: thread.id.to_string(),
-                found: thread.graph,
-                asked: request.graph.clone(),
-            }),
+            Ok(ThreadRow { id, graph: Some(found), .. }) if found != request.graph => {
+                let (thread, asked) = (id.to_string(), request.graph.clone());
+                Err(RuntimeError::OtherGraph { thread, found, asked })
+            }
             Ok(thread)
                 if thread.head.is_none()
-                    && thread.status.is_final()
+                    && thread.status.is_none_or(RunStatus::is_final)
                     && request.input == RunInput::Continue
                     // One with a key may have been made before.
                     && request.options.idempotency_key.is_none() =>

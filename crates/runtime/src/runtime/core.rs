@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::{RunRow, Store, StoreError};
+use weftwork_store::{RunRow, Store, StoreError, invariants};
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
@@ -138,7 +138,8 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<CompiledGraph, RuntimeError> {
         let row = self.store().thread(who, thread).await?;
-        self.graph(&row.graph).cloned()
+        let graph = row.graph.ok_or_else(|| invariants::missing("run of thread", thread))?;
+        self.graph(&graph).cloned()
     }
 
     /// The graph of an id, or of the part of an id after its colon if only one id has it.

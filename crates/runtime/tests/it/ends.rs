@@ -168,7 +168,7 @@ async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
         let pauses = |events: &[RunEvent]| events.iter().filter_map(paused).collect::<Vec<_>>();
         assert_eq!(pauses(&events), ["W0207"], "reported at once, and once");
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
-        assert_eq!(row.status, RunStatus::Running);
+        assert_eq!(row.status, Some(RunStatus::Running));
         refuse(&store, |_| false);
         clock.advance(Duration::from_secs(2));
         assert_eq!(completed(handle.outcome.await)["log"], json!(["a"]));
@@ -209,10 +209,10 @@ async fn a_run_that_waits_for_a_full_store_can_be_cancelled_and_its_end_is_recor
         let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
         row.status
     };
-    assert_eq!(status().await, RunStatus::Running, "nobody can know yet");
+    assert_eq!(status().await, Some(RunStatus::Running), "nobody can know yet");
     asked_to_wait(&clock, 2).await;
     refuse(&store, |_| false);
-    while status().await != RunStatus::Cancelled {
+    while status().await != Some(RunStatus::Cancelled) {
         clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;
     }

@@ -123,9 +123,32 @@ impl ReadThreads for Faulty {
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
         self.inner.threads(w, offset, limit)
     }
+    fn search_threads<'a>(
+        &'a self,
+        w: &'a Principal,
+        query: ThreadQuery,
+    ) -> BoxFuture<'a, Result<ThreadPage>> {
+        self.inner.search_threads(w, query)
+    }
 }
 
 impl WriteThreads for Faulty {
+    fn create_thread<'a>(
+        &'a self,
+        w: &'a Principal,
+        new: NewThread,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        self.inner.create_thread(w, new)
+    }
+    fn update_metadata<'a>(
+        &'a self,
+        w: &'a Principal,
+        id: &'a ThreadId,
+        metadata: Metadata,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        self.inner.update_metadata(w, id, metadata, now)
+    }
     fn delete_thread<'a>(
         &'a self,
         w: &'a Principal,
@@ -213,6 +236,31 @@ impl WriteRuns for Faulty {
     }
     fn request_cancel<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<()>> {
         self.inner.request_cancel(w, at)
+    }
+}
+
+impl Effects for Faulty {
+    fn effects<'a>(
+        &'a self,
+        w: &'a Principal,
+        query: EffectQuery,
+    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        self.inner.effects(w, query)
+    }
+    fn effect_version<'a>(
+        &'a self,
+        w: &'a Principal,
+        sequence: &'a Sequence,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.inner.effect_version(w, sequence)
+    }
+    fn apply_effects<'a>(
+        &'a self,
+        w: &'a Principal,
+        effects: Vec<Effect>,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.apply_effects(w, effects, at)
     }
 }
 

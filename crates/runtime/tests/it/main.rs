@@ -30,6 +30,7 @@ mod sim;
 mod supersteps;
 mod support;
 mod texts;
+mod threads;
 mod travel;
 mod ui;
 mod wakes;

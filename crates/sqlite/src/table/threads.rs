@@ -1,10 +1,13 @@
 use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
-use crate::table::{checkpoint_write, runs, usage};
+use crate::table::{checkpoint_write, runs, search, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
-use weftwork_store::{ThreadRow, invariants};
+use weftwork_store::thread::merge_metadata;
+use weftwork_store::{
+    IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants,
+};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for SqliteStore {
@@ -30,13 +33,14 @@ impl ReadThreads for SqliteStore {
         self.read(move |conn| {
             // Threads without an active run are read only up to the end of the page.
             let sql = "SELECT * FROM (
-                           SELECT id, graph, status, head, created_at, updated_at, wakes_at
+                           SELECT id, graph, status, head, created_at, updated_at, wakes_at,
+                               metadata
                            FROM threads
                            WHERE org = ?1 AND status NOT IN ('pending', 'running')
                            ORDER BY updated_at DESC, id DESC LIMIT ?2)
                        UNION ALL
                        SELECT now.id, now.graph, now.status, now.head, now.created_at,
-                           now.updated_at, now.wakes_at
+                           now.updated_at, now.wakes_at, now.metadata
                        FROM threads t INDEXED BY threads_running
                        CROSS JOIN threads_now now ON now.org = t.org AND now.id = t.id
                        WHERE t.org = ?1 AND t.status IN ('pending', 'running')
@@ -45,9 +49,57 @@ impl ReadThreads for SqliteStore {
             row::all(conn, sql, params![org.as_str(), reach, limit, row::int(offset)], read)
         })
     }
+
+    fn search_threads<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: ThreadQuery,
+    ) -> BoxFuture<'a, Result<ThreadPage>> {
+        let org = who.org.clone();
+        self.read(move |conn| search::search(conn, &org, &query))
+    }
 }
 
 impl WriteThreads for SqliteStore {
+    fn create_thread<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewThread,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        let org = who.org.clone();
+        self.write(move |conn| {
+            let row = new.row()?;
+            match (one(conn, &org, &new.id)?, new.if_exists) {
+                (Some(known), IfExists::Return) => Ok(known),
+                (Some(_), IfExists::Refuse) => Err(invariants::thread_id_taken(&new.id).into()),
+                (None, _) => insert(conn, &org, &row).map(|()| row),
+            }
+        })
+    }
+
+    fn update_metadata<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a ThreadId,
+        metadata: Metadata,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<ThreadRow>> {
+        let (org, id) = (who.org.clone(), id.clone());
+        self.write(move |conn| {
+            let found = one(conn, &org, &id)?;
+            let mut row = found.ok_or_else(|| invariants::missing("thread", &id))?;
+            merge_metadata(&id, &mut row.metadata, &metadata)?;
+            row.updated_at = row.updated_at.max(now);
+            let sql = "UPDATE threads SET metadata = ?3, updated_at = ?4
+                       WHERE org = ?1 AND id = ?2";
+            let column = search::column(&row.metadata)?;
+            let values = params![org.as_str(), id.as_str(), column, row.updated_at.0];
+            row::execute(conn, sql, values)?;
+            search::index(conn, &org, &id, &row.metadata)?;
+            Ok(row)
+        })
+    }
+
     fn delete_thread<'a>(
         &'a self,
         who: &'a Principal,
@@ -56,6 +108,27 @@ impl WriteThreads for SqliteStore {
         let (org, id) = (who.org.clone(), id.clone());
         self.write(move |conn| delete(conn, &org, &id))
     }
+}
+
+/// Writes the row of a new thread.
+pub(crate) fn insert(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done<()> {
+    let sql = "INSERT INTO threads (org, id, graph, status, head, created_at, updated_at,
+                   wakes_at, metadata)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let status = thread.status.as_ref().map(row::word).transpose()?;
+    let values = params![
+        org.as_str(),
+        thread.id.as_str(),
+        thread.graph.as_deref().unwrap_or_default(),
+        status.unwrap_or_default(),
+        thread.head.map(|id| id.0.to_be_bytes()),
+        thread.created_at.0,
+        thread.updated_at.0,
+        thread.wakes_at.map(|at| at.0),
+        search::column(&thread.metadata)?,
+    ];
+    row::execute(conn, sql, values)?;
+    search::index(conn, org, &thread.id, &thread.metadata)
 }
 
 fn delete(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> {
@@ -97,13 +170,16 @@ pub(crate) fn read(row: &Row<'_>) -> Done<ThreadRow> {
     let key: String = row.get("id")?;
     let name = format!("thread `{key}`");
     let at = At::new("threads", &name);
+    let graph: String = at.plain(row, "graph")?;
+    let has_run = !at.plain::<String>(row, "status")?.is_empty();
     Ok(ThreadRow {
         id: at.id(row, "id")?,
-        graph: at.plain(row, "graph")?,
-        status: at.word(row, "status")?,
+        graph: Some(graph).filter(|graph| !graph.is_empty()),
+        status: has_run.then(|| at.word(row, "status")).transpose()?,
         head: at.maybe_bits(row, "head")?.map(CheckpointId),
         created_at: Timestamp(at.plain(row, "created_at")?),
         updated_at: Timestamp(at.plain(row, "updated_at")?),
         wakes_at: at.plain::<Option<i64>>(row, "wakes_at")?.map(Timestamp),
+        metadata: at.maybe_json(row, "metadata")?.unwrap_or_default(),
     })
 }

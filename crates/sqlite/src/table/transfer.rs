@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use weftwork_store::table::Result;
 use weftwork_store::{
     Base, CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
-    Pending, RunExport, ThreadExport, ThreadRow, invariants,
+    Pending, RunExport, ThreadExport, invariants,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
@@ -126,7 +126,7 @@ fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
     if row::one(conn, sql, params_of(org, id), |_| Ok(()))?.is_some() {
         return Err(invariants::thread_exists(id).into());
     }
-    put_thread(conn, org, &whole.thread)?;
+    threads::insert(conn, org, &whole.thread)?;
     for run in &whole.runs {
         put_run(conn, org, run)?;
     }
@@ -136,19 +136,6 @@ fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
     put_calls(conn, org, whole)?;
     checkpoint_write::keep(conn, org, id, &whole.kept)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
-}
-
-fn put_thread(conn: &Connection, org: &OrgId, thread: &ThreadRow) -> Done<()> {
-    let sql = "INSERT INTO threads (org, id, graph, status, head, created_at, updated_at,
-                   wakes_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    let head = thread.head.map(|id| id.0.to_be_bytes());
-    let (id, status) = (thread.id.as_str(), row::word(&thread.status)?);
-    let (created, updated) = (thread.created_at.0, thread.updated_at.0);
-    let wakes_at = thread.wakes_at.map(|at| at.0);
-    let values = params![org.as_str(), id, thread.graph, status, head, created, updated, wakes_at];
-    row::execute(conn, sql, values)?;
-    Ok(())
 }
 
 fn put_run(conn: &Connection, org: &OrgId, run: &RunExport) -> Done<()> {

@@ -45,7 +45,7 @@ impl Thread {
             run.row.status = end.status();
             run.row.outcome = Some(end);
             run.row.ended_at = Some(commit.at);
-            self.row.status = run.row.status;
+            self.row.status = Some(run.row.status);
             self.row.wakes_at = commit.wakes_at;
         }
         Committed { first_seq, cancel_requested: run.row.cancel_requested }
@@ -53,7 +53,7 @@ impl Thread {
 
     /// Sets a run to pending and returns the number of the event that reports it.
     pub(super) fn put_back(&mut self, index: usize, told: AiEvent, at: Timestamp) -> u64 {
-        self.row.status = RunStatus::Pending;
+        self.row.status = Some(RunStatus::Pending);
         (self.row.updated_at, self.row.wakes_at) = (at, None);
         let run = &mut self.runs[index];
         (run.row.status, run.row.worker) = (RunStatus::Pending, None);

@@ -2,20 +2,23 @@
 
 mod checkpoints;
 mod commit;
+mod effects;
 mod items;
 mod read;
 mod retention;
+mod threads;
 mod transfer;
 mod write;
 
 use crate::invariants;
 use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
 use crate::table::{Result, Store};
+use crate::thread::Metadata;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::CallRecord;
-use weftwork_types::run::RunRef;
+use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{
     BoxFuture, InvocationId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
@@ -66,6 +69,7 @@ struct Tables {
     workers: BTreeMap<WorkerId, WorkerRow>,
     checkpoints: checkpoints::Checkpoints,
     items: crate::items::Tables,
+    sequences: effects::Sequences,
     /// Counter that orders runs by age.
     run_count: u64,
 }
@@ -123,21 +127,22 @@ impl Tables {
 }
 
 impl Thread {
-    fn new(run: &NewRun) -> Self {
-        Self {
-            row: ThreadRow {
-                id: run.at.thread.clone(),
-                graph: run.graph.clone(),
-                status: weftwork_types::run::RunStatus::Pending,
-                head: None,
-                created_at: run.created_at,
-                updated_at: run.created_at,
-                wakes_at: None,
-            },
-            runs: Vec::new(),
-            interrupts: Vec::new(),
-            calls: Vec::new(),
-        }
+    fn new(row: ThreadRow) -> Self {
+        Self { row, runs: Vec::new(), interrupts: Vec::new(), calls: Vec::new() }
+    }
+
+    /// Creates the thread of its first run.
+    fn of(run: &NewRun) -> Self {
+        Self::new(ThreadRow {
+            id: run.at.thread.clone(),
+            graph: Some(run.graph.clone()),
+            status: Some(RunStatus::Pending),
+            head: None,
+            created_at: run.created_at,
+            updated_at: run.created_at,
+            wakes_at: None,
+            metadata: Metadata::new(),
+        })
     }
 
     /// Returns `true` if a question of the thread is open.

@@ -1,38 +1,11 @@
 use super::MemoryStore;
 use crate::invariants;
-use crate::record::{InterruptRow, RunRow, StoredEvent, ThreadRow, UsageRow};
-use crate::table::{
-    JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result,
-};
-use std::cmp::Reverse;
+use crate::record::{InterruptRow, RunRow, StoredEvent, UsageRow};
+use crate::table::{JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadUsage, Result};
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId};
-
-impl ReadThreads for MemoryStore {
-    fn thread<'a>(
-        &'a self,
-        who: &'a Principal,
-        id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.with(move |tables| Ok(tables.thread(who, id)?.row.clone()))
-    }
-
-    fn threads<'a>(
-        &'a self,
-        who: &'a Principal,
-        offset: usize,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        self.with(move |tables| {
-            let ours = tables.threads.iter().filter(|((org, _), _)| *org == who.org);
-            let mut rows: Vec<_> = ours.map(|(_, thread)| &thread.row).collect();
-            rows.sort_unstable_by_key(|row| Reverse((row.updated_at, &row.id)));
-            Ok(rows.into_iter().skip(offset).take(limit).cloned().collect())
-        })
-    }
-}
 
 impl ReadRuns for MemoryStore {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
@@ -70,7 +43,7 @@ impl ReadRuns for MemoryStore {
             for ((org, id), thread) in &tables.threads {
                 let wakes_at = thread.row.wakes_at.filter(|at| *at <= now);
                 if let Some((at, run)) = wakes_at.zip(thread.runs.last())
-                    && graphs.contains(&thread.row.graph)
+                    && thread.row.graph.as_ref().is_some_and(|graph| graphs.contains(graph))
                 {
                     due.push(((at, org, id), run));
                 }

@@ -2,29 +2,13 @@ use super::commit::Kept;
 use super::{MemoryStore, Run, Tables, Thread};
 use crate::invariants::{self, Holder};
 use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
-use crate::table::{Result, Workers, WriteRuns, WriteThreads, WriteUsage};
+use crate::table::{Result, Workers, WriteRuns, WriteUsage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
-use weftwork_types::{BoxFuture, InterruptId, Principal, ThreadId, Timestamp, WorkerId};
-
-impl WriteThreads for MemoryStore {
-    fn delete_thread<'a>(
-        &'a self,
-        who: &'a Principal,
-        id: &'a ThreadId,
-    ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
-            if let Some(run) = tables.thread(who, id)?.open_run() {
-                return Err(invariants::busy(&run.row.new.at));
-            }
-            tables.delete(&who.org, id);
-            Ok(())
-        })
-    }
-}
+use weftwork_types::{BoxFuture, InterruptId, Principal, Timestamp, WorkerId};
 
 impl WriteRuns for MemoryStore {
     fn create_run<'a>(
@@ -65,7 +49,7 @@ impl WriteRuns for MemoryStore {
             row.status = RunStatus::Running;
             row.worker = Some(worker.clone());
             row.fence += 1;
-            thread.row.status = RunStatus::Running;
+            thread.row.status = Some(RunStatus::Running);
             thread.row.updated_at = now;
             let claim = Claim { at: at.clone(), worker: worker.clone(), fence: row.fence };
             Ok((claim, row.clone()))
@@ -80,6 +64,9 @@ impl WriteRuns for MemoryStore {
     ) -> BoxFuture<'a, Result<Committed>> {
         self.with(move |tables| {
             claimed(tables, who, claim)?;
+            let effects = std::mem::take(&mut commit.effects);
+            tables.sequences.check(&who.org, &effects)?;
+            tables.sequences.apply(&who.org, effects, commit.at);
             let keep = Arc::unwrap_or_clone(std::mem::take(&mut commit.keep));
             let checkpoints = !keep.checkpoints.is_empty();
             let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
@@ -157,7 +144,7 @@ fn begin(tables: &mut Tables, who: &Principal, at: &RunRef) -> Result<()> {
         thread.row.head = None;
     }
     row.base = row.base.or(Some(newest.into()));
-    thread.row.graph.clone_from(&row.new.graph);
+    thread.row.graph = Some(row.new.graph.clone());
     thread.row.wakes_at = None;
     Ok(())
 }
@@ -203,10 +190,10 @@ fn create(
     tables.runs.insert((who.org.clone(), new.at.run.clone()), new.at.thread.clone());
     tables.run_count += 1;
     let newest = tables.checkpoints.newest(&who.org, &new.at.thread);
-    let thread = tables.threads.entry(place).or_insert_with(|| Thread::new(&new));
+    let thread = tables.threads.entry(place).or_insert_with(|| Thread::of(&new));
     if open.is_none() {
-        thread.row.graph.clone_from(&new.graph);
-        thread.row.status = RunStatus::Pending;
+        thread.row.graph = Some(new.graph.clone());
+        thread.row.status = Some(RunStatus::Pending);
         thread.row.updated_at = new.created_at;
         thread.row.wakes_at = None;
     }

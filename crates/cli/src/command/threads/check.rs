@@ -1,4 +1,4 @@
-use super::list::word;
+use super::list::last_run;
 use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
@@ -23,12 +23,13 @@ pub(crate) async fn check(
     let against = against.map(|agent| context.agent(agent)).transpose()?;
     let store = context.store_there()?;
     let rows = store.threads(&Principal::local(), 0, usize::MAX).await?;
-    let open = |row: &ThreadRow| all || row.status != RunStatus::Completed;
-    let rows: Vec<ThreadRow> = rows.into_iter().filter(open).collect();
+    let open = |row: &ThreadRow| all || row.status != Some(RunStatus::Completed);
+    let has_run = |row: &ThreadRow| row.status.is_some();
+    let rows: Vec<_> = rows.into_iter().filter(has_run).filter(open).collect();
     let counter = counting("threads", Some(rows.len()));
     let mut refused = Vec::new();
     for row in &rows {
-        let agent = against.map_or(row.graph.as_str(), |agent| agent.id());
+        let agent = against.map_or(row.graph.as_deref().unwrap_or_default(), |agent| agent.id());
         let fault = match context.graph_of(agent) {
             Ok(graph) => load(&graph, &store, row).await.err(),
             Err(error) => Some(error.fault()),
@@ -47,7 +48,7 @@ pub(crate) async fn check(
         let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "REASON"]);
         for (row, agent, fault) in &refused {
             let why = format!("{} {}", fault.code, fault.message);
-            table.row([row.id.to_string(), (*agent).to_owned(), word(row.status).to_owned(), why]);
+            table.row([row.id.to_string(), (*agent).to_owned(), last_run(row).to_owned(), why]);
         }
         table.write(&context.terminal)?;
     }

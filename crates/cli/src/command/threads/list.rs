@@ -1,10 +1,12 @@
 use crate::CliError;
+use crate::args::List;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use crate::terminal::{Table, moment};
 use std::collections::BTreeSet;
 use weftwork::graph::SystemClock;
-use weftwork::store::Store;
+use weftwork::store::thread::{Direction, ThreadKey};
+use weftwork::store::{SearchFrom, Store, ThreadCursor, ThreadOrder, ThreadQuery, ThreadRow};
 use weftwork::types::port::Clock;
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId};
@@ -12,16 +14,13 @@ use weftwork::types::{Principal, ThreadId};
 /// The status of a run that was running when its process died.
 pub(super) const NOT_FINISHED: &str = "not finished";
 
-pub(crate) async fn list(
-    limit: usize,
-    json: bool,
-    context: &CommandContext,
-) -> Result<Exit, CliError> {
+pub(crate) async fn list(args: List, context: &CommandContext) -> Result<Exit, CliError> {
+    let json = args.json;
     if context.is_new() {
         return Ok(none(json, context));
     }
     let store = context.store_there()?;
-    let rows = store.threads(&Principal::local(), 0, limit).await?;
+    let (rows, next) = found(store.as_ref(), args).await?;
     if json {
         for row in &rows {
             context.terminal.line(serde_json::json!(row))?;
@@ -31,16 +30,45 @@ pub(crate) async fn list(
     if rows.is_empty() {
         return Ok(none(json, context));
     }
-    let running = rows.iter().any(|row| row.status == RunStatus::Running);
+    let running = rows.iter().any(|row| row.status == Some(RunStatus::Running));
     let left = if running { with_orphans(store.as_ref()).await? } else { BTreeSet::new() };
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
     for row in rows {
-        let is_left = row.status == RunStatus::Running && left.contains(&row.id);
-        let status = if is_left { NOT_FINISHED } else { word(row.status) }.to_owned();
-        table.row([row.id.to_string(), row.graph, status, moment(row.updated_at)]);
+        let is_left = row.status == Some(RunStatus::Running) && left.contains(&row.id);
+        let status = if is_left { NOT_FINISHED } else { last_run(&row) }.to_owned();
+        table.row([
+            row.id.to_string(),
+            row.graph.unwrap_or_default(),
+            status,
+            moment(row.updated_at),
+        ]);
     }
     table.write(&context.terminal)?;
+    if let Some(next) = next {
+        context.terminal.note(format_args!("older threads: weft threads list --after {next}"));
+    }
     Ok(Exit::Done)
+}
+
+/// Returns the threads that fulfil the conditions, and the position after them.
+async fn found(
+    store: &dyn Store,
+    args: List,
+) -> Result<(Vec<ThreadRow>, Option<ThreadCursor>), CliError> {
+    let by_change = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
+    let from = args.after.map_or(SearchFrom::Start(by_change), SearchFrom::After);
+    let metadata = args.metadata.into_iter().collect();
+    let mut query = ThreadQuery { ids: None, metadata, status: args.status, from, limit: 0 };
+    let mut rows = Vec::new();
+    loop {
+        query.limit = args.limit.get() - rows.len();
+        let page = store.search_threads(&Principal::local(), query.clone()).await?;
+        rows.extend(page.threads.into_iter().map(|found| found.row));
+        match page.next {
+            Some(next) if rows.len() < args.limit.get() => query.from = SearchFrom::After(next),
+            next => return Ok((rows, next)),
+        }
+    }
 }
 
 fn none(json: bool, context: &CommandContext) -> Exit {
@@ -56,6 +84,11 @@ pub(super) async fn with_orphans(store: &dyn Store) -> Result<BTreeSet<ThreadId>
     let orphans = store.orphans(SystemClock::new().now(), usize::MAX).await?;
     let ours = orphans.into_iter().filter(|(who, _)| who.org == Principal::local().org);
     Ok(ours.map(|(_, run)| run.new.at.thread).collect())
+}
+
+/// Returns the status of the last run of a thread in words.
+pub(super) fn last_run(row: &ThreadRow) -> &'static str {
+    row.status.map_or("no run", word)
 }
 
 /// Returns the status of a run in words.

@@ -18,7 +18,7 @@ use weftwork::types::ThreadId;
 
 pub(crate) async fn threads(command: Threads, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Threads::List { limit, json } => list::list(limit.get(), json, context).await,
+        Threads::List(args) => list::list(args, context).await,
         Threads::Show { id } => show::show(&ThreadId::new(id)?, context).await,
         Threads::State { id } => show::state(&ThreadId::new(id)?, context).await,
         Threads::Journal { id, json } => journal::journal(&ThreadId::new(id)?, json, context).await,

@@ -2,7 +2,7 @@
 
 use super::super::question;
 use super::delete::end_and_delete;
-use super::list::{NOT_FINISHED, with_orphans, word};
+use super::list::{NOT_FINISHED, last_run, with_orphans};
 use crate::CliError;
 use crate::args::Prune;
 use crate::context::{CommandContext, Found};
@@ -36,7 +36,7 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
     };
     let (taken, spared) = if args.unfinished { (left, Vec::new()) } else { (Vec::new(), left) };
     if args.dry_run || old.is_empty() && taken.is_empty() {
-        let old_lines = old.iter().map(|row| (row, word(row.status)));
+        let old_lines = old.iter().map(|row| (row, last_run(row)));
         list(old_lines.chain(taken.iter().map(|row| (row, NOT_FINISHED))), context)?;
         let count = old.len() + taken.len();
         context.terminal.note(format_args!("{count} threads; nothing was changed"));
@@ -102,7 +102,12 @@ fn list<'a>(
     let mut table = Table::new(&["THREAD", "AGENT", "LAST RUN", "CHANGED (UTC)"]);
     for (row, status) in threads {
         let status = status.to_owned();
-        table.row([row.id.to_string(), row.graph.clone(), status, moment(row.updated_at)]);
+        table.row([
+            row.id.to_string(),
+            row.graph.clone().unwrap_or_default(),
+            status,
+            moment(row.updated_at),
+        ]);
     }
     table.write(&context.terminal)
 }
@@ -167,7 +172,7 @@ async fn thin(
     let host = Host::new().with_checkpointer(saver);
     let (mut thinned, mut left) = (0, Vec::<&ThreadId>::new());
     for row in old {
-        let Ok(graph) = context.graph_of(&row.graph) else {
+        let Ok(graph) = context.graph_of(row.graph.as_deref().unwrap_or_default()) else {
             left.push(&row.id);
             continue;
         };

@@ -17,7 +17,7 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     let id = ThreadId::new(&args.id)?;
     let store = context.store_of(&id)?;
     let found = context.thread(store.as_ref(), &id).await?;
-    let agent = context.agent(&found.row.graph)?;
+    let agent = context.agent(found.graph())?;
     let open = question::open(store.as_ref(), &id).await?;
     let unfinished = found.unfinished();
     let finished = unfinished.is_none();

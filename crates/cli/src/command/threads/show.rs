@@ -18,7 +18,7 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     let found = context.thread(store.as_ref(), id).await?;
     let row = &found.row;
     terminal.line(terminal.paint(Style::Strong, format_args!("thread {id}")))?;
-    terminal.line(format_args!("agent    {}", row.graph))?;
+    terminal.line(format_args!("agent    {}", found.graph()))?;
     terminal.line(format_args!("model    {}", found.model().unwrap_or("not on record")))?;
     terminal.line(format_args!("changed  {} UTC", moment(row.updated_at)))?;
     if let Some(at) = row.wakes_at {
@@ -30,7 +30,7 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
     for (nth, run) in found.runs.iter().enumerate() {
         run_line(run, nth + 1 == found.runs.len(), terminal)?;
     }
-    let state = read(id, context, Arc::clone(&store) as _, &row.graph).await?;
+    let state = read(id, context, Arc::clone(&store) as _, found.graph()).await?;
     let messages = state.get("messages").and_then(Value::as_array);
     let speaker = speaker(found.model());
     for value in messages.into_iter().flatten() {
@@ -56,7 +56,7 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
 pub(crate) async fn state(id: &ThreadId, context: &CommandContext) -> Result<Exit, CliError> {
     let store = context.store_of(id)?;
     let found = context.thread(store.as_ref(), id).await?;
-    let state = read(id, context, Arc::clone(&store) as _, &found.row.graph).await?;
+    let state = read(id, context, Arc::clone(&store) as _, found.graph()).await?;
     context.terminal.line(format_args!("{state:#}"))?;
     Ok(Exit::Done)
 }

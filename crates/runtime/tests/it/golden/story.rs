@@ -13,7 +13,8 @@ use weftwork_graph::{
 };
 use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::{
-    Commit, Indexing, ItemRef, Namespace, NewRun, PutOptions, Store, UsageRow, WorkerRow,
+    Commit, Content, IfExists, Indexing, ItemRef, Metadata, Namespace, NewRun, NewThread,
+    PutOptions, Sequence, Store, UsageRow, WorkerRow, effect,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
@@ -178,6 +179,13 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let options = PutOptions { ttl: Some(Duration::from_hours(1)), indexing };
     let value = json!({"likes": ["tea", 1.5, null]});
     store.put_item(&who, &at, value, options, clock.now()).await.expect("puts");
+    let metadata = Metadata::from_iter([("user".to_owned(), json!("ann"))]);
+    let (id, created_at, if_exists) = (super::id("new"), clock.now(), IfExists::Refuse);
+    let new = NewThread { id, graph: None, metadata, created_at, if_exists };
+    store.create_thread(&who, new).await.expect("creates");
+    let content = Content::json(1, &json!({"to": "ann"})).expect("JSON");
+    let effects = vec![effect::Effect::append(Sequence::new("mailbox", "ann"), content)];
+    store.apply_effects(&who, effects, clock.now()).await.expect("applies");
 }
 
 /// The thread of a run in this process, whose calls are kept with its tasks.

@@ -7,8 +7,10 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::effect::{self, Content, EffectQuery, Sequence};
 use weftwork_store::{
-    CheckpointBatch, Claim, Commit, NewRun, Store, Untouched, UsageRow, Waiting, WorkerRow,
+    CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Store, ThreadQuery,
+    Untouched, UsageRow, Waiting, WorkerRow,
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
@@ -41,6 +43,8 @@ pub(crate) enum Op {
     Forget { org: u8, age: i64, limit: usize },
     DropEvents { org: u8, age: i64, limit: usize },
     Events { run: Index, after: u64, limit: usize },
+    Describe { org: u8, thread: u8, metadata: Metadata, create: bool },
+    Search { org: u8, metadata: Metadata, limit: usize },
     Keep(Box<keep::KeepOp>),
 }
 
@@ -153,6 +157,30 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     })
 }
 
+/// Generates a write to one of few sequences, which may expect a version.
+fn effect() -> impl Strategy<Value = effect::Effect> {
+    let content = any::<Vec<u8>>().prop_map(|bytes| Content { format: 1, bytes });
+    (0..2u8, prop::option::weighted(0.2, 0..3u64), 0..3u8, content, 0..9u64).prop_map(
+        |(key, expected, change, content, up_to)| {
+            let to = Sequence::new("mail", format!("k{key}"));
+            let effect = match change {
+                0 => effect::Effect::append(to, content),
+                1 => effect::Effect::replace(to, content),
+                _ => effect::Effect::delete(to, up_to),
+            };
+            effect::Effect { expected, ..effect }
+        },
+    )
+}
+
+fn metadata() -> impl Strategy<Value = Metadata> {
+    let name = prop::sample::select(vec!["a", "b", "\"\0"]);
+    let plain = prop::sample::select(vec![json!("x"), json!(1), json!(1.0), json!(null)]);
+    let value = prop_oneof![3 => plain, 1 => value()];
+    let members = prop::collection::btree_map(name, value, 0..3);
+    members.prop_map(|all| all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
 fn commit() -> impl Strategy<Value = Box<Commit>> {
     let completed = value().prop_map(|output| RunOutcome::Completed { output });
     let failed = Just(RunOutcome::Failed { fault: Fault::new(ErrorCode("W0109"), "no luck") });
@@ -166,8 +194,9 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
         prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
         prop::option::weighted(0.3, position()),
+        prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(effect(), 1..4)],
     )
-        .prop_map(|(interrupts, events, finish, keep, calls, usage, pieces, void)| {
+        .prop_map(|(interrupts, events, finish, keep, calls, usage, pieces, void, effects)| {
             let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
             let at = Timestamp(0);
             Box::new(Commit {
@@ -178,6 +207,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
                 events,
                 void,
                 pieces,
+                effects,
                 finish,
                 wakes_at,
                 at,
@@ -211,6 +241,10 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(org, age, limit)| Op::DropEvents { org, age, limit }),
         1 => (any_of(), 0..6u64, 0..5usize)
             .prop_map(|(run, after, limit)| Op::Events { run, after, limit }),
+        2 => (org(), thread(), metadata(), any::<bool>()).prop_map(
+            |(org, thread, metadata, create)| Op::Describe { org, thread, metadata, create }),
+        1 => (org(), metadata(), 0..3usize)
+            .prop_map(|(org, metadata, limit)| Op::Search { org, metadata, limit }),
         14 => keep::op().prop_map(|op| Op::Keep(Box::new(op))),
     ]
 }
@@ -307,6 +341,19 @@ pub(crate) async fn apply(store: &dyn Store, op: Op, now: Timestamp, world: &mut
             let before = Timestamp(now.0 - age);
             format!("{:?}", store.drop_events(&principal(org), before, limit).await)
         }
+        Op::Describe { org, thread, metadata, create } => {
+            let (who, id) = (principal(org), at(thread, 0).thread);
+            if !create {
+                return format!("{:?}", store.update_metadata(&who, &id, metadata, now).await);
+            }
+            let if_exists = if thread == 0 { IfExists::Refuse } else { IfExists::Return };
+            let new = NewThread { id, graph: None, metadata, created_at: now, if_exists };
+            format!("{:?}", store.create_thread(&who, new).await)
+        }
+        Op::Search { org, metadata, limit } => {
+            let query = ThreadQuery { metadata, limit, ..ThreadQuery::default() };
+            format!("{:?}", store.search_threads(&principal(org), query).await)
+        }
         Op::Retire { worker: n } => format!("{:?}", store.retire(&worker(n)).await),
         Op::Keep(op) => keep::apply(store, *op).await,
         Op::Orphans { limit } => {
@@ -341,7 +388,9 @@ async fn apply_claimed(
                 row.fact.invocation_id = InvocationId::new(id).expect("an id");
                 row.caller.run = claim.at.run.clone();
             }
-            format!("{:?}", store.commit(&who, claim, *commit).await)
+            let committed = store.commit(&who, claim, *commit).await;
+            let effects = store.effects(&who, EffectQuery::all("mail")).await;
+            format!("{committed:?} {effects:?}")
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
         _ => String::new(),

@@ -1,0 +1,111 @@
+use crate::conn::{Ask, Conn, ask};
+use crate::error::{Done, Fail};
+use crate::row::{At, int, text};
+use crate::store::PostgresStore;
+use tokio_postgres::Row;
+use weftwork_store::effect::{
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, check_name, wrong_version,
+};
+use weftwork_store::table::Result;
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+/// Error code of `apply_effect` if a sequence does not have the expected version.
+const WRONG_VERSION: &str = "WF002";
+
+impl Effects for PostgresStore {
+    fn effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: EffectQuery,
+    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        self.run((who.org.clone(), query), |conn, (org, query), _| {
+            Box::pin(async move {
+                let sql = "SELECT kind, key, version, at, format, content FROM effects
+                           WHERE org = $1 AND kind = $2 AND (key, version) > ($3, $4)
+                               AND ($5::text IS NULL OR key <= $5)
+                           ORDER BY key, version LIMIT $6";
+                let EffectQuery { kind, first, last, after, .. } = query.clone();
+                let (after, limit) = (int(after), int(query.reads()));
+                let rows = conn.rows(ask!(sql, text(org), kind, first, after, last, limit)).await?;
+                rows.iter().map(|row| Ok(read(row)?)).collect()
+            })
+        })
+    }
+
+    fn effect_version<'a>(
+        &'a self,
+        who: &'a Principal,
+        sequence: &'a Sequence,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.run((who.org.clone(), sequence.clone()), |conn, (org, sequence), _| {
+            Box::pin(async move {
+                let sql = "SELECT version FROM sequences WHERE org = $1 AND kind = $2 AND key = $3";
+                let Sequence { kind, key } = sequence.clone();
+                let rows = conn.rows(ask!(sql, text(org), kind, key)).await?;
+                let at = At::new("sequences", &sequence.key);
+                Ok(rows.first().map(|row| at.count(row, "version")).transpose()?.unwrap_or(0))
+            })
+        })
+    }
+
+    fn apply_effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        effects: Vec<Effect>,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.run((who.org.clone(), effects, at), |conn, (org, effects, at), _| {
+            Box::pin(async move {
+                let written = conn.write(asks(org, effects, *at)?).await;
+                checked(conn, effects, written).await.map(drop)
+            })
+        })
+    }
+}
+
+/// Returns the statements of effects, one for each; see [`checked`].
+pub(crate) fn asks(org: &OrgId, effects: &[Effect], at: Timestamp) -> Result<Vec<Ask>> {
+    effects.iter().enumerate().map(|(number, effect)| one(org, number, effect, at)).collect()
+}
+
+fn one(org: &OrgId, number: usize, effect: &Effect, at: Timestamp) -> Result<Ask> {
+    check_name(&effect.to)?;
+    let sql = "SELECT apply_effect($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let Sequence { kind, key } = effect.to.clone();
+    let (deletes_to, content) = match &effect.change {
+        Change::Append(content) => (None, Some(content)),
+        Change::Replace(content) => (Some(i64::MAX), Some(content)),
+        Change::Delete { up_to } => (Some(int(*up_to)), None),
+    };
+    let format = content.map(|content| i64::from(content.format));
+    let bytes = content.map(|content| content.bytes.clone());
+    let expected = effect.expected.map(int);
+    let number = int(number);
+    Ok(ask!(sql, number, text(org), kind, key, expected, deletes_to, at.0, format, bytes))
+}
+
+/// Converts the result of statements with those of effects: a refusal by `apply_effect` becomes a
+/// store error.
+pub(crate) async fn checked<T>(conn: &mut Conn, effects: &[Effect], done: Done<T>) -> Done<T> {
+    let refused = |fail: &Fail| {
+        let (number, found) = fail.refused(WRONG_VERSION)?.split_once(' ')?;
+        let effect = effects.get(number.parse::<usize>().ok()?)?;
+        Some(wrong_version(effect, found.parse().ok()?))
+    };
+    let Some(error) = done.as_ref().err().and_then(refused) else { return done };
+    conn.tidy().await?;
+    Err(error.into())
+}
+
+fn read(row: &Row) -> Result<EffectRow> {
+    let at = At::new("effects", &"a row");
+    let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
+    let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);
+    let at = At::new("effects", &name);
+    Ok(EffectRow {
+        sequence,
+        version: at.count(row, "version")?,
+        at: Timestamp(at.plain(row, "at")?),
+        content: Content { format: at.count(row, "format")?, bytes: at.plain(row, "content")? },
+    })
+}

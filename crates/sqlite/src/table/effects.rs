@@ -1,0 +1,115 @@
+use crate::error::Done;
+use crate::row::{self, At};
+use crate::store::SqliteStore;
+use rusqlite::{Connection, Row, params};
+use weftwork_store::effect::{
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, version_after,
+};
+use weftwork_store::table::Result;
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+impl Effects for SqliteStore {
+    fn effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: EffectQuery,
+    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        let org = who.org.clone();
+        self.read(move |conn| {
+            let sql = "SELECT * FROM effects
+                       WHERE org = ?1 AND kind = ?2 AND (key, version) > (?3, ?4)
+                           AND (?5 IS NULL OR key <= ?5)
+                       ORDER BY key, version LIMIT ?6";
+            let EffectQuery { kind, first, last, after, .. } = &query;
+            let limit = row::int(query.reads());
+            let asked = params![org.as_str(), kind, first, row::int(*after), last, limit];
+            row::all(conn, sql, asked, read)
+        })
+    }
+
+    fn effect_version<'a>(
+        &'a self,
+        who: &'a Principal,
+        sequence: &'a Sequence,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let (org, sequence) = (who.org.clone(), sequence.clone());
+        self.look(move |conn| version(conn, &org, &sequence))
+    }
+
+    fn apply_effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        effects: Vec<Effect>,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        let org = who.org.clone();
+        self.write(move |conn| apply(conn, &org, &effects, at))
+    }
+}
+
+/// Applies effects, one after the other.
+pub(crate) fn apply(conn: &Connection, org: &OrgId, effects: &[Effect], at: Timestamp) -> Done<()> {
+    for effect in effects {
+        let before = version(conn, org, &effect.to)?;
+        let after = version_after(effect, before)?;
+        match &effect.change {
+            Change::Delete { up_to } => delete(conn, org, &effect.to, *up_to)?,
+            Change::Append(content) => insert(conn, org, (&effect.to, after), content, at)?,
+            Change::Replace(content) => {
+                delete(conn, org, &effect.to, before)?;
+                insert(conn, org, (&effect.to, after), content, at)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn version(conn: &Connection, org: &OrgId, Sequence { kind, key }: &Sequence) -> Done<u64> {
+    let sql = "SELECT version FROM sequences WHERE org = ?1 AND kind = ?2 AND key = ?3";
+    let found = row::one(conn, sql, params![org.as_str(), kind, key], |row| {
+        Ok(At::new("sequences", &key).plain(row, "version")?)
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+fn delete(
+    conn: &Connection,
+    org: &OrgId,
+    Sequence { kind, key }: &Sequence,
+    up_to: u64,
+) -> Done<()> {
+    let sql = "DELETE FROM effects WHERE org = ?1 AND kind = ?2 AND key = ?3 AND version <= ?4";
+    row::execute(conn, sql, params![org.as_str(), kind, key, row::int(up_to)])?;
+    Ok(())
+}
+
+fn insert(
+    conn: &Connection,
+    org: &OrgId,
+    (Sequence { kind, key }, version): (&Sequence, u64),
+    content: &Content,
+    at: Timestamp,
+) -> Done<()> {
+    let (org, version) = (org.as_str(), row::int(version));
+    let sql = "INSERT INTO effects (org, kind, key, version, at, format, content)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let values = params![org, kind, key, version, at.0, content.format, content.bytes];
+    row::execute(conn, sql, values)?;
+    let sql = "INSERT INTO sequences (org, kind, key, version) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT (org, kind, key) DO UPDATE SET version = excluded.version";
+    row::execute(conn, sql, params![org, kind, key, version])?;
+    Ok(())
+}
+
+pub(crate) fn read(row: &Row<'_>) -> Done<EffectRow> {
+    let at = At::new("effects", &"a row");
+    let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
+    let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);
+    let at = At::new("effects", &name);
+    Ok(EffectRow {
+        sequence,
+        version: at.plain(row, "version")?,
+        at: Timestamp(at.plain(row, "at")?),
+        content: Content { format: at.plain(row, "format")?, bytes: at.plain(row, "content")? },
+    })
+}

@@ -1,0 +1,276 @@
+//! Commit effects: records that a commit writes for readers outside of its run.
+//!
+//! A record is in a sequence, which has a kind, such as `mailbox` or `outbox`, and a key, such as a
+//! recipient. Each write increases the version of its sequence by one, and the record has that
+//! version; versions are never used again. A sequence whose records are appended is a queue: a
+//! consumer reads it in order and deletes what it has processed. A sequence whose record is
+//! replaced is a value with optimistic concurrency. A store does not interpret the content.
+//!
+//! The effects of a commit take effect in its transaction, or not at all.
+
+use crate::StoreError;
+use crate::table::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use weftwork_types::{BoxFuture, Principal, Timestamp};
+
+/// Maximum number of records that one read returns. A higher limit has the same effect.
+pub const EFFECTS_LIMIT_MAX: usize = 1_000;
+/// Maximum length of the kind and of the key of a sequence, in bytes.
+pub const SEQUENCE_BYTES_MAX: usize = 512;
+
+/// The name of a sequence within an organisation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence {
+    /// Kind of the records, such as `mailbox`.
+    pub kind: String,
+    /// Key among the sequences of this kind.
+    pub key: String,
+}
+
+impl Sequence {
+    /// Creates a name.
+    pub fn new(kind: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { kind: kind.into(), key: key.into() }
+    }
+}
+
+/// The content of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// Version of the format of `bytes`, chosen by the writer.
+    pub format: u32,
+    /// Bytes of the content.
+    pub bytes: Vec<u8>,
+}
+
+impl Content {
+    /// Creates a content from the JSON form of a value.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Conflict`] if the value has no JSON form.
+    pub fn json(format: u32, value: &impl Serialize) -> Result<Self> {
+        let bytes = serde_json::to_vec(value).map_err(|error| StoreError::Conflict {
+            place: "a commit effect".to_owned(),
+            expected: "a value that has a JSON form".to_owned(),
+            found: error.to_string(),
+        })?;
+        Ok(Self { format, bytes })
+    }
+}
+
+/// A write to a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Sequence to write to.
+    pub to: Sequence,
+    /// Required version of the sequence before the write; 0 if nothing was ever written to it.
+    pub expected: Option<u64>,
+    /// The write.
+    pub change: Change,
+}
+
+/// A change of a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Adds a record.
+    Append(Content),
+    /// Replaces all records by one.
+    Replace(Content),
+    /// Deletes the records up to a version, inclusive. Does not change the version of the sequence.
+    Delete {
+        /// Version of the last record to delete.
+        up_to: u64,
+    },
+}
+
+impl Effect {
+    /// Creates an effect that appends a record.
+    #[must_use]
+    pub fn append(to: Sequence, content: Content) -> Self {
+        Self { to, expected: None, change: Change::Append(content) }
+    }
+
+    /// Creates an effect that replaces the records of a sequence by one.
+    #[must_use]
+    pub fn replace(to: Sequence, content: Content) -> Self {
+        Self { to, expected: None, change: Change::Replace(content) }
+    }
+
+    /// Creates an effect that deletes the records up to a version.
+    #[must_use]
+    pub fn delete(to: Sequence, up_to: u64) -> Self {
+        Self { to, expected: None, change: Change::Delete { up_to } }
+    }
+
+    /// Requires a version of the sequence before the write.
+    #[must_use]
+    pub fn expecting(self, version: u64) -> Self {
+        Self { expected: Some(version), ..self }
+    }
+}
+
+/// A record as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectRow {
+    /// Sequence of the record.
+    pub sequence: Sequence,
+    /// Version of the sequence after the write of the record.
+    pub version: u64,
+    /// Time of the write.
+    pub at: Timestamp,
+    /// Content of the record.
+    pub content: Content,
+}
+
+impl EffectRow {
+    /// Parses a content that was written by [`Content::json`].
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Corrupt`] if the content has another form.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.content.bytes).map_err(|error| StoreError::Corrupt {
+            place: format!("{}, version {}", place(&self.sequence), self.version),
+            what: error.to_string(),
+        })
+    }
+}
+
+/// A read of records, ordered by key and version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectQuery {
+    /// Kind of the sequences.
+    pub kind: String,
+    /// Lowest key.
+    pub first: String,
+    /// Highest key; `None` for all keys from the first on.
+    pub last: Option<String>,
+    /// Version after which the records of the first key are read; those of the others are read from
+    /// their first one on.
+    pub after: u64,
+    /// Maximum number of records, at most [`EFFECTS_LIMIT_MAX`].
+    pub limit: usize,
+}
+
+impl EffectQuery {
+    /// Creates a read of one sequence after a version.
+    #[must_use]
+    pub fn of(sequence: Sequence, after: u64) -> Self {
+        let Sequence { kind, key } = sequence;
+        Self { kind, first: key.clone(), last: Some(key), after, limit: EFFECTS_LIMIT_MAX }
+    }
+
+    /// Creates a read of all sequences of a kind.
+    pub fn all(kind: impl Into<String>) -> Self {
+        let (kind, first) = (kind.into(), String::new());
+        Self { kind, first, last: None, after: 0, limit: EFFECTS_LIMIT_MAX }
+    }
+
+    /// Returns the read that continues after a record.
+    #[must_use]
+    pub fn following(self, row: &EffectRow) -> Self {
+        Self { first: row.sequence.key.clone(), after: row.version, ..self }
+    }
+
+    /// Returns the number of records to read.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.limit.min(EFFECTS_LIMIT_MAX)
+    }
+}
+
+/// Reads and writes records outside of commits.
+pub trait Effects: Send + Sync {
+    /// Returns the records that a query selects.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: EffectQuery,
+    ) -> BoxFuture<'a, Result<Vec<EffectRow>>>;
+
+    /// Returns the version of a sequence; 0 if nothing was ever written to it.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn effect_version<'a>(
+        &'a self,
+        who: &'a Principal,
+        sequence: &'a Sequence,
+    ) -> BoxFuture<'a, Result<u64>>;
+
+    /// Applies effects in one transaction, for writers and consumers that have no run. If the
+    /// connection breaks, effects without an expected version may be applied twice.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Conflict`] if a sequence does not have the expected version, or if its
+    /// name exceeds a limit. Nothing was changed.
+    fn apply_effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        effects: Vec<Effect>,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Returns the version of the sequence after an effect, given the version before it. Every store
+/// calls this before it writes.
+///
+/// # Errors
+/// Returns [`StoreError::Conflict`] if the effect expects another version, or the name of the
+/// sequence exceeds a limit.
+pub fn version_after(effect: &Effect, version: u64) -> Result<u64> {
+    check_name(&effect.to)?;
+    if effect.expected.is_some_and(|expected| expected != version) {
+        return Err(wrong_version(effect, version));
+    }
+    match effect.change {
+        Change::Append(_) | Change::Replace(_) => Ok(version + 1),
+        Change::Delete { .. } => Ok(version),
+    }
+}
+
+/// Checks effects that are applied one after the other, given the versions of their sequences.
+pub(crate) fn check_all(effects: &[Effect], version: impl Fn(&Sequence) -> u64) -> Result<()> {
+    let mut versions = BTreeMap::new();
+    for effect in effects {
+        let known = versions.entry(&effect.to).or_insert_with(|| version(&effect.to));
+        *known = version_after(effect, *known)?;
+    }
+    Ok(())
+}
+
+/// Checks the name of a sequence.
+///
+/// # Errors
+/// Returns [`StoreError::Conflict`] if it exceeds a limit or has a NUL character.
+pub fn check_name(sequence: &Sequence) -> Result<()> {
+    let fits = |text: &str| text.len() <= SEQUENCE_BYTES_MAX && !text.contains('\0');
+    if !sequence.kind.is_empty() && fits(&sequence.kind) && fits(&sequence.key) {
+        return Ok(());
+    }
+    Err(StoreError::Conflict {
+        place: "a commit effect".to_owned(),
+        expected: format!(
+            "a kind and a key of at most {SEQUENCE_BYTES_MAX} bytes without NUL characters"
+        ),
+        found: format!("{} and {} bytes", sequence.kind.len(), sequence.key.len()),
+    })
+}
+
+/// Creates the error for a sequence that does not have the expected version.
+#[must_use]
+pub fn wrong_version(effect: &Effect, found: u64) -> StoreError {
+    StoreError::Conflict {
+        place: place(&effect.to),
+        expected: format!("version {}", effect.expected.unwrap_or_default()),
+        found: format!("version {found}"),
+    }
+}
+
+fn place(sequence: &Sequence) -> String {
+    format!("sequence {:?} of kind `{}`", sequence.key, sequence.kind)
+}

@@ -1,0 +1,104 @@
+//! Commit effects in memory.
+
+use super::{MemoryStore, Tables};
+use crate::effect::{
+    Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence, check_all,
+};
+use crate::table::Result;
+use std::collections::BTreeMap;
+use weftwork_types::{BoxFuture, OrgId, Principal, Timestamp};
+
+/// The sequences of all organisations.
+#[derive(Debug, Default)]
+pub(super) struct Sequences(BTreeMap<(OrgId, Sequence), Records>);
+
+#[derive(Debug, Default)]
+struct Records {
+    version: u64,
+    rows: BTreeMap<u64, (Timestamp, Content)>,
+}
+
+impl Sequences {
+    /// Checks that effects can be applied.
+    pub(super) fn check(&self, org: &OrgId, effects: &[Effect]) -> Result<()> {
+        check_all(effects, |sequence| self.version(org, sequence))
+    }
+
+    /// Applies checked effects.
+    pub(super) fn apply(&mut self, org: &OrgId, effects: Vec<Effect>, at: Timestamp) {
+        for Effect { to, change, .. } in effects {
+            let records = self.0.entry((org.clone(), to)).or_default();
+            let content = match change {
+                Change::Delete { up_to } => {
+                    records.rows.retain(|version, _| *version > up_to);
+                    continue;
+                }
+                Change::Replace(content) => {
+                    records.rows.clear();
+                    content
+                }
+                Change::Append(content) => content,
+            };
+            records.version += 1;
+            records.rows.insert(records.version, (at, content));
+        }
+    }
+
+    fn version(&self, org: &OrgId, sequence: &Sequence) -> u64 {
+        self.0.get(&(org.clone(), sequence.clone())).map_or(0, |records| records.version)
+    }
+
+    fn read(&self, org: &OrgId, query: &EffectQuery) -> Vec<EffectRow> {
+        let first = (org.clone(), Sequence::new(query.kind.clone(), query.first.clone()));
+        let sequences = self.0.range(first..).take_while(|((owner, sequence), _)| {
+            let within = query.last.as_ref().is_none_or(|last| sequence.key <= *last);
+            owner == org && sequence.kind == query.kind && within
+        });
+        let rows = sequences.flat_map(|((_, sequence), records)| {
+            let after = if sequence.key == query.first { query.after } else { 0 };
+            let rows = records.rows.iter().filter(move |(version, _)| **version > after);
+            rows.map(|(version, (at, content))| EffectRow {
+                sequence: sequence.clone(),
+                version: *version,
+                at: *at,
+                content: content.clone(),
+            })
+        });
+        rows.take(query.reads()).collect()
+    }
+}
+
+impl Tables {
+    fn apply_effects(&mut self, org: &OrgId, effects: Vec<Effect>, at: Timestamp) -> Result<()> {
+        self.sequences.check(org, &effects)?;
+        self.sequences.apply(org, effects, at);
+        Ok(())
+    }
+}
+
+impl Effects for MemoryStore {
+    fn effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        query: EffectQuery,
+    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        self.with(move |tables| Ok(tables.sequences.read(&who.org, &query)))
+    }
+
+    fn effect_version<'a>(
+        &'a self,
+        who: &'a Principal,
+        sequence: &'a Sequence,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.with(move |tables| Ok(tables.sequences.version(&who.org, sequence)))
+    }
+
+    fn apply_effects<'a>(
+        &'a self,
+        who: &'a Principal,
+        effects: Vec<Effect>,
+        at: Timestamp,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.with(move |tables| tables.apply_effects(&who.org, effects, at))
+    }
+}
