@@ -113,7 +113,7 @@ pub(crate) fn channels_read(arguments: &[Reads]) -> Option<Vec<&'static str>> {
 ///
 /// [`State`](struct@crate::State): the state. [`Field`](crate::Field): one field of it. [`Input`]: what
 /// the node reads, as JSON. [`Arg`]: what a send carried. [`Deps`]: a value of the run
-/// or of the graph. [`Ctx`]: the run.
+/// or of the graph. [`Ctx`](crate::Ctx): the run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",

@@ -7,7 +7,7 @@ use weftwork_engine::TaskOutput;
 /// The result of a node.
 pub type NodeResult<T> = Result<T, NodeError>;
 
-/// Types that a node may return: an update of its state, a [`Command`], nothing, or a `Result` of
+/// Types that a node may return: an update of its state, a [`Command`](crate::Command), nothing, or a `Result` of
 /// those.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a node",

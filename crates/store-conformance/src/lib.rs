@@ -2,7 +2,7 @@
 //! [`item_store`].
 //!
 //! The cases are independent of the async runtime. A driver writes one test per case with
-//! [`conformance_tests`](crate::conformance_tests), or runs them all:
+//! [`conformance_tests`], or runs them all:
 //!
 //! ```
 //! use std::sync::Arc;

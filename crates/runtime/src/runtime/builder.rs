@@ -91,7 +91,7 @@ impl RuntimeBuilder {
     /// use weftwork_runtime::Runtime;
     /// use weftwork_types::port::Dependencies;
     ///
-    /// struct Database(String);
+    /// struct Database { name: String }
     ///
     /// #[derive(State)]
     /// struct Refund {
@@ -100,7 +100,7 @@ impl RuntimeBuilder {
     /// }
     ///
     /// async fn pay(database: Deps<Database>) -> RefundUpdate {
-    ///     RefundUpdate::new().log([format!("paid from {}", database.0)])
+    ///     RefundUpdate::new().log([format!("paid from {}", database.name)])
     /// }
     ///
     /// # #[tokio::main]
@@ -112,7 +112,8 @@ impl RuntimeBuilder {
     ///     .build()?;
     /// let runtime = Runtime::in_memory()
     ///     .graph_with("refund", graph, |principal, _run| {
-    ///         Ok(Dependencies::new().with(Database(principal.org.to_string())))
+    ///         let name = principal.org.to_string();
+    ///         Ok(Dependencies::new().with(Database { name }))
     ///     })
     ///     .open()
     ///     .await?;
