@@ -13,10 +13,12 @@ mod journal;
 mod runtime;
 mod stored;
 mod thread;
+mod view;
 mod worker;
 
 pub use inspect::thread_state;
 pub use runtime::{JournalMode, Orphans, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreSaver, check_names, check_rows};
 pub use thread::{RunEnd, Thread, ThreadRun, ThreadStream};
+pub use view::ThreadView;
 pub use worker::Pace;

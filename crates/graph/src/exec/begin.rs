@@ -26,7 +26,8 @@ impl Begin {
 }
 
 impl Cycle {
-    pub(super) async fn begin(&mut self, begin: Begin) -> Going<()> {
+    /// `passes`: what stopped the thread does not stop it again.
+    pub(super) async fn begin(&mut self, begin: Begin, passes: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         if self.starts_anew() {
             scope.set_resuming(Some(false));
@@ -64,6 +65,9 @@ impl Cycle {
         *lock(&scope.answer) = self.outside.resume.clone();
         let mut bound = None;
         if resuming {
+            if passes {
+                self.machine.pass();
+            }
             bound = self.go_on(forks).await?;
         } else if let Some(input) = match begin {
             Begin::Input(input) => Some(input),
@@ -90,7 +94,6 @@ impl Cycle {
 
     /// Goes on past what stopped the thread; on a branch of its own when that was asked for.
     async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
-        self.machine.pass();
         let mut bound = None;
         if forks {
             if matches!(self.meta.source, Source::Update | Source::Fork) {

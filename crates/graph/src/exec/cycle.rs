@@ -1,6 +1,6 @@
 //! The loop of one graph: where it stands, how it begins and how it ends.
 
-use super::api::{Durability, Ended, Fail, Going, Limits, Options, Stops};
+use super::api::{Continued, Durability, Ended, Fail, Going, Limits, Options, Stops};
 use super::behind::Writing;
 use super::event::{Metadata, Modes, Source, StreamEvent};
 use super::saver::{Checkpoint, Memo, Outside, Put, Records, Saved};
@@ -75,9 +75,12 @@ impl Cycle {
         options: &Options,
     ) -> Going<(Ended, Self)> {
         let mut cycle = Self::load(scope, options).await?;
-        cycle.begin(start).await?;
-        cycle.set_stop(options.step_limit);
-        let ended = cycle.supersteps().await;
+        cycle.begin(start, options.continued.is_none()).await?;
+        cycle.set_stop(options);
+        let ended = match cycle.stopped_after(options) {
+            true => Ok(Ended::Interrupted(Vec::new())),
+            false => cycle.supersteps().await,
+        };
         cycle.leave(&ended).await?;
         Ok((ended?, cycle))
     }
@@ -201,15 +204,26 @@ impl Cycle {
         (self.scope.graph.clone(), slots)
     }
 
+    /// Returns `true` if an earlier process ended at a stop after the nodes of the last superstep.
+    fn stopped_after(&self, options: &Options) -> bool {
+        let stops = |earlier: &Continued| earlier.ran.iter().any(|node| self.after.contains(node));
+        self.machine.changed_since_passed() && options.continued.as_ref().is_some_and(stops)
+    }
+
     /// The superstep at which managed values and the limit say that it is over.
-    fn set_stop(&mut self, limit: Option<u32>) {
-        let limit = limit.unwrap_or(self.scope.graph.step_limit());
-        if self.scope.graph.semantics().limits == Limits::Exact {
+    fn set_stop(&mut self, options: &Options) {
+        let (graph, limits) = (&self.scope.graph, self.scope.graph.semantics().limits);
+        let limit = options.step_limit.unwrap_or(graph.step_limit());
+        let is_single = graph.plan().is_single();
+        if limits == Limits::Exact {
             // The hidden first superstep does not count.
             let hidden = i64::from(self.machine.start_input().is_some());
-            let free = if self.scope.graph.plan().is_single() { 0 } else { hidden };
+            let free = if is_single { 0 } else { hidden };
             self.stop = self.step.saturating_add(i64::from(limit)).saturating_add(free);
         }
+        let earlier =
+            options.continued.as_ref().map_or(0, |earlier| earlier.counted(limits, is_single));
+        self.stop = self.stop.saturating_sub(earlier);
     }
 
     /// When the outermost graph stops: the output with what finished tasks wrote.

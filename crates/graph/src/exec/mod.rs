@@ -43,8 +43,8 @@ mod wait;
 pub use crate::journal::{CallBook, Origin, TaskJournal};
 pub(crate) use api::Drain;
 pub use api::{
-    Answers, Durability, Keep, Limits, Outcome, Resuming, Semantics, Start, StartCommand, Stops,
-    Unanswered,
+    Answers, Continued, Durability, Keep, Limits, Outcome, Resuming, Semantics, Start,
+    StartCommand, Stops, Unanswered,
 };
 pub use caught::{millis, out_of_node};
 pub use environment::{Attempt, RunEnvironment, Speaker};

@@ -1,6 +1,6 @@
 //! Putting a run together, and what comes of it.
 
-use super::api::{Drain, Durability, Ended, Options, Outcome, Start, Stops};
+use super::api::{Continued, Drain, Durability, Ended, Options, Outcome, Start, Stops};
 use super::begin::Begin;
 use super::caught::out_of_node;
 use super::check::check;
@@ -148,6 +148,13 @@ impl Run {
     /// Cuts the run off, nodes included, after this long.
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.options.deadline = Some(limit);
+        self
+    }
+
+    /// Continues a run on which an earlier process made progress. Its supersteps count against the
+    /// limit, and the run stops where it would have stopped without a change of process.
+    pub fn continued(mut self, earlier: Continued) -> Self {
+        self.options.continued = Some(earlier);
         self
     }
 
@@ -309,6 +316,7 @@ impl Options {
             durability: Durability::Sync,
             deadline: None,
             waiting: false,
+            continued: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod calls;
 mod closing;
 mod end;
 mod log;
+mod options;
 mod origin;
 mod past;
 mod writer;
@@ -29,11 +30,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+use weftwork_engine::EngineError;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::exec::out_of_node;
 use weftwork_graph::exec::{
-    Answers, AsNode, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
+    Answers, At, Finished, Host as Local, Outcome, Start, StartCommand, StateUpdate,
 };
 use weftwork_store::{CheckpointStore, Claim, InterruptRow, RunRow, Store, StoreError};
 use weftwork_types::caller::GraphCaller;
@@ -41,7 +43,7 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::{Budget, Clock, Ledger};
 use weftwork_types::run::{Durability, ReuseFrom, RunCommand, RunFinal, RunInput};
-use weftwork_types::{CheckpointId, InterruptId, Principal, Timestamp};
+use weftwork_types::{InterruptId, Principal, Timestamp};
 pub(crate) use writer::Patience;
 use writer::Writer;
 
@@ -53,6 +55,8 @@ pub(crate) struct Host {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) budget: Arc<dyn Budget>,
     pub(crate) journal: bool,
+    /// `true` if runs read their state back after each superstep.
+    pub(crate) rebuilds: bool,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.
@@ -91,7 +95,7 @@ const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// First action of a run.
 enum Begin {
     /// Its input is a change from outside, after which nothing runs.
-    Update(Vec<(String, Json)>, AsNode),
+    Update(StateUpdate),
     Run(Start),
     /// A process before this one did all there was to do.
     Nothing,
@@ -226,7 +230,7 @@ impl Run {
         } else if !fresh {
             writer.reset().await?;
         }
-        self.go(writer, past.begun, lost).await
+        self.go(writer, &past, lost).await
     }
 
     /// A run that was there when two processes died is under suspicion. Such runs are begun one at
@@ -264,24 +268,23 @@ impl Run {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        begun: bool,
+        past: &Past,
         lost: u32,
     ) -> Result<Option<End>, RuntimeError> {
         let (store, thread) = (&self.host.store, &self.claim.at.thread);
         let began = self.host.clock.now();
         let answers = answers(store.interrupts(&self.who, thread).await?);
-        let begin = self.begin(begun, &answers).await?;
+        let begin = self.begin(past.begun, &answers).await?;
         let local = self.local(writer, answers, lost);
         match begin {
-            Begin::Update(values, as_node) => {
+            Begin::Update(update) => {
                 let at = self.at();
-                let update = StateUpdate { values: Some(values), as_node };
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
                 writer.let_go().await?;
             }
             Begin::Nothing => {}
             Begin::Run(start) => {
-                let ended = match self.run(&local, writer, start, begun).await {
+                let ended = match self.run(&local, writer, start, past).await {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, (finished, began)).await;
                     }
@@ -336,7 +339,7 @@ impl Run {
         local: &Local,
         writer: &Arc<Writer>,
         start: Start,
-        begun: bool,
+        past: &Past,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
@@ -347,8 +350,11 @@ impl Run {
         });
         run = self.with_options(run);
         // What a process before this one committed for the run is at the head.
-        if let Some(at) = self.begins_at().filter(|_| !begun) {
-            run = run.at(at);
+        if !past.begun {
+            run = self.placed(run);
+        }
+        if let Some(earlier) = past.progress(&self.row.new.input) {
+            run = run.continued(earlier);
         }
         let mut cancelled = self.cancel.subscribe();
         let mut run = std::pin::pin!(run.finish());
@@ -367,30 +373,6 @@ impl Run {
         }
     }
 
-    /// Applies the stored options of the run.
-    fn with_options(&self, mut run: weftwork_graph::exec::Run) -> weftwork_graph::exec::Run {
-        let options = &self.row.new.options;
-        if let Some(limit) = options.step_limit {
-            run = run.step_limit(limit);
-        }
-        if let Some(before) = &options.interrupt_before {
-            run = run.interrupt_before(before.clone());
-        }
-        if let Some(after) = &options.interrupt_after {
-            run = run.interrupt_after(after.clone());
-        }
-        if let Some(deadline) = options.deadline {
-            run = run.deadline(deadline.since(self.host.clock.now()));
-        }
-        if let Some(tasks_max) = options.concurrency {
-            run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
-        }
-        if let Some((modes, items)) = &self.live {
-            run = run.report_to(*modes, items.clone());
-        }
-        run.context(options.context.clone()).configurable(options.configurable.clone())
-    }
-
     /// Ends a run before its graph's end. Questions that nobody answered stay open.
     async fn stopped(
         &self,
@@ -402,15 +384,6 @@ impl Run {
         let at = At::thread(self.claim.at.thread.as_str());
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish(outcome, open).await
-    }
-
-    /// The checkpoint it begins at, when that need not be the newest.
-    fn begins_at(&self) -> Option<CheckpointId> {
-        self.row.new.options.at.or(self.row.back_to())
-    }
-
-    fn at(&self) -> At {
-        At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) }
     }
 
     /// Returns the start of the run, unless an earlier process performed it.
@@ -433,14 +406,17 @@ impl Run {
         Ok(match self.row.new.input.clone() {
             RunInput::Update { .. } if begun => Begin::Nothing,
             RunInput::Update { writes, as_node } => {
-                let Json::Object(members) = writes else {
-                    return Err(RuntimeError::Engine(weftwork_engine::EngineError::NotAnObject {
-                        by: "the update".to_owned(),
-                        found: writes.to_string().chars().take(120).collect(),
-                    }));
+                let values = match writes {
+                    Json::Object(members) => Some(members.into_iter().collect()),
+                    Json::Null => None,
+                    other => {
+                        return Err(RuntimeError::Engine(EngineError::NotAnObject {
+                            by: "the update".to_owned(),
+                            found: other.to_string().chars().take(120).collect(),
+                        }));
+                    }
                 };
-                let as_node = as_node.map_or(AsNode::Infer, AsNode::Node);
-                Begin::Update(members.into_iter().collect(), as_node)
+                Begin::Update(StateUpdate { values, as_node: as_node.into() })
             }
             RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
             RunInput::Command(command) if !begun && self.applies(&command).await? => {

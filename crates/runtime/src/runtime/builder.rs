@@ -49,6 +49,7 @@ pub struct RuntimeBuilder {
     attempts_max: u32,
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
+    rebuilds: bool,
     graphs: Vec<(String, CompiledGraph)>,
 }
 
@@ -64,6 +65,7 @@ impl RuntimeBuilder {
             attempts_max: 3,
             cached_max: CACHED_MAX,
             items: None,
+            rebuilds: false,
             graphs: Vec::new(),
         }
     }
@@ -127,6 +129,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Drops the state of a run after each superstep, and reads it back from the store: for tests
+    /// that nothing a run needs is in memory only.
+    pub fn rebuilding(mut self) -> Self {
+        self.rebuilds = true;
+        self
+    }
+
     /// Registers this process as a worker of the store and opens for business.
     ///
     /// # Errors
@@ -148,12 +157,14 @@ impl RuntimeBuilder {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
         let local = weftwork_graph::exec::Host::new().with_clock(clock).with_items(items);
+        let local = if self.rebuilds { local.rebuilding() } else { local };
         let host = Arc::new(Host {
             store: self.store,
             clock: self.clock,
             ledger,
             budget: self.budget,
             journal: self.journal == JournalMode::On,
+            rebuilds: self.rebuilds,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),

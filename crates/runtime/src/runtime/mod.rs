@@ -182,6 +182,11 @@ impl Runtime {
         }
     }
 
+    /// Checkpoints of an organisation, for reading.
+    pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::exec::Host {
+        self.0.host.looking(who)
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.host.clock
     }

@@ -1,0 +1,56 @@
+//! Options of a stored run, as the run loop takes them.
+
+use super::Run;
+use weftwork_graph::exec::{At, Config, Run as LocalRun};
+use weftwork_types::CheckpointId;
+
+impl Run {
+    /// Applies the stored options of the run.
+    pub(super) fn with_options(&self, mut run: LocalRun) -> LocalRun {
+        let options = &self.row.new.options;
+        if let Some(limit) = options.step_limit {
+            run = run.step_limit(limit);
+        }
+        if let Some(before) = &options.interrupt_before {
+            run = run.interrupt_before(before.clone());
+        }
+        if let Some(after) = &options.interrupt_after {
+            run = run.interrupt_after(after.clone());
+        }
+        if let Some(deadline) = options.deadline {
+            run = run.deadline(deadline.since(self.host.clock.now()));
+        }
+        if let Some(tasks_max) = options.concurrency {
+            run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
+        }
+        if let Some((modes, items)) = &self.live {
+            run = run.report_to(*modes, items.clone());
+        }
+        run.context(options.context.clone()).configurable(options.configurable.clone())
+    }
+
+    /// The checkpoint it begins at, when that need not be the newest.
+    pub(super) fn begins_at(&self) -> Option<CheckpointId> {
+        self.row.new.options.at.or(self.row.back_to())
+    }
+
+    pub(super) fn at(&self) -> At {
+        let at = At { checkpoint: self.begins_at(), ..At::thread(self.claim.at.thread.as_str()) };
+        match &self.row.new.options.within {
+            Some(within) => at.within(within.namespace.as_str()),
+            None => at,
+        }
+    }
+
+    /// The run from the checkpoint where it begins.
+    pub(super) fn placed(&self, run: LocalRun) -> LocalRun {
+        match (&self.row.new.options.within, self.begins_at()) {
+            (Some(within), at) => {
+                let (ns, map) = (within.namespace.clone(), within.checkpoints.clone());
+                run.from(&Config { ns, id: at, map })
+            }
+            (None, Some(at)) => run.at(at),
+            (None, None) => run,
+        }
+    }
+}
