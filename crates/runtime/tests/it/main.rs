@@ -21,6 +21,7 @@ mod pause;
 mod peers;
 mod pieces;
 mod points;
+mod races;
 mod requeue;
 mod retention;
 mod retire;
