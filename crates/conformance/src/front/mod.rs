@@ -73,15 +73,15 @@ impl Front {
                 let changed = graph.update(host, &target.at(), steps).await;
                 changed.map_err(|error| raised(&error))
             }
-            Self::Hosted(hosted) => hosted.change(target, steps).await,
+            Self::Hosted(hosted) => Box::pin(hosted.change(target, steps)).await,
         }
     }
 
     /// Executes a run. Its events are converted as they come.
     pub(crate) async fn run(&self, request: Request, events: &mut Vec<Json>) -> Played<()> {
         match self {
-            Self::Local(local) => local.run(request, events).await,
-            Self::Hosted(hosted) => hosted.run(request, events).await,
+            Self::Local(local) => Box::pin(local.run(request, events)).await,
+            Self::Hosted(hosted) => Box::pin(hosted.run(request, events)).await,
         }
     }
 }
