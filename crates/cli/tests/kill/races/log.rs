@@ -81,7 +81,7 @@ pub(super) fn read(file: &Path, thread: &str) -> Vec<Record> {
     records.collect()
 }
 
-/// What must not be: runs that overlap, and effects without an accepted request.
+/// Violations in these records: runs that overlap, and effects without an accepted request.
 pub(super) fn faults(records: &[Record], accepted: &[Act]) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Option<&Record> = None;

@@ -78,7 +78,7 @@ impl Track {
         log::read(&self.folder.path().join("nodes.log"), thread)
     }
 
-    /// One race, on a thread that is new or waits for an answer.
+    /// A race on a thread that is new or waits for an answer.
     fn run(&mut self, number: u64, tally: &mut Tally) -> Vec<String> {
         let thread = format!("race-{number}");
         let mut accepted = Vec::new();

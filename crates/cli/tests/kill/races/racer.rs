@@ -23,7 +23,7 @@ const MARK: &str = "race> ";
 /// Time that the nodes take.
 const WORK: Duration = Duration::from_millis(2);
 
-/// What a process does to a thread.
+/// Action of a process on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Act {
     Start,
