@@ -26,7 +26,7 @@ pub(crate) fn of(fault: &Fault) -> String {
             "InvalidUpdateError"
         }
         ("W0117", _) => "NodeTimeoutError",
-        ("W0118", _) => "EmptyInputError",
+        ("W0114" | "W0118", _) => "EmptyInputError",
         ("W0119" | "W0120", _) => "RuntimeError",
         ("W0101" | "W0121", _) => "ValueError",
         ("W0123", _) => "ParentCommand",

@@ -1,6 +1,5 @@
 //! The values that entries of a script pass in: answers, changes, targets.
 
-use crate::build::into_next;
 use crate::message;
 use crate::node::{Goto, goto_of};
 use crate::play::Played;
@@ -8,9 +7,10 @@ use crate::python::{self, Raised};
 use crate::spec::Update;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use weftwork_graph::Answers;
 use weftwork_graph::run_loop::{AsNode, StateUpdate};
-use weftwork_graph::{Answers, Next};
 use weftwork_types::InterruptId;
+use weftwork_types::run::Target;
 
 /// An answer, or answers by the ids of the questions when nothing else can be meant.
 pub(crate) fn resume(answer: &Json) -> Option<Answers> {
@@ -66,18 +66,27 @@ pub(crate) fn as_node(name: Option<&str>) -> AsNode {
 }
 
 /// The targets of a command from outside, where nothing but names and sends may stand.
-pub(crate) fn targets(value: &Json) -> Played<Vec<Next>> {
+pub(crate) fn targets(value: &Json) -> Played<Vec<Target>> {
     let all = match value {
         Json::Array(items) => items.as_slice(),
         one => std::slice::from_ref(one),
     };
     let targets = all.iter().filter(|_| python::truth(value)).map(|one| {
         let found: Vec<Goto> = if one.is_array() { Vec::new() } else { goto_of(one) };
-        found.into_iter().next().map(into_next).ok_or_else(|| {
+        found.into_iter().next().map(target).ok_or_else(|| {
             let found = python::type_name(one);
             let message = format!("In Command.goto, expected Send/str, got {found}");
             Raised::new("TypeError", message)
         })
     });
     targets.collect()
+}
+
+/// A target of a command.
+fn target(goto: Goto) -> Target {
+    match goto {
+        Goto::Node(node) => Target::Node(node),
+        Goto::End => Target::Node("__end__".to_owned()),
+        Goto::Send(node, arg) => Target::Send { node, arg: message::records(arg) },
+    }
 }

@@ -22,6 +22,7 @@ pub mod compare;
 mod crash;
 mod error;
 mod expr;
+mod front;
 mod input;
 pub mod kit;
 mod message;

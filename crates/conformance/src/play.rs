@@ -2,6 +2,7 @@
 
 use crate::build::{Maker, into_stops};
 use crate::class;
+use crate::front::{Front, Hosted, Local, Request, raised};
 use crate::input::{as_node, bulk_update, resume, targets, update_values};
 use crate::message;
 use crate::node::{Counts, Shared};
@@ -12,13 +13,12 @@ use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_graph::run_loop::{Config, Run, Snapshot, SubState};
-use weftwork_graph::run_loop::{Host, Start, StartCommand, StateQuery, StateUpdate};
-use weftwork_graph::{
-    Answers, CompiledGraph, Durability, Modes, RunOutcome, RuntimeError, Semantics, SystemClock,
-};
+use weftwork_graph::run_loop::{Config, Snapshot, SubState};
+use weftwork_graph::run_loop::{Continued, Host, StateQuery, StateUpdate};
+use weftwork_graph::{Answers, CompiledGraph, Durability, Modes, Semantics, SystemClock};
 use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;
+use weftwork_types::run::{RunCommand, RunInput};
 
 /// Supersteps a run may take when the spec says nothing.
 const LIMIT: u32 = 10_007;
@@ -82,14 +82,11 @@ pub async fn play_on(
     setting: &Setting,
     counts: &Counts,
 ) -> Json {
-    let mut host = Host::new().with_items(items());
-    if spec.checkpointer {
-        host = host.with_checkpointer((setting.store())());
-        if setting.mode == Mode::RebuildEachStep {
-            host = host.rebuilding();
-        }
-    }
-    let mut play = Play::new(graph, host, spec, setting.durability);
+    let front = match front(graph, spec, setting).await {
+        Ok(front) => front,
+        Err(error) => return json!({ "harness_error": error.to_string() }),
+    };
+    let mut play = Play::new(front, spec, setting.durability);
     let mut entries = Vec::with_capacity(spec.script.len());
     for entry in &spec.script {
         let mut shown = Map::new();
@@ -100,6 +97,26 @@ pub async fn play_on(
     play.whole(entries).await
 }
 
+async fn front(
+    graph: CompiledGraph,
+    spec: &Spec,
+    setting: &Setting,
+) -> Result<Front, weftwork_graph::RuntimeError> {
+    let rebuilding = setting.mode == Mode::RebuildEachStep;
+    if let Some(home) = setting.home() {
+        let how = (spec.checkpointer, rebuilding);
+        return Ok(Front::Hosted(Hosted::open(graph, &home, items(), how).await?));
+    }
+    let mut host = Host::new().with_items(items());
+    if spec.checkpointer {
+        host = host.with_checkpointer((setting.store())());
+        if rebuilding {
+            host = host.rebuilding();
+        }
+    }
+    Ok(Front::Local(Local { graph, host, streamed: setting.mode == Mode::Streamed }))
+}
+
 /// A long-term store with nothing in it.
 pub(crate) fn items() -> Arc<MemoryItems> {
     Arc::new(MemoryItems::new(Arc::new(SystemClock::new())))
@@ -107,8 +124,7 @@ pub(crate) fn items() -> Arc<MemoryItems> {
 
 /// A graph between the entries of its script.
 pub(crate) struct Play<'a> {
-    pub(crate) graph: CompiledGraph,
-    pub(crate) host: Host,
+    pub(crate) front: Front,
     spec: &'a Spec,
     durability: Durability,
     /// Checkpoints that were saved under a name.
@@ -123,7 +139,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    fn at(&self) -> StateQuery {
+    pub(crate) fn at(&self) -> StateQuery {
         StateQuery::config(self.thread.as_str(), &self.config)
     }
 }
@@ -131,13 +147,8 @@ impl Target {
 pub(crate) type Played<T> = Result<T, Raised>;
 
 impl<'a> Play<'a> {
-    pub(crate) fn new(
-        graph: CompiledGraph,
-        host: Host,
-        spec: &'a Spec,
-        durability: Durability,
-    ) -> Self {
-        Self { graph, host, spec, durability, saved: BTreeMap::new() }
+    pub(crate) fn new(front: Front, spec: &'a Spec, durability: Durability) -> Self {
+        Self { front, spec, durability, saved: BTreeMap::new() }
     }
 
     /// The trace of these entries.
@@ -162,7 +173,7 @@ impl<'a> Play<'a> {
         }
         if self.spec.checkpointer {
             let at = StateQuery::thread(entry.thread.as_str());
-            let state = match self.graph.state(&self.host, &at, entry.with_subgraphs).await {
+            let state = match self.front.state(&at, entry.with_subgraphs).await {
                 Ok(snapshot) => trace::snapshot(&snapshot),
                 Err(error) => {
                     let raised = raised(&error);
@@ -185,7 +196,7 @@ impl<'a> Play<'a> {
                     values: update_values(values)?,
                     as_node: as_node(name.as_deref()),
                 };
-                let config = self.change(&target, vec![vec![update]]).await?;
+                let config = self.front.change(&target, vec![vec![update]]).await?;
                 shown.insert("config".to_owned(), trace::config(Some(&config)));
                 if let Some(name) = save {
                     self.saved.insert(name.clone(), Target { config, ..target });
@@ -195,7 +206,7 @@ impl<'a> Play<'a> {
                 self.bulk(&target, steps, shown).await?;
             }
             Act::Look if entry.inside.is_some() || entry.at.is_some() => {
-                let state = self.graph.state(&self.host, &target.at(), entry.with_subgraphs).await;
+                let state = self.front.state(&target.at(), entry.with_subgraphs).await;
                 let state = state.map_err(|error| raised(&error))?;
                 shown.insert("at".to_owned(), trace::snapshot(&state));
             }
@@ -213,13 +224,9 @@ impl<'a> Play<'a> {
     ) -> Played<()> {
         let steps = steps.iter().map(|step| step.iter().map(bulk_update).collect());
         let steps = steps.collect::<Played<_>>()?;
-        let config = self.change(target, steps).await?;
+        let config = self.front.change(target, steps).await?;
         shown.insert("config".to_owned(), trace::config(Some(&config)));
         Ok(())
-    }
-
-    async fn change(&self, target: &Target, steps: Vec<Vec<StateUpdate>>) -> Played<Config> {
-        self.graph.update(&self.host, &target.at(), steps).await.map_err(|error| raised(&error))
     }
 
     async fn run(
@@ -229,8 +236,8 @@ impl<'a> Play<'a> {
         target: &Target,
         shown: &mut Map<String, Json>,
     ) -> Played<()> {
-        let start = match self.start(entry, run).await? {
-            Ok(start) => start,
+        let input = match self.input(entry, run).await? {
+            Ok(input) => input,
             Err(raised) => {
                 shown.insert("events".to_owned(), json!([]));
                 return Err(raised);
@@ -240,7 +247,7 @@ impl<'a> Play<'a> {
             shown.insert("events".to_owned(), json!([]));
             return Err(Raised::new("ValueError", "the limit must be at least 1"));
         }
-        self.go(run, target, start, shown).await
+        self.go(run, target, (input, None), shown).await
     }
 
     /// Runs, and shows each event; what ends the run early is an error of the entry.
@@ -248,50 +255,28 @@ impl<'a> Play<'a> {
         &self,
         run: &RunEntry,
         target: &Target,
-        start: Start,
+        (input, continued): (RunInput, Option<Continued>),
         shown: &mut Map<String, Json>,
     ) -> Played<()> {
-        let mut stream = self.prepared(run, target, start).stream();
-        let mut events = Vec::new();
-        while let Some(item) = stream.next().await {
-            events.extend(trace::event(&item));
-        }
-        shown.insert("events".to_owned(), Json::Array(events));
-        match stream.outcome() {
-            Some(Ok(RunOutcome::LimitReached { step_limit })) => Err(Raised::new(
-                "GraphRecursionError",
-                format!("the run reached its limit of {step_limit} supersteps"),
-            )),
-            Some(Ok(RunOutcome::Cancelled { reason: Some(reason) })) => {
-                Err(Raised::new("GraphDrained", format!("Graph drained: {reason}")))
-            }
-            Some(Err(error)) => Err(raised(error)),
-            Some(Ok(_)) => Ok(()),
-            None => Err(Raised::new("Exception", "the run has no outcome")),
-        }
-    }
-
-    fn prepared(&self, run: &RunEntry, target: &Target, start: Start) -> Run {
-        let mut prepared = self
-            .graph
-            .run(&self.host, start)
-            .thread(target.thread.as_str())
-            .step_limit(self.limit(run))
-            .modes(self.modes(run))
-            .context(run.context.clone().unwrap_or_default())
-            .durability(run.durability.unwrap_or(self.durability));
-        if target.config.id.is_some() || !target.config.ns.is_empty() {
-            prepared = prepared.from(&target.config);
-        }
         // An empty list of stops is none, and then those of the graph hold.
-        let given = |stops: &Option<StopsSpec>| stops.clone().filter(|stops| !stops.is_empty());
-        if let Some(stops) = given(&run.interrupt_before) {
-            prepared = prepared.interrupt_before(into_stops(stops));
-        }
-        if let Some(stops) = given(&run.interrupt_after) {
-            prepared = prepared.interrupt_after(into_stops(stops));
-        }
-        prepared
+        let given = |stops: &Option<StopsSpec>| {
+            stops.clone().filter(|stops| !stops.is_empty()).map(into_stops)
+        };
+        let request = Request {
+            target: target.clone(),
+            input,
+            limit: self.limit(run),
+            continued,
+            modes: self.modes(run),
+            context: run.context.clone().unwrap_or_default(),
+            durability: run.durability.unwrap_or(self.durability),
+            interrupt_before: given(&run.interrupt_before),
+            interrupt_after: given(&run.interrupt_after),
+        };
+        let mut events = Vec::new();
+        let ended = self.front.run(request, &mut events).await;
+        shown.insert("events".to_owned(), Json::Array(events));
+        ended
     }
 
     pub(crate) fn limit(&self, run: &RunEntry) -> u32 {
@@ -309,17 +294,16 @@ impl<'a> Play<'a> {
         names.filter_map(|name| Modes::parse(name)).fold(Modes::NONE, |all, mode| all | mode)
     }
 
-    /// The start of a run. The inner error is an exception that starting it raises.
-    async fn start(&self, entry: &Entry, run: &RunEntry) -> Played<Played<Start>> {
-        let start = match &run.begin {
-            Begin::Input(input) => Start::from(message::records(input.alone()?)),
-            Begin::Resume(answer) => {
-                let resume = resume(answer);
-                Start::Command(StartCommand { resume, ..StartCommand::default() })
-            }
-            Begin::ResumeByValue(answers) => {
-                let resume = Some(Answers::ById(self.answers(entry, answers).await?));
-                Start::Command(StartCommand { resume, ..StartCommand::default() })
+    /// The input of a run. The inner error is an exception that starting it raises.
+    async fn input(&self, entry: &Entry, run: &RunEntry) -> Played<Played<RunInput>> {
+        let input = match &run.begin {
+            Begin::Input(input) => match message::records(input.alone()?) {
+                Json::Null => RunInput::Continue,
+                input => RunInput::Start { input },
+            },
+            Begin::Resume(answer) => answers(resume(answer)),
+            Begin::ResumeByValue(given) => {
+                RunInput::answers(Answers::ById(self.answers(entry, given).await?))
             }
             Begin::Command { goto, update, resume } => {
                 let goto = match targets(&goto.alone()?) {
@@ -327,13 +311,13 @@ impl<'a> Play<'a> {
                     Err(raised) => return Ok(Err(raised)),
                 };
                 let members = update.as_object().cloned().unwrap_or_default();
-                let resume = self::resume(resume);
+                let answers = self::resume(resume);
                 let update = members.into_iter().map(|(key, value)| (key, message::record(value)));
                 let update = update.collect();
-                Start::Command(StartCommand { goto, update, resume })
+                RunInput::Command(RunCommand { goto, update, answers })
             }
         };
-        Ok(Ok(start))
+        Ok(Ok(input))
     }
 
     /// The ids of the open questions with these texts, each with its answer.
@@ -343,7 +327,7 @@ impl<'a> Play<'a> {
         answers: &[(String, Json)],
     ) -> Played<BTreeMap<InterruptId, Json>> {
         let at = StateQuery::thread(entry.thread.as_str());
-        let state = self.graph.state(&self.host, &at, true).await;
+        let state = self.front.state(&at, true).await;
         let state = state.map_err(|error| raised(&error))?;
         let open = state.interrupts.iter().filter_map(|open| {
             let text = python::text(&trace::question(open));
@@ -413,11 +397,11 @@ impl<'a> Play<'a> {
             return Err(Raised::new("ValueError", "No checkpointer set"));
         }
         let at = StateQuery::thread(entry.thread.as_str()).within(ns);
-        self.graph.history(&self.host, &at).await.map_err(|error| raised(&error))
+        self.front.history(&at).await.map_err(|error| raised(&error))
     }
 
     async fn history(&self) -> Json {
-        match self.graph.history(&self.host, &StateQuery::thread(THREAD)).await {
+        match self.front.history(&StateQuery::thread(THREAD)).await {
             Ok(all) => all.iter().map(trace::snapshot).collect(),
             Err(error) => {
                 let raised = raised(&error);
@@ -427,13 +411,7 @@ impl<'a> Play<'a> {
     }
 }
 
-pub(crate) fn raised(error: &RuntimeError) -> Raised {
-    let fault = error.fault();
-    let class = match error {
-        RuntimeError::NoUpdates => "ValueError".to_owned(),
-        // The reference takes only an answer for a mistake of another class.
-        RuntimeError::NoCheckpointer { what } if *what != "an answer" => "ValueError".to_owned(),
-        _ => class::of(&fault),
-    };
-    Raised { class, message: fault.message }
+/// A command that only answers.
+pub(crate) fn answers(answers: Option<Answers>) -> RunInput {
+    RunInput::Command(RunCommand { answers, ..RunCommand::default() })
 }

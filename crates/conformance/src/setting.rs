@@ -1,6 +1,6 @@
 //! Settings for playing specs: semantics, store and mode.
 
-use crate::spec::Spec;
+use crate::spec::{Act, Entry, Spec};
 use crate::{GUARD, Profile, Tally};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_graph::{Durability, SystemClock};
 use weftwork_runtime::StoreCheckpointer;
-use weftwork_store::CheckpointStore;
+use weftwork_store::{CheckpointStore, MemoryStore, Store};
 use weftwork_types::port::Clock;
 use weftwork_types::{OrgId, Principal};
 
@@ -20,6 +20,9 @@ pub enum Mode {
     Straight,
     /// The in-memory state of a run is dropped after each superstep, and read back from the store.
     RebuildEachStep,
+    /// Straight on, with each run executed apart from the reader of its events, who reads them as
+    /// they come.
+    Streamed,
     /// Straight on; and again for each write to the store, once cut off before it took effect and
     /// once after, and taken up by another process.
     CrashEachWrite,
@@ -31,6 +34,16 @@ pub type Opener = Arc<dyn Fn() -> Arc<dyn Checkpointer> + Send + Sync>;
 /// Makes a store without checkpoints, each time a spec is played.
 pub type Stores = Arc<dyn Fn() -> Opener + Send + Sync>;
 
+/// A store for the hosted runs of one play of a spec, and the principal of these runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) who: Principal,
+}
+
+/// Makes a store without threads, each time a spec is played.
+type Homes = Arc<dyn Fn() -> Home + Send + Sync>;
+
 /// The settings for playing specs.
 #[derive(Clone)]
 pub struct Setting {
@@ -41,6 +54,8 @@ pub struct Setting {
     /// When checkpoints are kept, in runs of which the spec does not say so.
     pub durability: Durability,
     stores: Stores,
+    /// None for runs of this program.
+    homes: Option<Homes>,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -59,7 +74,7 @@ impl From<Profile> for Setting {
             Arc::new(move || -> Arc<dyn Checkpointer> { saver.clone() })
         });
         let (mode, durability) = (Mode::Straight, Durability::Sync);
-        Self { profile, mode, durability, stores, tally: Arc::default() }
+        Self { profile, mode, durability, stores, homes: None, tally: Arc::default() }
     }
 }
 
@@ -74,16 +89,27 @@ impl Setting {
     /// is played. What is there from before does no harm.
     #[must_use]
     pub fn over(self, store: Arc<dyn CheckpointStore>) -> Self {
-        let (first, count) = (SystemClock::new().unique(), AtomicU64::new(0));
+        let organisations = Organisations::new();
         self.with_stores(Arc::new(move || {
-            let number = count.fetch_add(1, Ordering::Relaxed);
-            let mut who = Principal::local();
-            if let Ok(org) = OrgId::new(format!("spec-{first:x}-{number}")) {
-                who.org = org;
-            }
-            let store = Arc::clone(&store);
+            let (store, who) = (Arc::clone(&store), organisations.next());
             Arc::new(move || StoreCheckpointer::new(Arc::clone(&store), who.clone()))
         }))
+    }
+
+    /// Plays hosted runs, over a store in memory.
+    #[must_use]
+    pub fn hosted(self) -> Self {
+        let home = || Home { store: Arc::new(MemoryStore::new()), who: Principal::local() };
+        Self { homes: Some(Arc::new(home)), ..self }
+    }
+
+    /// Plays hosted runs over one store, where each spec is an organisation of its own, each time
+    /// it is played.
+    #[must_use]
+    pub fn hosted_over(self, store: Arc<dyn Store>) -> Self {
+        let organisations = Organisations::new();
+        let home = move || Home { store: Arc::clone(&store), who: organisations.next() };
+        Self { homes: Some(Arc::new(home)), ..self }
     }
 
     /// Plays in another mode.
@@ -98,6 +124,15 @@ impl Setting {
         Self { durability, ..self }
     }
 
+    pub(crate) fn is_hosted(&self) -> bool {
+        self.homes.is_some()
+    }
+
+    /// `None` for runs of this program.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.homes.as_ref().map(|homes| homes())
+    }
+
     pub(crate) fn store(&self) -> Opener {
         (self.stores)()
     }
@@ -107,7 +142,7 @@ impl Setting {
         const TIMES: u32 = 100;
         match self.mode {
             Mode::CrashEachWrite => GUARD.saturating_mul(TIMES),
-            Mode::Straight | Mode::RebuildEachStep => GUARD,
+            Mode::Straight | Mode::Streamed | Mode::RebuildEachStep => GUARD,
         }
     }
 
@@ -124,12 +159,58 @@ impl Setting {
     /// Why the mode says nothing about a spec; `None` when it does.
     #[must_use]
     pub fn not_applicable(&self, spec: &Spec) -> Option<&'static str> {
+        if let Some(reason) = self.homes.as_ref().and_then(|_| not_hosted(spec)) {
+            return Some(reason);
+        }
         match self.mode {
-            Mode::Straight => None,
+            Mode::Streamed if spec.keeps_at_exit() && spec.has_delta() => {
+                Some("metadata of a checkpoint that was read before it is kept")
+            }
+            Mode::Straight | Mode::Streamed => None,
             _ if !spec.checkpointer => Some("it keeps no checkpoints"),
             _ if spec.keeps_at_exit() => Some("it keeps checkpoints only at the end of a run"),
             _ if spec.has_untracked() => Some("it has state that is not stored"),
             Mode::RebuildEachStep | Mode::CrashEachWrite => None,
         }
+    }
+}
+
+/// Why hosted runs cannot play a spec.
+fn not_hosted(spec: &Spec) -> Option<&'static str> {
+    if spec.keeps_at_exit() {
+        return Some("hosted runs that store checkpoints at their end store all of them");
+    }
+    if !spec.checkpointer && spec.script.iter().any(Entry::answers) {
+        return Some("answers need checkpoints");
+    }
+    let several = |entry: &Entry| match &entry.act {
+        Act::Bulk(steps) => steps.iter().any(|step| step.len() != 1),
+        _ => false,
+    };
+    if spec.script.iter().any(several) {
+        return Some("a hosted run makes one change in a superstep");
+    }
+    None
+}
+
+/// Principals, each of an organisation of its own, also in a store that others have used.
+#[derive(Debug)]
+struct Organisations {
+    first: u128,
+    count: AtomicU64,
+}
+
+impl Organisations {
+    fn new() -> Self {
+        Self { first: SystemClock::new().unique(), count: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> Principal {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let mut who = Principal::local();
+        if let Ok(org) = OrgId::new(format!("spec-{:x}-{number}", self.first)) {
+            who.org = org;
+        }
+        who
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct WorkerContext {
     pub(crate) budgets: Arc<dyn Budgets>,
     /// Functions that make the dependencies of runs, by graph.
     pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
+    /// `true` if runs read their state back after each superstep.
+    pub(crate) rebuilds: bool,
     /// The turn of runs that may be what ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.

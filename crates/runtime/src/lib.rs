@@ -18,6 +18,7 @@ mod shutdown;
 mod stored;
 mod thread;
 mod threads;
+mod view;
 mod worker;
 
 pub use dependencies::DependencyError;
@@ -27,4 +28,5 @@ pub use runtime::{Recovery, Runtime, RuntimeBuilder};
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
 pub use thread::{EndedRun, Thread, ThreadRun, ThreadStream};
 pub use threads::Threads;
+pub use view::ThreadView;
 pub use worker::LeaseConfig;

@@ -4,11 +4,12 @@ mod metadata;
 
 use crate::fork::fork_thread;
 use crate::runtime::Runtime;
+use crate::view::ThreadView;
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use weftwork_graph::run_loop::{HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{Config, HistoryFilter, Modes, Snapshot, StreamItem};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::caller::Caller;
@@ -17,7 +18,7 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
     Answers, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef,
-    RunRequest, Stops,
+    RunRequest, Stops, Within,
 };
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
@@ -121,6 +122,11 @@ impl Thread {
         }
     }
 
+    /// A view of the thread, for the states and histories of subgraphs too.
+    pub fn view(&self) -> ThreadView {
+        ThreadView::new(&self.runtime, &self.compiled, (&self.who, &self.id), self.at)
+    }
+
     /// The state, typed.
     ///
     /// # Errors
@@ -213,6 +219,17 @@ impl ThreadRun {
     /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
     pub fn options(mut self, options: RunOptions) -> Self {
         self.options = RunOptions { at: self.options.at.or(options.at), ..options };
+        self
+    }
+
+    /// Starts from this place of the thread, of which a view gave the config: also a checkpoint of
+    /// a subgraph. An update changes the subgraph.
+    pub fn from(mut self, config: &Config) -> Self {
+        let changes = matches!(self.input, Ok(RunInput::Update { .. }));
+        let outermost = config.map.get("").copied().filter(|_| !changes);
+        self.options.at = outermost.or(config.id);
+        self.options.within = (!config.ns.is_empty())
+            .then(|| Within { namespace: config.ns.clone(), checkpoints: config.map.clone() });
         self
     }
 

@@ -10,6 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// A request to run a graph on a thread.
 #[derive(Debug, Clone)]
@@ -38,6 +39,9 @@ pub struct RunOptions {
     /// continues on a branch of its own, which becomes the thread's newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<CheckpointId>,
+    /// Subgraph in which the run starts; `None` selects the outermost graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Within>,
     /// Idempotency key. A repeated request with the same key returns the first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -86,8 +90,18 @@ impl RunOptions {
     /// that run alone, its checkpoint, its idempotency key and its deadline.
     #[must_use]
     pub fn for_continuation(self) -> Self {
-        Self { at: None, idempotency_key: None, deadline: None, ..self }
+        Self { at: None, within: None, idempotency_key: None, deadline: None, ..self }
     }
+}
+
+/// A subgraph of a thread, at one of its checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Within {
+    /// Namespace of the subgraph.
+    pub namespace: String,
+    /// Checkpoints of the graphs around it and its own, by namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub checkpoints: BTreeMap<String, CheckpointId>,
 }
 
 /// Nodes before or after which a run stops.

@@ -1,14 +1,14 @@
 //! `weft conformance`: runs specs from standard input and prints their traces.
 
 use crate::CliError;
-use crate::args::{Conformance, ModeName, ProfileName};
+use crate::args::{Conformance, ModeName, ProfileName, RunsName};
 use crate::exit::Exit;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use weftwork::graph::SystemClock;
 use weftwork::sqlite::{Options, SqliteStore};
-use weftwork::store::{CheckpointStore, MemoryStore};
+use weftwork::store::{MemoryStore, Store};
 use weftwork_conformance::{Mode, Profile, Setting, answer, batch};
 use weftwork_postgres::PostgresStore;
 
@@ -26,14 +26,19 @@ pub(crate) fn conformance(args: &Conformance, place: Option<&str>) -> Result<Exi
     };
     let mode = match args.mode {
         ModeName::Straight => Mode::Straight,
+        ModeName::Streamed => Mode::Streamed,
         ModeName::RebuildEachStep => Mode::RebuildEachStep,
         ModeName::CrashEachWrite => Mode::CrashEachWrite,
     };
     let mut setting = Setting::from(profile).with_mode(mode);
     let folder = tempfile::tempdir().map_err(|error| CliError::Input(error.to_string()))?;
-    if let Some(store) = store(place, args.postgres.as_deref(), folder.path())? {
-        setting = setting.over(store);
-    }
+    let store = store(place, args.postgres.as_deref(), folder.path())?;
+    setting = match (args.runs, store) {
+        (RunsName::Local, None) => setting,
+        (RunsName::Local, Some(store)) => setting.over(store),
+        (RunsName::Hosted, None) => setting.hosted(),
+        (RunsName::Hosted, Some(store)) => setting.hosted_over(store),
+    };
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     if args.batch {
         batch(input, output, setting.clone())?;
@@ -51,7 +56,7 @@ fn store(
     place: Option<&str>,
     postgres: Option<&str>,
     folder: &Path,
-) -> Result<Option<Arc<dyn CheckpointStore>>, CliError> {
+) -> Result<Option<Arc<dyn Store>>, CliError> {
     Ok(match place.unwrap_or("values") {
         "values" => None,
         "memory" => Some(Arc::new(MemoryStore::new())),

@@ -8,6 +8,7 @@
 mod check;
 mod process;
 mod provider;
+mod races;
 mod random;
 mod story;
 

@@ -76,7 +76,7 @@ impl Watch {
 
     /// An entry begins, and dies there if it comes that far.
     pub(crate) fn begin(&self, dies: Option<At>) {
-        self.world.kept(|_| true);
+        self.world.closed();
         *self.seen() = Seen { dies, ..Seen::default() };
     }
 
@@ -139,7 +139,10 @@ impl Watch {
 
     fn took_effect(&self, write: What, dies: bool) {
         let What { sign, closes, answered, ended, finished } = write;
-        self.world.kept(|node| closes || ended.iter().any(|name| **name == *node));
+        self.world.kept(|node| ended.iter().any(|name| **name == *node));
+        if closes {
+            self.world.closed();
+        }
         let mut seen = self.seen();
         seen.kept.push(sign);
         seen.answered |= answered;

@@ -1,15 +1,18 @@
 //! Playing a script with crashes: for each write of each entry, once with a crash before the write
 //! took effect and once with one after.
 //!
-//! A crash drops the run at the await point of its write. What is left is what another process
+//! Runs of this program: a crash drops the run at the await point of its write. What is left is what another process
 //! would find: the store, the long-term store, and what the nodes did to the world. It goes on as
-//! [`recover`] says, plays the rest of the script, and its trace is compared as [`rule`] says.
+//! [`recover`] says, plays the rest of the script, and its trace is compared as [`rule`] says. For
+//! hosted runs see [`hosted`].
 
 mod clock;
 mod cut;
+mod hosted;
 mod recover;
 mod rule;
 
+use crate::front::{Front, Local};
 use crate::node::Shared;
 use crate::play::{self, Play, items, made};
 use crate::spec::{Entry, Spec};
@@ -23,6 +26,9 @@ use std::sync::Arc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::Host;
 use weftwork_store::items::MemoryItems;
+
+/// Reason to pass over crashes after which a node finds its own changes.
+const CHANGED_ITEMS: &str = "a node that runs again finds its own changes of the long-term store";
 
 /// A crash in one entry.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +75,7 @@ pub(crate) async fn play(spec: &Spec, setting: &Setting) -> Json {
         let sides = |write| [Side::Before, Side::After].map(|side| At { write, side });
         for at in (1..=writes.len()).flat_map(sides) {
             let last = at == At { write: writes.len(), side: Side::After };
+            let last = last && !setting.is_hosted();
             let crash = Crash { entry, at, all: last.then_some(writes.as_slice()) };
             let played = tokio::time::timeout(GUARD, through(spec, setting, Some(crash))).await;
             let found = match played {
@@ -117,20 +124,23 @@ impl Ground {
         Ok(Self { graph, store: setting.store(), items: items(), world, watch })
     }
 
-    /// Creates the host of a new process.
-    fn host(&self, ids: Ids) -> Host {
+    /// The way to run the graph in a new process.
+    fn front(&self, ids: Ids) -> Front {
         let (saver, watch) = ((self.store)(), Arc::clone(&self.watch));
         let items = Arc::clone(&self.items);
         let host = Host::new().with_items(items).with_clock(ids.clock());
-        host.with_checkpointer(Arc::new(Watched { saver, watch }))
+        let host = host.with_checkpointer(Arc::new(Watched { saver, watch }));
+        Front::Local(Local { graph: self.graph.clone(), host, streamed: false })
     }
 }
 
 /// Plays the script once, with a crash or undisturbed; the inner error is a trace as well.
 async fn through(spec: &Spec, setting: &Setting, crash: Option<Crash<'_>>) -> Result<Played, Json> {
+    if setting.is_hosted() {
+        return hosted::through(spec, setting, crash);
+    }
     let ground = Ground::new(spec, setting)?;
-    let (graph, host) = (ground.graph.clone(), ground.host(Ids::OfNow));
-    let mut play = Play::new(graph, host, spec, setting.durability);
+    let mut play = Play::new(ground.front(Ids::OfNow), spec, setting.durability);
     let (mut entries, mut writes) = (Vec::new(), Vec::new());
     let (mut fault, mut crashed) = (None, false);
     for (index, entry) in spec.script.iter().enumerate() {
@@ -188,7 +198,10 @@ impl One<'_> {
         shown.clear();
         let (kept, answered) = (ground.watch.kept(), ground.watch.answered());
         ground.watch.revive();
-        play.host = ground.host(self.crash.at.ids());
+        play.front = ground.front(self.crash.at.ids());
+        if ground.world.has_changed_items() && self.spec.has_changing_nodes() {
+            return Ok(Taken::PassedOver(CHANGED_ITEMS));
+        }
         let over = self.crash.all.is_some_and(|all| *all == kept);
         let (spec, profile, kept) = (self.spec, self.setting.profile, kept.len());
         let recovery = Recovery { spec, profile, entry, before, kept, answered, over };

@@ -13,16 +13,35 @@
 //! the state of the run at that point is not recorded, in the reference no more than here.
 
 use crate::Profile;
+use crate::front::raised;
 use crate::input::resume;
-use crate::play::{Play, Played, Target, raised};
+use crate::play::{self, Play, Played, Target};
 use crate::spec::{Act, Begin, Body, Entry, RunEntry, Spec};
 use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use weftwork_graph::Answers;
 use weftwork_graph::run_loop::{Config, Snapshot, Source, SubState};
-use weftwork_graph::run_loop::{Start, StartCommand, StateQuery};
+use weftwork_graph::run_loop::{Continued, StateQuery};
+use weftwork_types::run::RunInput;
 use weftwork_types::{CheckpointId, InterruptId};
+
+/// Reason to pass over crashes of the reference's graphs that keep their own state.
+pub(super) const DROPPED_INPUT: &str =
+    "the reference drops input of graphs with their own state when it goes on";
+/// Reason to pass over crashes of runs that start in a subgraph.
+pub(super) const WITHIN: &str = "where to start in a graph within is known to the run alone";
+/// Reason to pass over crashes while a subgraph runs that has stops.
+pub(super) const INNER_STOP: &str = "a run that goes on passes the stop of a subgraph";
+
+/// Returns `true` if a subgraph has run in the open superstep.
+pub(super) fn runs_subgraph(now: &Snapshot) -> bool {
+    let begun = |state: &SubState| match state {
+        SubState::Snapshot(within) => within.metadata.is_some(),
+        SubState::Config(_) => false,
+    };
+    now.tasks.iter().filter_map(|task| task.state.as_ref()).any(begun)
+}
 
 /// Where a thread stood before an entry.
 pub(super) struct Before {
@@ -63,7 +82,7 @@ fn is_change(entry: &Entry) -> bool {
 }
 
 async fn look(play: &Play<'_>, at: &StateQuery) -> Played<Snapshot> {
-    let state = play.graph.state(&play.host, at, true).await;
+    let state = play.front.state(at, true).await;
     state.map_err(|error| raised(&error))
 }
 
@@ -157,17 +176,21 @@ impl Recovery<'_> {
         }
         let taken = step(now).saturating_sub(step(&self.before.stood));
         let limit = i64::from(play.limit(run)).saturating_add(self.free(run)?);
-        let Ok(limit) = u32::try_from(limit.saturating_sub(taken)) else {
+        let Ok(left) = u32::try_from(limit.saturating_sub(taken)) else {
             return Ok(Taken::PassedOver("the reference lets a run go beyond its limit"));
         };
+        // The limit of subgraphs stays as it is.
+        let continued = play.limit(run).checked_sub(left).filter(|steps| *steps > 0);
+        let continued = continued.map(|steps| Continued { steps, ran: Vec::new(), input: false });
+        let limit = play.limit(run).max(left);
         let start = match self.answers_left(now) {
-            None => Start::Continue,
-            left => Start::Command(StartCommand { resume: left, ..StartCommand::default() }),
+            None => RunInput::Continue,
+            left => play::answers(left),
         };
         let run = RunEntry { limit: Some(limit), ..run.clone() };
         let newest =
             Target { thread: self.before.target.thread.clone(), config: Config::default() };
-        Ok(Taken::Up(play.go(&run, &newest, start, shown).await))
+        Ok(Taken::Up(play.go(&run, &newest, (start, continued), shown).await))
     }
 
     /// Supersteps that did not count: where limits are exact, the one that makes the checkpoint of
@@ -193,15 +216,16 @@ impl Recovery<'_> {
     fn passed_over(&self, now: &Snapshot) -> Option<&'static str> {
         let before = &self.before;
         if !before.target.config.ns.is_empty() {
-            return Some("where to start in a graph within is known to the run alone");
+            return Some(WITHIN);
+        }
+        if self.spec.has_inner_stops() && runs_subgraph(now) {
+            return Some(INNER_STOP);
         }
         if self.profile == Profile::Weft {
             return None;
         }
         if self.spec.has_own_graphs() {
-            return Some(
-                "the reference drops input of graphs with their own state when it goes on",
-            );
+            return Some(DROPPED_INPUT);
         }
         let unnamed = matches!(before.answers, Some(Answers::One(_)));
         (unnamed && self.answered && id(&before.stood) == id(now))

@@ -11,6 +11,7 @@ use crate::python::{self, Raised};
 use crate::spec::{Fail, Op, Part};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use weftwork_graph::{CompiledGraph, Ctx, NodeError, NodeResult, SubgraphState, TaskDef};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     fails: Mutex<Fails>,
     /// The same when it was last kept what became of the node.
     fails_kept: Mutex<Fails>,
+    /// `true` if nodes changed the long-term store since then.
+    changed_items: AtomicBool,
     /// The tasks of the functional form.
     pub(crate) tasks: OnceLock<BTreeMap<String, TaskDef>>,
 }
@@ -60,6 +63,22 @@ impl Shared {
         for (at, count) in lock(&self.fails).iter().filter(|((node, _), _)| is_kept(node)) {
             kept.insert(at.clone(), *count);
         }
+    }
+
+    /// Records that a node changed the long-term store.
+    pub(crate) fn changed_items(&self) {
+        self.changed_items.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that no task of the outermost graph is open.
+    pub(crate) fn closed(&self) {
+        self.kept(|_| true);
+        self.changed_items.store(false, Ordering::Relaxed);
+    }
+
+    /// `true` if nodes that may run again changed the long-term store.
+    pub(crate) fn has_changed_items(&self) -> bool {
+        self.changed_items.load(Ordering::Relaxed)
     }
 
     /// Restores the stored counts: failures that were not recorded happen again.

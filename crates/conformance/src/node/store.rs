@@ -18,6 +18,9 @@ impl Execution<'_> {
     pub(super) async fn store(&mut self, op: &StoreOp) -> NodeResult<()> {
         let items = self.items()?;
         let who = Principal::local();
+        if op.writes() {
+            self.code.shared.changed_items();
+        }
         match op {
             StoreOp::Put(namespace, key, value) => {
                 let at = self.item(namespace, key)?;

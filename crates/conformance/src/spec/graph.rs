@@ -25,18 +25,52 @@ impl GraphSpec {
         self.nodes.iter().any(|(_, node)| node.has_own_graphs())
     }
 
-    /// `true` if it has channels whose values are not stored, itself or in a subgraph.
-    pub(super) fn has_untracked(&self) -> bool {
+    /// `true` if it has a channel with such a reducer, itself or in a subgraph.
+    pub(super) fn has_reducer(&self, wanted: fn(&Reducer) -> bool) -> bool {
         let within = |node: &NodeSpec| {
             let graphs = [&node.sub, &node.call_sub];
-            graphs.into_iter().flatten().any(|graph| graph.has_untracked())
+            graphs.into_iter().flatten().any(|graph| graph.has_reducer(wanted))
         };
-        self.state.iter().any(|(_, reducer)| *reducer == Reducer::Untracked)
+        self.state.iter().any(|(_, reducer)| wanted(reducer))
             || self.nodes.iter().any(|(_, node)| within(node))
     }
 }
 
+impl GraphSpec {
+    /// `true` if a subgraph stops before or after nodes.
+    pub(super) fn has_inner_stops(&self) -> bool {
+        let stops = |graph: &Self| {
+            let both = [&graph.interrupt_before, &graph.interrupt_after];
+            both.into_iter().flatten().any(|stops| !stops.is_empty()) || graph.has_inner_stops()
+        };
+        self.nodes.iter().flat_map(|(_, node)| node.graphs()).any(stops)
+    }
+
+    /// `true` if the ops of a node are such, here or in a subgraph.
+    pub(super) fn any_node(&self, wanted: &dyn Fn(&[Op]) -> bool) -> bool {
+        self.nodes.iter().any(|(_, node)| node.any_node(wanted))
+    }
+}
+
+impl FlowSpec {
+    /// `true` if the ops of the entry point or of a task are such.
+    pub(super) fn any_node(&self, wanted: &dyn Fn(&[Op]) -> bool) -> bool {
+        let tasks = self.tasks.iter().map(|(_, task)| task);
+        tasks.chain([&self.entry]).any(|node| node.any_node(wanted))
+    }
+}
+
 impl NodeSpec {
+    fn graphs(&self) -> impl Iterator<Item = &GraphSpec> {
+        [&self.sub, &self.call_sub].into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    fn any_node(&self, wanted: &dyn Fn(&[Op]) -> bool) -> bool {
+        wanted(&self.ops)
+            || self.on_error.as_ref().is_some_and(|ops| wanted(ops))
+            || self.graphs().any(|graph| graph.any_node(wanted))
+    }
+
     fn has_own_graphs(&self) -> bool {
         let mut within = [&self.sub, &self.call_sub].into_iter().flatten();
         let own = self.persist == Persist::Own;

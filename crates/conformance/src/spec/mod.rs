@@ -35,6 +35,14 @@ pub(crate) enum Body {
     Flow(FlowSpec),
 }
 
+/// `true` if one of these ops, or of their branches, is such a one.
+fn any_op(ops: &[Op], wanted: fn(&Op) -> bool) -> bool {
+    ops.iter().any(|op| match op {
+        Op::If(_, yes, no) => any_op(yes, wanted) || any_op(no, wanted),
+        op => wanted(op),
+    })
+}
+
 impl Spec {
     /// Reads a spec from its text.
     ///
@@ -82,10 +90,52 @@ impl Spec {
         }
     }
 
+    /// `true` if a subgraph stops before or after nodes.
+    pub(crate) fn has_inner_stops(&self) -> bool {
+        match &self.body {
+            Body::Graph(graph) => graph.has_inner_stops(),
+            Body::Flow(_) => false,
+        }
+    }
+
+    /// `true` if a node has such an op, itself or in a subgraph.
+    pub(crate) fn has_op(&self, wanted: fn(&Op) -> bool) -> bool {
+        self.any_node(|ops| any_op(ops, wanted))
+    }
+
+    /// `true` if a node both reads and writes the long-term store, so that it may do something else
+    /// when it runs again.
+    pub(crate) fn has_changing_nodes(&self) -> bool {
+        let reads = |op: &Op| matches!(op, Op::Store(op) if !op.writes());
+        let writes = |op: &Op| matches!(op, Op::Store(op) if op.writes());
+        self.any_node(|ops| any_op(ops, reads) && any_op(ops, writes))
+    }
+
+    fn any_node(&self, wanted: impl Fn(&[Op]) -> bool + Copy) -> bool {
+        match &self.body {
+            Body::Graph(graph) => graph.any_node(&wanted),
+            Body::Flow(flow) => flow.any_node(&wanted),
+        }
+    }
+
     /// `true` if it has channels whose values are not stored, itself or in a subgraph.
     pub(crate) fn has_untracked(&self) -> bool {
+        self.has_reducer(|reducer| *reducer == Reducer::Untracked)
+    }
+
+    /// `true` if nodes may read how many supersteps are left.
+    pub(crate) fn has_managed(&self) -> bool {
+        self.has_reducer(|reducer| matches!(reducer, Reducer::LastStep | Reducer::Remaining))
+    }
+
+    /// `true` if it has channels that are stored as changes, itself or in a subgraph.
+    pub(crate) fn has_delta(&self) -> bool {
+        self.has_reducer(|reducer| matches!(reducer, Reducer::Delta(_)))
+    }
+
+    fn has_reducer(&self, wanted: fn(&Reducer) -> bool) -> bool {
         match &self.body {
-            Body::Graph(graph) => graph.has_untracked(),
+            Body::Graph(graph) => graph.has_reducer(wanted),
             Body::Flow(_) => false,
         }
     }

@@ -64,6 +64,13 @@ pub(crate) enum StoreOp {
     List(ListNamespaces),
 }
 
+impl StoreOp {
+    /// `true` if it changes the store.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Put(..) | Self::Delete(..))
+    }
+}
+
 /// The arguments of a namespace listing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ListNamespaces {

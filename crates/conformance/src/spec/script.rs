@@ -80,6 +80,20 @@ pub(crate) enum Which {
     },
 }
 
+impl Entry {
+    /// `true` for a run that answers questions.
+    pub(crate) fn answers(&self) -> bool {
+        match &self.act {
+            Act::Run(run) => match &run.begin {
+                Begin::Resume(_) | Begin::ResumeByValue(_) => true,
+                Begin::Command { resume, .. } => !resume.is_null(),
+                Begin::Input(_) => false,
+            },
+            _ => false,
+        }
+    }
+}
+
 pub(super) fn entry(at: Cursor<'_>) -> Result<Entry, SpecError> {
     at.object()?;
     Ok(Entry {

@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{Checkpointer, InMemoryCheckpointer};
 use weftwork_graph::{Durability, SystemClock};
 use weftwork_postgres::PostgresStore;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::{CheckpointStore, MemoryStore};
+use weftwork_store::{MemoryStore, Store};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let kit = Path::new(env!("CARGO_MANIFEST_DIR")).join("kit");
@@ -24,7 +24,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// A store, and what it is kept in.
 pub(crate) struct MadeOf {
-    pub(crate) store: Arc<dyn CheckpointStore>,
+    pub(crate) store: Arc<dyn Store>,
     _folder: Option<TempDir>,
 }
 
@@ -56,7 +56,11 @@ impl MadeOf {
 }
 
 pub(crate) fn over(made: &MadeOf) -> Setting {
-    Setting::from(Profile::LangGraph).over(Arc::clone(&made.store))
+    Setting::from(Profile::LangGraph).over(Arc::clone(&made.store) as _)
+}
+
+pub(crate) fn hosted_over(made: &MadeOf) -> Setting {
+    Setting::from(Profile::LangGraph).hosted_over(Arc::clone(&made.store))
 }
 
 /// Savers in memory with a manner of their own. Counts the checkpoints that are loaded by their ids.
@@ -145,4 +149,41 @@ fn rebuilt_behind_writes_over_sqlite() {
 #[test]
 fn rebuilt_behind_writes_over_postgres() {
     check_behind(over(&MadeOf::postgres("behind")));
+}
+
+/// The scenarios that store checkpoints at the end of a run, or answer without checkpoints.
+const NOT_HOSTED: usize = 14;
+
+#[test]
+fn hosted_runs_in_memory() {
+    assert_eq!(check(&Setting::from(Profile::LangGraph).hosted()), NOT_HOSTED);
+}
+
+#[test]
+fn hosted_runs_over_sqlite() {
+    assert_eq!(check(&hosted_over(&MadeOf::sqlite())), NOT_HOSTED);
+}
+
+#[test]
+fn hosted_runs_over_postgres() {
+    assert_eq!(check(&hosted_over(&MadeOf::postgres("hosted"))), NOT_HOSTED);
+}
+
+#[test]
+fn hosted_runs_rebuilt_after_each_superstep() {
+    let setting = Setting::from(Profile::LangGraph).hosted();
+    assert_eq!(check(&setting.with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+#[test]
+fn hosted_runs_rebuilt_after_each_superstep_over_sqlite() {
+    let made = MadeOf::sqlite();
+    assert_eq!(check(&hosted_over(&made).with_mode(Mode::RebuildEachStep)), SAID_NOTHING);
+}
+
+/// Two scenarios store the counts of delta channels at the end of a run.
+#[test]
+fn read_as_they_come() {
+    let setting = Setting::from(Profile::LangGraph).with_mode(Mode::Streamed);
+    assert_eq!(check(&setting), 2);
 }

@@ -46,7 +46,7 @@ pub use event::{
     TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use node_cache::CACHED_MAX;
-pub use options::{Start, StartCommand};
+pub use options::{Continued, Start, StartCommand};
 pub use panics::out_of_node;
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};

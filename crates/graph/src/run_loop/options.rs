@@ -5,6 +5,7 @@ use crate::extract::BuildInfo;
 use crate::output::IntoOutput;
 use crate::route::Next;
 use crate::run_loop::namespace::nowhere;
+use crate::semantics::Limits;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use weftwork_engine::TaskOutput;
@@ -81,6 +82,31 @@ pub(crate) struct Options {
     pub(crate) deadline: Option<std::time::Duration>,
     /// `true` if the run waits in place for its timers.
     pub(crate) waiting: bool,
+    pub(crate) continued: Option<Continued>,
+}
+
+/// Progress of a run in an earlier process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continued {
+    /// Supersteps in which nodes of the outermost graph ran.
+    pub steps: u32,
+    /// Nodes that ran in the last of them.
+    pub ran: Vec<String>,
+    /// `true` if the run applied an input.
+    pub input: bool,
+}
+
+impl Continued {
+    /// Supersteps that count against the limit.
+    pub(crate) fn counted(&self, limits: Limits, is_single: bool) -> i64 {
+        let of_input = match limits {
+            Limits::Reference if self.input && is_single => 1,
+            // The checkpoint of the input, and the hidden first superstep.
+            Limits::Reference if self.input => 2,
+            Limits::Reference | Limits::Exact => 0,
+        };
+        i64::from(self.steps) + of_input
+    }
 }
 
 /// Outcome of a graph's loop; the graph's caller is the program or another graph.
@@ -122,6 +148,7 @@ impl Options {
             durability: Durability::Sync,
             deadline: None,
             waiting: false,
+            continued: None,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! History of a run before this claim.
 
+use weftwork_graph::run_loop::Continued;
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::Durability;
+use weftwork_types::run::{Durability, RunInput};
 use weftwork_types::usage::Usage;
 
 /// History of earlier claims, read from the log.
@@ -24,6 +25,11 @@ pub(super) struct AttemptHistory {
     used: Usage,
     /// Tool calls that were announced and had a recorded result.
     reused: u64,
+    /// Supersteps since the run was accepted or requeued.
+    steps: u32,
+    /// Nodes of the last superstep.
+    ran: Vec<String>,
+    requeued: bool,
 }
 
 impl AttemptHistory {
@@ -38,7 +44,9 @@ impl AttemptHistory {
                 self.released += 1;
                 self.ended += 1;
             }
-            AiEvent::Step { .. } => {
+            AiEvent::Step { nodes, .. } => {
+                self.steps += 1;
+                self.ran.clone_from(nodes);
                 (self.taken_over, self.released) = (0, 0);
                 self.died_before = self.begun_again.saturating_sub(self.ended);
                 self.died_ever += self.died_before;
@@ -46,6 +54,8 @@ impl AttemptHistory {
             }
             // Who had it before had come to its end.
             AiEvent::Requeued { .. } => {
+                (self.steps, self.requeued) = (0, true);
+                self.ran.clear();
                 (self.taken_over, self.released) = (0, 1);
                 // Unless it gave up on a run that ends its workers: then it had not begun.
                 self.ended += u32::from(self.begun_again == 0);
@@ -65,6 +75,15 @@ impl AttemptHistory {
     /// Returns the number of workers it ended since then, the previous one included.
     pub(super) fn attempts(&self) -> u32 {
         (self.taken_over + 1).saturating_sub(self.released)
+    }
+
+    /// Returns the progress that earlier claims stored, if the newest checkpoint of the thread is
+    /// one of the run. A requeued run counts its supersteps anew.
+    pub(super) fn progress(&self, input: &RunInput) -> Option<Continued> {
+        let brings = matches!(input, RunInput::Start { .. });
+        let input = self.begun && brings && !self.requeued;
+        let (steps, ran) = (self.steps, self.ran.clone());
+        (input || steps > 0).then_some(Continued { steps, ran, input })
     }
 
     /// Returns the most workers that may have died in the open superstep. With asynchronous

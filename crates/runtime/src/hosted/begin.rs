@@ -3,8 +3,9 @@
 use super::claimed::ClaimedRun;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use weftwork_engine::EngineError;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Answers, AsNode, Start, StartCommand};
+use weftwork_graph::run_loop::{Answers, Start, StartCommand, StateUpdate};
 use weftwork_types::InterruptId;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunCommand, RunInput};
@@ -12,7 +13,7 @@ use weftwork_types::run::{RunCommand, RunInput};
 /// First action of a run.
 pub(super) enum Begin {
     /// Its input is a change from outside, after which no node runs.
-    Update(Vec<(String, Json)>, AsNode),
+    Update(StateUpdate),
     Run(Start),
     /// An earlier process completed the run.
     Nothing,
@@ -37,14 +38,17 @@ pub(super) async fn begin(
     Ok(match run.row.new.input.clone() {
         RunInput::Update { .. } if begun => Begin::Nothing,
         RunInput::Update { writes, as_node } => {
-            let Json::Object(members) = writes else {
-                return Err(RuntimeError::Engine(weftwork_engine::EngineError::NotAnObject {
-                    by: "the update".to_owned(),
-                    found: writes.to_string().chars().take(120).collect(),
-                }));
+            let values = match writes {
+                Json::Object(members) => Some(members.into_iter().collect()),
+                Json::Null => None,
+                other => {
+                    return Err(RuntimeError::Engine(EngineError::NotAnObject {
+                        by: "the update".to_owned(),
+                        found: other.to_string().chars().take(120).collect(),
+                    }));
+                }
             };
-            let as_node = as_node.map_or(AsNode::Infer, AsNode::Node);
-            Begin::Update(members.into_iter().collect(), as_node)
+            Begin::Update(StateUpdate { values, as_node: as_node.into() })
         }
         RunInput::Start { input } if !begun => Begin::Run(Start::Input(input)),
         RunInput::Command(command) if !begun && applies(run, &command).await? => {

@@ -4,11 +4,10 @@ use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use std::sync::Arc;
 use tokio::sync::watch;
-use weftwork_graph::run_loop::StateQuery;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow};
+use weftwork_types::Principal;
 use weftwork_types::caller::GraphCaller;
-use weftwork_types::{CheckpointId, Principal};
 
 /// A run under a claim of this worker.
 #[derive(Debug)]
@@ -29,19 +28,6 @@ impl ClaimedRun {
             run: self.claim.at.run.clone(),
             graph: self.row.new.graph.clone(),
             graph_version: graph.version().to_owned(),
-        }
-    }
-
-    /// The checkpoint at which the run begins, if it may be another than the newest.
-    pub(super) fn begins_at(&self) -> Option<CheckpointId> {
-        self.row.new.options.at.or(self.row.back_to())
-    }
-
-    /// The state from which the run begins.
-    pub(super) fn at(&self) -> StateQuery {
-        StateQuery {
-            checkpoint: self.begins_at(),
-            ..StateQuery::thread(self.claim.at.thread.as_str())
         }
     }
 

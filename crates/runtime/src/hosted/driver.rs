@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 use weftwork_graph::run_loop::{
-    Finished, Host as Local, Modes, Start, StateQuery, StateUpdate, StreamItem, out_of_node,
+    Finished, Host as Local, Modes, Start, StateQuery, StreamItem, out_of_node,
 };
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, StoreError};
@@ -183,7 +183,7 @@ impl RunDriver {
             // Such a run ends before its first node.
             _ = cancelled.wait_for(|cancelled| *cancelled) => RunScope::empty(),
         };
-        self.go(writer, &scope, (attempts.begun, lost)).await
+        self.go(writer, &scope, (&attempts, lost)).await
     }
 
     /// Returns the resources of the run, and opens them first if it has none yet.
@@ -232,23 +232,22 @@ impl RunDriver {
         &self,
         writer: &Arc<Writer>,
         scope: &RunScope,
-        (begun, lost): (bool, u32),
+        (attempts, lost): (&AttemptHistory, u32),
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
-        let first = begin(&self.run, begun, &answers).await?;
+        let first = begin(&self.run, attempts.begun, &answers).await?;
         let local = local((&self.run, &self.graph), writer, scope, (answers, lost));
         match first {
-            Begin::Update(values, as_node) => {
+            Begin::Update(update) => {
                 let at = self.run.at();
-                let update = StateUpdate { values: Some(values), as_node };
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
                 writer.let_go().await?;
             }
             Begin::Nothing => {}
             Begin::Run(start) => {
-                let ended = match self.run(&local, writer, start, begun).await {
+                let ended = match self.run(&local, writer, start, attempts).await {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, (finished, began)).await;
                     }
@@ -300,7 +299,7 @@ impl RunDriver {
         local: &Local,
         writer: &Arc<Writer>,
         start: Start,
-        begun: bool,
+        attempts: &AttemptHistory,
     ) -> Result<Option<Finished>, RuntimeError> {
         let options = &self.run.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.run.claim.at.thread.as_str());
@@ -309,10 +308,16 @@ impl RunDriver {
             // The writer holds them until then.
             Durability::Sync | Durability::Exit => Durability::Sync,
         });
-        run = self.with_options(run);
+        run = self.run.with_options(run);
+        if let Some((modes, items)) = &self.live {
+            run = run.report_to(*modes, items.clone());
+        }
         // What a process before this one committed for the run is at the head.
-        if let Some(at) = self.run.begins_at().filter(|_| !begun) {
-            run = run.at(at);
+        if !attempts.begun {
+            run = self.run.placed(run);
+        }
+        if let Some(earlier) = attempts.progress(&self.run.row.new.input) {
+            run = run.continued(earlier);
         }
         let mut cancelled = self.run.cancel.subscribe();
         let mut run = std::pin::pin!(run.finish());
@@ -329,33 +334,6 @@ impl RunDriver {
             outcome = &mut run => outcome.map(Some),
             error = &mut log => Err(error.into()),
         }
-    }
-
-    /// Applies the stored options of the run.
-    fn with_options(
-        &self,
-        mut run: weftwork_graph::run_loop::Run,
-    ) -> weftwork_graph::run_loop::Run {
-        let options = &self.run.row.new.options;
-        if let Some(limit) = options.step_limit {
-            run = run.step_limit(limit);
-        }
-        if let Some(before) = &options.interrupt_before {
-            run = run.interrupt_before(before.clone());
-        }
-        if let Some(after) = &options.interrupt_after {
-            run = run.interrupt_after(after.clone());
-        }
-        if let Some(deadline) = options.deadline {
-            run = run.deadline(deadline.since(self.run.context.clock.now()));
-        }
-        if let Some(tasks_max) = options.concurrency {
-            run = run.concurrency(usize::try_from(tasks_max).unwrap_or(usize::MAX));
-        }
-        if let Some((modes, items)) = &self.live {
-            run = run.report_to(*modes, items.clone());
-        }
-        run.context(options.context.clone()).configurable(options.configurable.clone())
     }
 
     /// Ends a run before its graph has completed. Unanswered questions stay open.

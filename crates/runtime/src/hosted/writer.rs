@@ -389,7 +389,8 @@ impl Claimed for Writer {
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
             let (keep, events) = with(state.held.clone(), keep, own);
-            if told.is_last {
+            // One that is read back is committed at once.
+            if told.is_last && !self.context.rebuilds {
                 state.held = Some((keep, events));
                 return Ok(());
             }

@@ -39,6 +39,7 @@ pub struct RuntimeBuilder {
     attempts_max: u32,
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
+    rebuilds: bool,
     graphs: Vec<(String, CompiledGraph)>,
     dependencies: BTreeMap<String, MakeDependencies>,
 }
@@ -66,6 +67,7 @@ impl RuntimeBuilder {
             attempts_max: 3,
             cached_max: CACHED_MAX,
             items: None,
+            rebuilds: false,
             graphs: Vec::new(),
             dependencies: BTreeMap::new(),
         }
@@ -195,6 +197,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Drops the state of a run after each superstep, and reads it back from the store: for tests
+    /// that nothing a run needs is in memory only.
+    pub fn rebuilding(mut self) -> Self {
+        self.rebuilds = true;
+        self
+    }
+
     /// Registers this process as a worker of the store and starts the runtime.
     ///
     /// # Errors
@@ -217,11 +226,13 @@ impl RuntimeBuilder {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
         let local = weftwork_graph::run_loop::Host::new().with_clock(clock).with_items(items);
+        let local = if self.rebuilds { local.rebuilding() } else { local };
         let context = Arc::new(WorkerContext {
             store: self.store,
             clock: self.clock,
             ledger,
             budgets: self.budgets,
+            rebuilds: self.rebuilds,
             dependencies: self.dependencies,
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,

@@ -158,6 +158,11 @@ impl Runtime {
         }
     }
 
+    /// Checkpoints of an organisation, for reading.
+    pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::run_loop::Host {
+        self.0.context.looking(who)
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.context.clock
     }

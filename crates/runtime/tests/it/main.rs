@@ -22,6 +22,7 @@ mod pause;
 mod peers;
 mod pieces;
 mod points;
+mod races;
 mod recovery;
 mod requeue;
 mod retention;

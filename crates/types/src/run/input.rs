@@ -20,9 +20,11 @@ pub enum RunInput {
     /// A change from outside. The writes are applied as if a node had made them, the successors of
     /// that node become due, and no task runs.
     Update {
-        /// Writes by channel name.
+        /// Writes by channel name; `null` for none.
         writes: Value,
-        /// Node; `None` selects the node that ran last, if it is the only one.
+        /// Node; `None` selects the node that ran last, if it is the only one. Reserved names are
+        /// `__start__`, `__input__` (new input, which runs later), `__end__` (drops what is due)
+        /// and `__copy__` (copies the checkpoint).
         as_node: Option<String>,
     },
 }

@@ -9,7 +9,7 @@ use crate::error::{Drain, RuntimeError};
 use crate::input::IntoInput;
 use crate::run_loop::context::{Host, LoopContext, RunContext};
 use crate::run_loop::event::{Config, Modes, StreamItem};
-use crate::run_loop::options::{LoopInput, LoopOutcome, Options, Start};
+use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, Options, Start};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::sink::{Destination, Sink};
 use crate::run_loop::supersteps::RunLoop;
@@ -156,6 +156,13 @@ impl Run {
     /// Cuts the run off, nodes included, after this long.
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.options.deadline = Some(limit);
+        self
+    }
+
+    /// Continues a run on which an earlier process made progress. Its supersteps count against the
+    /// limit, and the run stops where it would have stopped without a change of process.
+    pub fn continued(mut self, earlier: Continued) -> Self {
+        self.options.continued = Some(earlier);
         self
     }
 

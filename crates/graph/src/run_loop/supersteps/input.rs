@@ -13,7 +13,8 @@ use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
 
 impl RunLoop {
-    pub(crate) async fn begin(&mut self, begin: LoopInput) -> Going<()> {
+    /// `passes`: what stopped the thread does not stop it again.
+    pub(crate) async fn begin(&mut self, begin: LoopInput, passes: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         if self.starts_anew() {
             scope.set_resuming(Some(false));
@@ -52,6 +53,9 @@ impl RunLoop {
         *lock(&scope.answer) = self.open.outside().resume.clone();
         let mut bound = None;
         if resuming {
+            if passes {
+                self.machine.pass();
+            }
             bound = self.go_on(forks).await?;
         } else if let Some(input) = match begin {
             LoopInput::Input(input) => Some(input),
@@ -78,7 +82,6 @@ impl RunLoop {
 
     /// Goes on past what stopped the thread; on a branch of its own when that was asked for.
     async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
-        self.machine.pass();
         let mut bound = None;
         if forks {
             if self.position.is_forked() {

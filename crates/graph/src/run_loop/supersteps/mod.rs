@@ -19,7 +19,7 @@ use crate::run_loop::checkpoint_writer::CheckpointWriter;
 use crate::run_loop::checkpointer::{ExternalInput, StoredCheckpoint, TaskRecords, WriteHint};
 use crate::run_loop::context::LoopContext;
 use crate::run_loop::event::{Modes, StreamEvent};
-use crate::run_loop::options::{Going, LoopInput, LoopOutcome, Options};
+use crate::run_loop::options::{Continued, Going, LoopInput, LoopOutcome, Options};
 use crate::run_loop::sync::lock;
 use counters::Counters;
 pub(crate) use counters::counted;
@@ -54,9 +54,12 @@ impl RunLoop {
         options: &Options,
     ) -> Going<(LoopOutcome, Self)> {
         let mut cycle = Self::load(scope, options).await?;
-        cycle.begin(start).await?;
-        cycle.position.set_limit(&cycle.scope, &cycle.machine, options.step_limit);
-        let ended = cycle.supersteps().await;
+        cycle.begin(start, options.continued.is_none()).await?;
+        cycle.position.set_limit(&cycle.scope, &cycle.machine, options);
+        let ended = match cycle.stopped_after(options) {
+            true => Ok(LoopOutcome::Interrupted(Vec::new())),
+            false => cycle.supersteps().await,
+        };
         cycle.leave(&ended).await?;
         Ok((ended?, cycle))
     }
@@ -122,6 +125,12 @@ impl RunLoop {
             self.position.set_root(self.scope.shared.host.environment().branch_root());
         }
         self.scope.shared.begins(loaded, self.position.metadata().branch);
+    }
+
+    /// Returns `true` if an earlier process ended at a stop after the nodes of the last superstep.
+    fn stopped_after(&self, options: &Options) -> bool {
+        let stops = |earlier: &Continued| self.stops.is_after_any(&earlier.ran);
+        self.machine.changed_since_passed() && options.continued.as_ref().is_some_and(stops)
     }
 
     /// The graph and the state at the end.

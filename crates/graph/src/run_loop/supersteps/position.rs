@@ -136,16 +136,21 @@ impl Position {
         matches!(self.metadata.source, Source::Update | Source::Fork)
     }
 
-    /// Sets the superstep at which managed values and the limit end the run, where the limit is
-    /// exact.
-    pub(crate) fn set_limit(&mut self, scope: &LoopContext, machine: &Machine, limit: Option<u32>) {
-        let limit = limit.unwrap_or(scope.graph.step_limit());
-        if scope.graph.semantics().limits == Limits::Exact {
+    /// Sets the superstep at which managed values and the limit end the run. Supersteps of earlier
+    /// processes count.
+    pub(crate) fn set_limit(&mut self, scope: &LoopContext, machine: &Machine, options: &Options) {
+        let (graph, limits) = (&scope.graph, scope.graph.semantics().limits);
+        let is_single = graph.plan().is_single();
+        if limits == Limits::Exact {
+            let limit = options.step_limit.unwrap_or(graph.step_limit());
             // The hidden first superstep does not count.
             let hidden = i64::from(machine.start_input().is_some());
-            let free = if scope.graph.plan().is_single() { 0 } else { hidden };
+            let free = if is_single { 0 } else { hidden };
             self.stop = self.step.saturating_add(i64::from(limit)).saturating_add(free);
         }
+        let earlier =
+            options.continued.as_ref().map_or(0, |earlier| earlier.counted(limits, is_single));
+        self.stop = self.stop.saturating_sub(earlier);
     }
 
     /// Returns the remaining supersteps of the step limit.

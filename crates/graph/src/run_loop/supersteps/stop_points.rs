@@ -35,6 +35,11 @@ impl StopPoints {
         tasks.iter().any(|slot| holds(&self.before, slot.name(graph)))
     }
 
+    /// Returns `true` if the run stops after a node of these names.
+    pub(crate) fn is_after_any(&self, nodes: &[String]) -> bool {
+        nodes.iter().any(|node| self.after.contains(node))
+    }
+
     pub(crate) fn is_after(&self, tasks: &[OpenTask], graph: &CompiledGraph) -> bool {
         tasks.iter().any(|slot| holds(&self.after, slot.name(graph)))
     }

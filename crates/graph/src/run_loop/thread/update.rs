@@ -46,6 +46,25 @@ pub enum AsNode {
     Copy,
 }
 
+impl AsNode {
+    /// Names that stand for no node of a graph. Names of nodes do not begin with `__`.
+    const RESERVED: [(&str, Self); 4] = [
+        (START_NAME, Self::Start),
+        ("__end__", Self::End),
+        ("__input__", Self::Input),
+        ("__copy__", Self::Copy),
+    ];
+}
+
+impl std::convert::From<Option<String>> for AsNode {
+    /// The name of a node or a reserved one; none for the node that ran last.
+    fn from(name: Option<String>) -> Self {
+        let Some(name) = name else { return Self::Infer };
+        let reserved = Self::RESERVED.into_iter().find(|(reserved, _)| *reserved == name);
+        reserved.map_or(Self::Node(name), |(_, as_node)| as_node)
+    }
+}
+
 impl CompiledGraph {
     /// Changes a thread, one superstep for each list, and says where it stands.
     ///

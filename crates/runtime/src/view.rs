@@ -1,0 +1,70 @@
+//! Views of threads: their states and histories, also those of their subgraphs.
+
+use crate::runtime::Runtime;
+use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
+use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::{CheckpointId, Principal, ThreadId};
+
+/// A view of a thread, or of one of its subgraphs. It reads and never changes anything.
+///
+/// A thread that does not exist has the state of one on which nothing ran.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is read until the state or the history is"]
+pub struct ThreadView {
+    runtime: Runtime,
+    graph: CompiledGraph,
+    who: Principal,
+    at: StateQuery,
+    subgraphs: bool,
+}
+
+impl ThreadView {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        graph: &CompiledGraph,
+        (who, thread): (&Principal, &ThreadId),
+        checkpoint: Option<CheckpointId>,
+    ) -> Self {
+        let at = StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
+        let (runtime, graph, who) = (runtime.clone(), graph.clone(), who.clone());
+        Self { runtime, graph, who, at, subgraphs: false }
+    }
+
+    /// Reads a subgraph, which is named by its namespace: the `ns` of a
+    /// [`Config`](weftwork_graph::run_loop::Config).
+    pub fn within(mut self, namespace: &str) -> Self {
+        self.at = self.at.within(namespace);
+        self
+    }
+
+    /// Reads the state at this checkpoint, of the graph that is viewed.
+    pub fn at(mut self, checkpoint: CheckpointId) -> Self {
+        self.at.checkpoint = Some(checkpoint);
+        self
+    }
+
+    /// Includes the states of subgraphs.
+    pub fn with_subgraphs(mut self) -> Self {
+        self.subgraphs = true;
+        self
+    }
+
+    /// The state: what finished in an open superstep counts, and only the rest is due.
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`],
+    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph, or what the store said.
+    pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
+        let host = self.runtime.looking(&self.who);
+        self.graph.state(&host, &self.at, self.subgraphs).await
+    }
+
+    /// Checkpoints that match the filter, on all branches, newest first.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
+        let host = self.runtime.looking(&self.who);
+        self.graph.history_of(&host, &self.at, filter).await
+    }
+}
