@@ -1,4 +1,4 @@
-//! The commit of checkpoints under the claim of a worker.
+//! The port of a claim: it commits checkpoints together with events.
 
 use weftwork_store::{CheckpointBatch, StoreError};
 use weftwork_types::BoxFuture;
