@@ -47,7 +47,7 @@ impl PlanBuilder {
         self.deferred.push(node.into());
     }
 
-    /// Adds an edge. [`START`] and [`END`] are allowed where they make sense.
+    /// Adds an edge. [`START`] and [`END`](crate::plan::END) are allowed where they make sense.
     pub fn edge(&mut self, from: impl Into<String>, to: impl Into<String>) {
         self.edges.push((from.into(), to.into()));
     }
