@@ -56,12 +56,9 @@ fn members(values: &Json) -> Played<Option<Vec<(String, Json)>>> {
 
 pub(crate) fn as_node(name: Option<&str>) -> AsNode {
     match name {
-        None => AsNode::Infer,
-        Some("START" | "__start__") => AsNode::Start,
-        Some("END" | "__end__") => AsNode::End,
-        Some("__input__") => AsNode::Input,
-        Some("__copy__") => AsNode::Copy,
-        Some(node) => AsNode::Node(node.to_owned()),
+        Some("START") => AsNode::Start,
+        Some("END") => AsNode::End,
+        other => AsNode::from(other.map(str::to_owned)),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weftwork_graph::run_loop::{AsNode, Config, StateQuery, StateUpdate};
+use weftwork_graph::run_loop::{Config, StateQuery, StateUpdate};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_runtime::{EndedRun, Runtime, Thread, ThreadView};
 use weftwork_store::{ItemStore, RunRow, Store, StoreError};
@@ -78,8 +78,8 @@ impl Hosted {
 
     async fn change_once(&self, target: &Target, update: StateUpdate) -> Played<Config> {
         let writes = update.values.map(|members| Json::Object(Map::from_iter(members)));
-        let input =
-            RunInput::Update { writes: writes.unwrap_or_default(), as_node: name(update.as_node) };
+        let as_node = update.as_node.name().map(str::to_owned);
+        let input = RunInput::Update { writes: writes.unwrap_or_default(), as_node };
         let changed = async {
             let thread = self.thread(&target.thread)?;
             thread.start(input).from(&target.config).await
@@ -162,16 +162,4 @@ pub(crate) fn ended(outcome: &RunOutcome) -> Played<()> {
 fn thread_id(name: &str) -> Result<ThreadId, RuntimeError> {
     let hex = || name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     Ok(ThreadId::new(name).or_else(|_| ThreadId::new(format!("x{}", hex())))?)
-}
-
-/// The name in which a change is made.
-fn name(as_node: AsNode) -> Option<String> {
-    match as_node {
-        AsNode::Infer => None,
-        AsNode::Node(node) => Some(node),
-        AsNode::Start => Some("__start__".to_owned()),
-        AsNode::End => Some("__end__".to_owned()),
-        AsNode::Input => Some("__input__".to_owned()),
-        AsNode::Copy => Some("__copy__".to_owned()),
-    }
 }

@@ -54,6 +54,16 @@ impl AsNode {
         ("__input__", Self::Input),
         ("__copy__", Self::Copy),
     ];
+
+    /// Returns the name of the node, or a reserved one; `None` for the node that ran last.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        if let Self::Node(name) = self {
+            return Some(name);
+        }
+        let reserved = Self::RESERVED.iter().find(|(_, as_node)| as_node == self);
+        reserved.map(|(name, _)| *name)
+    }
 }
 
 impl std::convert::From<Option<String>> for AsNode {
