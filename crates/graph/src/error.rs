@@ -2,12 +2,11 @@
 
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan, PlanProblem, TaskOutput};
-use weftwork_types::StoreError;
 use weftwork_types::canonical::DEPTH_MAX;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::id::InvalidId;
 use weftwork_types::port::BudgetError;
-use weftwork_types::{CheckpointId, ErrorCode, InterruptId};
+use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 
 /// Why a node did not finish. Any error converts into one with `?`; its sources become the causes of
 /// the fault.

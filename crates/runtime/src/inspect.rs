@@ -2,9 +2,8 @@
 
 use crate::stored::StoreCheckpointer;
 use std::sync::Arc;
-use weftwork_graph::CompiledGraph;
-use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Host, StateQuery};
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::CheckpointStore;
 use weftwork_types::{Principal, ThreadId};
 

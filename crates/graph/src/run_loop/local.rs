@@ -1,11 +1,9 @@
 //! The environment of runs within a program: no log, nobody is billed, and calls are journaled in
 //! the records of tasks when the checkpoints of the run are stored.
 
-use crate::clock::SystemClock;
-use crate::clock::millis;
+use crate::clock::{SystemClock, millis};
 use crate::journal::TaskJournal;
-use crate::run_loop::context::Host;
-use crate::run_loop::context::{Attempt, LocalCalls, RunEnvironment, TaskContext};
+use crate::run_loop::context::{Attempt, Host, LocalCalls, RunEnvironment, TaskContext};
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Namespaces of checkpoints: the way from the outermost graph to a subgraph.
 
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use weftwork_types::TaskId;
+
 /// The way to the outermost graph.
 pub(crate) fn nowhere() -> Arc<str> {
     static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());

@@ -12,8 +12,7 @@ use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::StartInput;
 use weftwork_types::CheckpointId;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::RunCommand;
-use weftwork_types::run::{Answers, Durability, Stops};
+use weftwork_types::run::{Answers, Durability, RunCommand, Stops};
 
 /// Starting point of a run.
 #[derive(Debug)]

@@ -6,13 +6,10 @@ use crate::run_loop::calls::CallsInFlight;
 use crate::run_loop::checkpointer::{TaskDetails, TaskRecord, TaskRecords};
 use crate::run_loop::context::TaskRecorder;
 use std::sync::Arc;
-use weftwork_types::BoxFuture;
-use weftwork_types::CheckpointId;
 use weftwork_types::code::Fault;
-use weftwork_types::port::CallKey;
-use weftwork_types::port::CallRecord;
-use weftwork_types::port::Clock;
+use weftwork_types::port::{CallKey, CallRecord, Clock};
 use weftwork_types::run::Durability;
+use weftwork_types::{BoxFuture, CheckpointId};
 impl CallBook for TaskRecorder {
     fn clock(&self) -> &Arc<dyn Clock> {
         self.scope.shared.host.clock()

@@ -3,9 +3,9 @@
 use crate::run_loop::event::{Modes, StreamEvent, StreamItem};
 use crate::run_loop::sync::lock;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::UnboundedSender;
+
 /// Receiver of the events of a run, in its modes.
 #[derive(Debug, Clone)]
 pub(crate) struct Sink {

@@ -2,11 +2,8 @@
 
 use crate::run_loop::event::Written;
 use serde_json::Value as Json;
-use weftwork_engine::ChannelIdx;
-use weftwork_engine::NodeIdx;
-use weftwork_engine::Plan;
-use weftwork_engine::Slots;
-use weftwork_engine::TaskOutput;
+use weftwork_engine::{ChannelIdx, NodeIdx, Plan, Slots, TaskOutput};
+
 /// Returns the readable channels of a node that have a value, as an object.
 pub(crate) fn read_json(plan: &Plan, slots: &Slots, node: NodeIdx) -> Json {
     let read = plan.reads(node);

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_graph::CompiledGraph;
-use weftwork_graph::run_loop::millis;
-use weftwork_graph::run_loop::{Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal};
+use weftwork_graph::run_loop::{
+    Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal, millis,
+};
 use weftwork_store::UsageRow;
 use weftwork_types::caller::GraphCaller;
 use weftwork_types::canonical::{Hash, hash};

@@ -6,17 +6,14 @@ use futures_util::FutureExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use weftwork_graph::CompiledGraph;
-use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::out_of_node;
-use weftwork_graph::run_loop::{Checker, StateQuery, Unanswered, answers_by_id};
+use weftwork_graph::run_loop::{Checker, StateQuery, Unanswered, answers_by_id, out_of_node};
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
-use weftwork_types::BoxFuture;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, RunStatus};
-use weftwork_types::{InterruptId, Principal, RunId};
+use weftwork_types::{BoxFuture, InterruptId, Principal, RunId};
 
 impl Runtime {
     /// Accepts a run, and reports its events to a receiver while it is executed here.

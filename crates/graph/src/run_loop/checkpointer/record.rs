@@ -5,14 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weftwork_engine::ids::interrupt_id;
-use weftwork_engine::ids::task_id;
+use weftwork_engine::ids::{interrupt_id, task_id};
 use weftwork_engine::pregel::Path;
 use weftwork_engine::{NodeIdx, Plan, TaskOutput};
-use weftwork_types::CheckpointId;
-use weftwork_types::TaskId;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::{CheckpointId, TaskId};
 
 /// Identity of a task within its superstep.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

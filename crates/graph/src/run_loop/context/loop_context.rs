@@ -7,16 +7,13 @@ use crate::run_loop::event::StreamEvent;
 use crate::run_loop::namespace::nowhere;
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use weftwork_types::CheckpointId;
 use weftwork_types::run::Durability;
+
 /// The replay of an older checkpoint: graphs within start from what they had before it.
 #[derive(Debug)]
 pub(crate) struct Replay {

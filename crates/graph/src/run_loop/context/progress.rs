@@ -4,6 +4,7 @@ use super::LoopContext;
 use crate::run_loop::checkpointer::CheckpointerError;
 use tokio::sync::watch;
 use weftwork_types::run::Durability;
+
 /// Progress of writing a loop's newest checkpoint.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {

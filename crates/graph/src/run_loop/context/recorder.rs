@@ -4,6 +4,7 @@ use super::{LoopContext, TaskContext, TaskState};
 use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
+
 /// The task in whose record calls are kept: one of the outermost graph, whatever graph or task within
 /// it makes them. So they are found by whoever makes them again, in another attempt or after the
 /// graph within was left, wherever that keeps its checkpoints this time.

@@ -10,13 +10,10 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use weftwork_types::Principal;
-use weftwork_types::ThreadId;
 use weftwork_types::caller::GraphCaller;
-use weftwork_types::port::Budget;
-use weftwork_types::port::Ledger;
+use weftwork_types::port::{Budget, Ledger};
 use weftwork_types::run::Durability;
-use weftwork_types::{CheckpointId, InterruptId, Timestamp};
+use weftwork_types::{CheckpointId, InterruptId, Principal, ThreadId, Timestamp};
 
 /// Data that all loops of a run share.
 #[derive(Debug)]

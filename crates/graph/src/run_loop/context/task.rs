@@ -6,19 +6,13 @@ use crate::run_loop::checkpointer::TaskKey;
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
-use weftwork_types::CheckpointId;
-use weftwork_types::InterruptId;
-use weftwork_types::MessageId;
-use weftwork_types::TaskId;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::Dependencies;
+use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId};
+
 /// Earlier attempts that may have made calls of a task, so that the calls may be on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Earlier {

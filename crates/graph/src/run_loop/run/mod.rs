@@ -30,8 +30,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
 use weftwork_types::code::Fault;
-use weftwork_types::run::{Durability, Stops};
-use weftwork_types::run::{RunInput, RunOutcome};
+use weftwork_types::run::{Durability, RunInput, RunOutcome, Stops};
 use weftwork_types::{BoxFuture, CheckpointId};
 
 /// A run that is being put together. Nothing happens before it is awaited or streamed.

@@ -4,8 +4,7 @@
 //! whose id was emitted, in chunks or whole, or was in the input of a node, are not emitted again.
 
 use crate::run_loop::checkpointer::TaskKey;
-use crate::run_loop::context::LoopContext;
-use crate::run_loop::context::TaskContext;
+use crate::run_loop::context::{LoopContext, TaskContext};
 use crate::run_loop::event::{MessagePart, Modes, StreamEvent};
 use crate::run_loop::sync::lock;
 use serde_json::Value as Json;

@@ -10,8 +10,7 @@ use crate::run_loop::task::OpenTask;
 use crate::run_loop::values::{read_json, state_json};
 use serde_json::Value as Json;
 use weftwork_engine::NodeIdx;
-use weftwork_engine::channel::ids_in;
-use weftwork_engine::channel::ids_in_json;
+use weftwork_engine::channel::{ids_in, ids_in_json};
 use weftwork_engine::pregel::Path;
 impl RunLoop {
     /// Tells that the tasks start that have not finished before.

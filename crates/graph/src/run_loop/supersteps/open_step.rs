@@ -2,6 +2,7 @@
 
 use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
 use crate::run_loop::task::OpenTask;
+
 /// The open superstep: its tasks, and what is on record of it.
 #[derive(Debug)]
 pub(crate) struct OpenStep {

@@ -14,9 +14,8 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use weftwork_engine::TaskOutput;
-use weftwork_engine::fault_injection;
 use weftwork_engine::pregel::{Path, Task};
+use weftwork_engine::{TaskOutput, fault_injection};
 use weftwork_types::BoxFuture;
 
 /// After how many supersteps that never waited the run lets others run.

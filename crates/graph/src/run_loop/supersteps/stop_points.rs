@@ -5,6 +5,7 @@ use crate::run_loop::context::LoopContext;
 use crate::run_loop::options::Options;
 use crate::run_loop::task::OpenTask;
 use weftwork_types::run::Stops;
+
 /// Nodes before and after which a loop stops.
 #[derive(Debug)]
 pub(crate) struct StopPoints {

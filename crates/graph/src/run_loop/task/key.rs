@@ -3,8 +3,8 @@
 use crate::compiled::CompiledGraph;
 use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
-use weftwork_engine::pregel::Path;
-use weftwork_engine::pregel::Task;
+use weftwork_engine::pregel::{Path, Task};
+
 /// A task's key.
 pub(crate) fn key_of(graph: &CompiledGraph, task: &Task) -> TaskKey {
     TaskKey::Node { node: Arc::clone(name_of(graph, task)), path: task.path }

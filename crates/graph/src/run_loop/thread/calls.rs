@@ -6,6 +6,7 @@ use crate::error::RuntimeError;
 use crate::run_loop::context::Host;
 use std::sync::Arc;
 use weftwork_types::port::CallRecord;
+
 /// Number of checkpoints read at a time.
 const PAGE: usize = 64;
 

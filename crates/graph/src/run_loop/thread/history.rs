@@ -8,6 +8,7 @@ use crate::run_loop::context::Host;
 use crate::run_loop::event::{Snapshot, Source};
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
+
 /// Which checkpoints of a history are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryFilter {
