@@ -172,7 +172,7 @@ impl Keys {
         }
     }
 
-    /// Says who sees which keys. Keys outside the state are only seen by those who name them.
+    /// Sets the visible keys. Keys outside the state are visible only where they are named.
     fn narrow(&self, graph: Building, spec: &GraphSpec) -> Building {
         let private = self.all.len() > self.state;
         let state: Vec<&str> = self.all.iter().take(self.state).map(|(k, _)| k.as_str()).collect();
@@ -235,7 +235,7 @@ fn branches(mut graph: Building, branches: &[BranchSpec]) -> Result<Building, Ra
     Ok(graph)
 }
 
-/// Where a branch leads.
+/// Returns the targets of a branch.
 fn route(branch: &BranchSpec, state: &Json) -> Result<Vec<Next>, Raised> {
     let result = branch.to.eval(state, &Vars::new())?;
     let results = match result {

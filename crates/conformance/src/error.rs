@@ -15,7 +15,7 @@ pub enum SpecError {
     /// Something in it is not what the format has there.
     #[error("the spec has {found} at `{place}`; expected {expected}")]
     Unexpected {
-        /// Where: a JSON pointer.
+        /// The place: a JSON pointer.
         place: String,
         /// The value found, cut short.
         found: String,

@@ -62,7 +62,7 @@ pub(crate) fn as_node(name: Option<&str>) -> AsNode {
     }
 }
 
-/// The targets of a command from outside, where nothing but names and sends may stand.
+/// The targets of a command from outside, which may contain only names and sends.
 pub(crate) fn targets(value: &Json) -> Played<Vec<Target>> {
     let all = match value {
         Json::Array(items) => items.as_slice(),

@@ -24,7 +24,7 @@ impl Scenario {
     /// Reads every scenario of a folder, in order of the names of the files.
     ///
     /// # Errors
-    /// Those of the file system, and [`io::ErrorKind::InvalidData`] with the name of a file that
+    /// Errors of the file system, and [`io::ErrorKind::InvalidData`] with the name of a file that
     /// is no scenario.
     pub fn read_folder(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));

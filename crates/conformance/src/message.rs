@@ -61,7 +61,7 @@ fn one(value: Json) -> Json {
     put(role, content, id)
 }
 
-/// A removal; the tag tells it from other objects when it is read back from a write.
+/// A removal; the tag distinguishes it from other objects when it is read back from a write.
 fn removal(id: Option<&str>) -> Json {
     let id = if id == Some(REMOVE_ALL) { REMOVE_ALL.to_owned() } else { encoded(id) };
     json!({ "remove": id, "$msg": true })

@@ -20,9 +20,9 @@ use weftwork_store::items::MemoryItems;
 use weftwork_types::InterruptId;
 use weftwork_types::run::{RunCommand, RunInput};
 
-/// Supersteps a run may take when the spec says nothing.
+/// Maximum number of supersteps of a run if the spec sets none.
 const LIMIT: u32 = 10_007;
-/// The thread that a history is kept of.
+/// The thread whose history is stored.
 const THREAD: &str = "t";
 /// The stream modes of a run when an entry names none; checkpoints only where they are stored.
 const MODES: [&str; 5] = ["values", "updates", "tasks", "checkpoints", "custom"];
@@ -60,7 +60,7 @@ pub async fn play(spec: &Spec, setting: &Setting) -> Json {
     }
 }
 
-/// The graph of a spec, or the trace that says why there is none.
+/// The graph of a spec, or the trace with the reason why there is none.
 pub(crate) fn made(
     spec: &Spec,
     setting: &Setting,
@@ -337,7 +337,7 @@ impl<'a> Play<'a> {
         Ok(open.collect())
     }
 
-    /// Where an entry starts from. What was saved is on the thread it was saved on.
+    /// Returns the start of an entry. Saved checkpoints are on the thread on which they were saved.
     pub(crate) async fn target(&self, entry: &Entry) -> Played<Target> {
         let here = |config| Target { thread: entry.thread.clone(), config };
         let inner = match &entry.inside {

@@ -20,7 +20,7 @@ impl Raised {
     }
 }
 
-/// A number as Python tells them apart.
+/// A number, with the distinctions of Python.
 #[derive(Debug, Clone, Copy)]
 enum Num {
     Int(i128),

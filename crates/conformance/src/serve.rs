@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const GUARD: Duration = Duration::from_secs(20);
 /// Extra time for a spec that cannot be cut off because it never yields.
 const GRACE: Duration = Duration::from_secs(2);
-/// The stack of the thread a spec is played on. Graphs within graphs within graphs need some.
+/// Stack size of the thread on which a spec is played. Deeply nested subgraphs need some of it.
 const STACK_BYTES: usize = 32 << 20;
 
 /// Plays the spec in a text. What keeps it from being played is told in place of its trace, as
@@ -46,7 +46,7 @@ fn counted(setting: &Setting, answer: Json) -> Json {
 /// Empty lines are passed over. Each answer is written out before the next line is read.
 ///
 /// # Errors
-/// Those of reading and writing.
+/// Errors of reading and writing.
 pub fn batch(
     mut input: impl BufRead,
     mut output: impl Write,
@@ -85,12 +85,12 @@ fn late(limit: Duration) -> Json {
 }
 
 /// Does a piece of work on a thread of its own, and gives up on it when it panics or takes too
-/// long. A thread that was given up goes on until its work is done; nobody waits for it.
+/// long. An abandoned thread continues until its work is done; nothing waits for it.
 fn guarded(work: impl FnOnce() -> Json + Send + 'static, limit: Duration) -> Json {
     let (told, heard) = mpsc::channel();
     let thread = std::thread::Builder::new().name("spec".to_owned()).stack_size(STACK_BYTES);
     let started = thread.spawn(move || {
-        // Nobody hears it any more when the limit has passed.
+        // There is no receiver any more when the limit has passed.
         told.send(work()).unwrap_or_default();
     });
     if let Err(error) = started {

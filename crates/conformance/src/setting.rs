@@ -51,7 +51,7 @@ pub struct Setting {
     pub profile: Profile,
     /// The mode.
     pub mode: Mode,
-    /// When checkpoints are kept, in runs of which the spec does not say so.
+    /// Time at which checkpoints are stored, in runs whose spec does not set it.
     pub durability: Durability,
     stores: Stores,
     /// None for runs of this program.
@@ -79,14 +79,14 @@ impl From<Profile> for Setting {
 }
 
 impl Setting {
-    /// Keeps checkpoints elsewhere.
+    /// Stores checkpoints elsewhere.
     #[must_use]
     pub fn with_stores(self, stores: Stores) -> Self {
         Self { stores, ..self }
     }
 
-    /// Keeps checkpoints in one store, where each spec is an organisation of its own, each time it
-    /// is played. What is there from before does no harm.
+    /// Stores checkpoints in one store, where each spec is an organisation of its own, each time it
+    /// is played. Existing content does no harm.
     #[must_use]
     pub fn over(self, store: Arc<dyn CheckpointStore>) -> Self {
         let organisations = Organisations::new();
@@ -118,7 +118,7 @@ impl Setting {
         Self { mode, ..self }
     }
 
-    /// Keeps checkpoints at another time.
+    /// Stores checkpoints at another time.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
@@ -156,7 +156,7 @@ impl Setting {
         change(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Why the mode says nothing about a spec; `None` when it does.
+    /// Reason why the mode does not apply to a spec; `None` if it applies.
     #[must_use]
     pub fn not_applicable(&self, spec: &Spec) -> Option<&'static str> {
         if let Some(reason) = self.homes.as_ref().and_then(|_| not_hosted(spec)) {
@@ -175,7 +175,7 @@ impl Setting {
     }
 }
 
-/// Why hosted runs cannot play a spec.
+/// Reason why hosted runs cannot play a spec.
 fn not_hosted(spec: &Spec) -> Option<&'static str> {
     if spec.keeps_at_exit() {
         return Some("hosted runs that store checkpoints at their end store all of them");

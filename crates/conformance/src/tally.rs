@@ -10,7 +10,7 @@ pub struct Tally {
     pub played: u64,
     /// The part of `played` that did not reach its end, or whose trace changed after a crash.
     pub failed: u64,
-    /// Specs about which the mode says nothing, by reason.
+    /// Specs to which the mode does not apply, by reason.
     pub not_applicable: BTreeMap<&'static str, u64>,
     /// Crashes after which specs were played on.
     pub crashes: u64,

@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{
 use weftwork_graph::{MessagePart, StreamEvent, TaskPath};
 use weftwork_types::interrupt::{Ask, Interrupt};
 
-/// An event: where, in which mode, and what. The reference does not say when partial text is void.
+/// An event: its place, mode and content. The reference does not report when partial text is void.
 pub(crate) fn event(item: &StreamItem) -> Option<Json> {
     if let StreamEvent::Message { part: MessagePart::Reset { .. }, .. } = item.event {
         return None;
@@ -96,7 +96,7 @@ fn written(write: &Written) -> Json {
     }
 }
 
-/// Writes by key; several to one key stand together.
+/// Writes by key; several writes to one key are grouped.
 fn writes(writes: &[(String, Written)]) -> Json {
     let mut result: Map<String, Json> = Map::new();
     for (key, write) in writes {

@@ -19,8 +19,8 @@ use weftwork_engine::{Plan, PlanProblem};
 use weftwork_types::port::Dependencies;
 use weftwork_types::run::Stops;
 
-/// Supersteps a run may take when nothing else is said. High enough for long agents, low enough to
-/// end a loop that never would.
+/// Default limit of the supersteps of a run. High enough for long agents, low enough to end a loop
+/// that never would.
 const STEP_LIMIT_DEFAULT: u32 = 10_000;
 
 /// A graph that is being put together.
@@ -108,7 +108,7 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Names the version that stands in usage facts: a git SHA at build, say.
+    /// Sets the version that usage facts show, for example a git SHA at build.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
@@ -182,7 +182,7 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Stops runs before these nodes; a run that goes on passes them.
+    /// Stops runs before these nodes; a run that continues passes them.
     pub fn interrupt_before(mut self, stops: Stops) -> Self {
         self.before = self.known_stops("`interrupt_before`", stops);
         self
@@ -208,8 +208,8 @@ impl<S: StateSpec> Graph<S> {
     }
 
     /// Runs a node on a pool of threads for code that blocks. When it is cut off, by a timeout or
-    /// because the run was cancelled, its thread goes on until the code returns; what it returns
-    /// is dropped.
+    /// because the run was cancelled, its thread continues until the code returns; the result is
+    /// dropped.
     pub fn blocking(self, node: impl AsRef<str>) -> Self {
         self.with_options("`blocking`", node.as_ref(), |options| options.thread = Thread::Blocking)
     }
@@ -245,10 +245,10 @@ impl<S: StateSpec> Graph<S> {
         self.with_options("a timeout", node.as_ref(), move |options| options.timeout = timeout)
     }
 
-    /// Lets a handler take over when a node has failed for good, in the same superstep: what it
-    /// returns counts in place of the node's result. It takes what nodes take, and
-    /// [`Failure`](crate::Failure). The node's edges and routes are not followed; the handler says
-    /// where to go on with a [`Command`](crate::Command).
+    /// Sets a handler that takes over when a node has failed for good, in the same superstep: the
+    /// handler's result counts in place of the node's. It takes what nodes take, and
+    /// [`Failure`](crate::Failure). The node's edges and routes are not followed; the handler
+    /// selects the next nodes with a [`Command`](crate::Command).
     pub fn on_error<M: 'static>(mut self, node: impl AsRef<str>, handler: impl Handler<M>) -> Self {
         let handler = NodeFn::new(handler);
         let name = node.as_ref().to_owned();
@@ -258,7 +258,7 @@ impl<S: StateSpec> Graph<S> {
         })
     }
 
-    /// Options are taken up when the graph is built: a node may be added after them.
+    /// Defers options until the graph is built: a node may be added after them.
     fn with_options(
         mut self,
         what: &'static str,
@@ -288,7 +288,7 @@ impl<S: StateSpec> Graph<S> {
     }
 
     /// Adds an edge: when `from` has finished, `to` is due. From `START`, `to` is due first; an
-    /// edge to `END` says that nothing follows.
+    /// edge to `END` means that nothing follows.
     pub fn edge(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         self.plan.edge(from, to);
         self
@@ -304,8 +304,8 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Adds a route: when `from` has finished, the function says where to go on. The targets come
-    /// from its type.
+    /// Adds a route: when `from` has finished, the function selects the next nodes. The targets
+    /// come from its type.
     pub fn route<R: IntoRoute + 'static>(
         self,
         from: impl Into<String>,
@@ -315,7 +315,7 @@ impl<S: StateSpec> Graph<S> {
         self.add_route(from.into(), targets, RouteFn::new::<S, R>(route))
     }
 
-    /// Adds a route whose targets are named here, because its type does not tell them.
+    /// Adds a route whose targets are named here, because its type does not list them.
     pub fn route_to<R: IntoRoute + 'static, I, T>(
         self,
         from: impl Into<String>,
@@ -440,7 +440,7 @@ impl<S: StateSpec> Graph<S> {
         }
     }
 
-    /// Finds limits that no attempt can keep.
+    /// Reports limits that no attempt can meet.
     fn check_timeouts(&mut self) {
         for (name, node) in &self.nodes {
             let Timeout { run, idle } = node.options.timeout;

@@ -93,7 +93,7 @@ pub(crate) struct NodeOptions {
     pub(crate) graph: Option<(CompiledGraph, SubgraphState)>,
 }
 
-/// On which thread a node runs.
+/// The thread on which a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Thread {
     /// The run's own.
@@ -106,7 +106,7 @@ pub(crate) enum Thread {
 }
 
 impl NodeOptions {
-    /// The graph that the node runs and that keeps checkpoints.
+    /// The graph that the node runs, if it stores checkpoints.
     pub(crate) fn stored_subgraph(&self) -> Option<&(CompiledGraph, SubgraphState)> {
         self.graph.as_ref().filter(|(_, keep)| *keep != SubgraphState::Stateless)
     }

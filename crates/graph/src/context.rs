@@ -15,7 +15,7 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{CallContext, Clock, Dependencies};
 use weftwork_types::{MessageId, TaskId, ThreadId};
 
-/// The run as a node sees it: its way to the outside, to the person, and to those who watch.
+/// The run as a node sees it: access to calls, to questions, and to the event stream.
 ///
 /// Nodes reach models and tools only with [`Ctx::calls`]; they open no socket and no file.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct AttemptContext {
     pub(crate) attempt: u32,
     /// The failure that the error handler handles.
     pub(crate) failure: Option<Fault>,
-    /// When the task last gave a sign of life, in milliseconds of the clock's `elapsed`.
+    /// Time of the task's last heartbeat, in milliseconds of the clock's `elapsed`.
     pub(crate) beat: Arc<AtomicU64>,
     pub(crate) messages: AtomicU32,
     /// `true` if streams omit the messages that the attempt returns.
@@ -103,7 +103,7 @@ impl Ctx {
         self.0.attempt
     }
 
-    /// Gives a sign of life, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
+    /// Records a heartbeat, so that a [`Timeout::idle`](crate::Timeout::idle) starts over.
     pub fn heartbeat(&self) {
         let now = millis(self.clock().elapsed());
         self.0.beat.store(now, Ordering::Relaxed);
@@ -140,8 +140,9 @@ impl Ctx {
         self.at().scope.shared.host.clock()
     }
 
-    /// Tells something to whoever watches the run. A value nested deeper than
-    /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) is not told: the log could not be read.
+    /// Emits a value to the observers of the run. A value nested deeper than
+    /// [`DEPTH_MAX`](weftwork_types::canonical::DEPTH_MAX) is not emitted: the log could not be
+    /// read.
     pub fn emit(&self, value: serde_json::Value) {
         self.heartbeat();
         self.at().emit(value);
@@ -164,7 +165,7 @@ impl Ctx {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner).push(interrupts);
     }
 
-    /// Takes back questions, by their numbers, or else what was asked last: by a graph within.
+    /// Withdraws questions by their numbers, or else the last questions asked: those of a subgraph.
     pub(crate) fn withdraw_questions(&self, numbers: std::ops::Range<u32>) {
         let ids: Vec<_> = numbers.map(|number| interrupt_id(self.task_id(), number)).collect();
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +176,7 @@ impl Ctx {
         }
     }
 
-    /// All that was asked.
+    /// Takes all open questions.
     pub(crate) fn take_open(&self) -> Vec<Interrupt> {
         let open = std::mem::take(&mut *self.0.open.lock().unwrap_or_else(PoisonError::into_inner));
         open.into_iter().flatten().collect()

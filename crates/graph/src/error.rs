@@ -8,8 +8,8 @@ use weftwork_types::id::InvalidId;
 use weftwork_types::port::BudgetError;
 use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 
-/// Why a node did not finish. Any error converts into one with `?`; its sources become the causes of
-/// the fault.
+/// The reason for which a node did not finish. Any error converts into one with `?`; its sources
+/// become the causes of the fault.
 #[derive(Debug)]
 pub struct NodeError(pub(crate) Stop);
 
@@ -21,7 +21,7 @@ pub(crate) enum Stop {
     Failed(Fault),
     /// A command for the graph around this one.
     Parent(Box<TaskOutput>),
-    /// A command for this graph from one within: it counts as the result of the node.
+    /// A command for this graph from a subgraph: it counts as the result of the node.
     Own(Box<TaskOutput>),
     /// A graph that the node ran was asked to stop.
     Drained(Drain),
@@ -54,7 +54,7 @@ impl NodeError {
         }
     }
 
-    /// A failure of a kind that retry policies and callers can tell apart by name.
+    /// A failure of a kind that retry policies and callers can match by name.
     #[must_use]
     pub fn of_kind(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Self(Stop::Failed(Fault::new(NODE_FAILED, message).of_kind(kind)))
@@ -77,7 +77,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for NodeError {
     }
 }
 
-/// Errors of the house keep their codes.
+/// Converts an error to a fault; a fault and errors of this workspace retain their codes.
 fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
     let error = match error.downcast::<Fault>() {
         Ok(fault) => return *fault,
@@ -164,7 +164,7 @@ pub enum RuntimeError {
         /// The graph that was asked for.
         asked: String,
     },
-    /// There is nothing to go on with.
+    /// There is nothing to continue.
     #[error("thread `{thread}` has nothing to continue; give it input")]
     NothingToContinue {
         /// The thread.
@@ -201,12 +201,12 @@ pub enum RuntimeError {
         /// The state of the graph.
         fix: String,
     },
-    /// A run was asked to go on with nothing to go on with, or to start with nothing.
+    /// A run was started with nothing to continue and without input.
     #[error(
         "the run got nothing to start with: give it input (an object of channel values), or a command with an update or a node to go to"
     )]
     EmptyInput,
-    /// Something needs checkpoints, and the host keeps none.
+    /// An operation needs checkpoints, and the host has no checkpointer.
     #[error(
         "{what} needs kept checkpoints, and the host keeps none; give it a checkpointer (`Host::with_checkpointer`)"
     )]
@@ -248,12 +248,12 @@ pub enum RuntimeError {
         /// Description of the problem.
         problem: String,
     },
-    /// A graph's state was asked for by a way that leads to no graph.
+    /// A request names a namespace that leads to no graph.
     #[error(
         "no graph at `{ns}` in this one; a way is `node:task` for each graph on it, joined by `|`, and the nodes that run graphs are: {known}"
     )]
     UnknownNamespace {
-        /// The way.
+        /// The namespace.
         ns: String,
         /// The nodes that run graphs.
         known: String,
@@ -266,7 +266,7 @@ pub enum RuntimeError {
     UnknownCheckpoint {
         /// The thread.
         thread: String,
-        /// The way to the graph; empty for the outermost one.
+        /// The namespace of the graph; empty for the outermost one.
         ns: String,
         /// The id.
         checkpoint: CheckpointId,
@@ -289,7 +289,7 @@ pub enum RuntimeError {
         /// Name of the operation that runs once.
         name: String,
     },
-    /// Something that is done once asked a question within its work.
+    /// The work of [`Ctx::once`](crate::Ctx::once) asked a question.
     #[error(
         "`{name}` is done once, and its work asked a question: whoever answers it would begin the work a second time; ask before it, and give the answer to the work"
     )]
@@ -305,7 +305,7 @@ pub enum RuntimeError {
     OtherResult {
         /// Name of the operation that ran once.
         name: String,
-        /// Why it cannot be read.
+        /// The reason for which it cannot be read.
         problem: String,
     },
     /// An output was wanted of a run that did not complete.
@@ -328,7 +328,7 @@ pub enum RuntimeError {
         /// The thread.
         thread: String,
     },
-    /// This process is on its way out and takes no more runs.
+    /// This process shuts down and takes no more runs.
     #[error("this process stops and takes no more runs; ask another worker, or ask again later")]
     Stopping,
     /// A list of changes from outside is empty.

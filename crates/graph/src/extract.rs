@@ -138,7 +138,7 @@ pub trait FromTask: Sized {
     }
 }
 
-/// Why the node whose error handler this is failed.
+/// The failure of the node whose error handler this is.
 #[derive(Debug, Clone)]
 pub struct Failure(pub Fault);
 

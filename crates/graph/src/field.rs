@@ -35,9 +35,9 @@ pub trait HasValue: FieldKey {}
 
 /// A single field of the state at the start of the superstep. Borrows; copies nothing.
 ///
-/// A node that takes fields instead of the whole [`State`](struct@crate::State) says by its type
-/// what it reads: that is all that its task's input shows, and all that its
-/// [`Cache`](crate::Cache) looks at.
+/// A node that takes fields instead of the whole [`State`](struct@crate::State) declares by its
+/// type what it reads: its task's input shows only that, and its [`Cache`](crate::Cache) considers
+/// only that.
 ///
 /// A field that has a value from the start dereferences to it; [`get`](Self::get) works for all.
 ///

@@ -1,4 +1,4 @@
-//! Flows: plain code as a graph of one node, whose tasks are kept on record.
+//! Flows: plain code as a graph of one node, whose tasks are recorded.
 
 use crate::builder::Graph;
 use crate::compiled::{CompiledGraph, NodeFn};
@@ -96,8 +96,8 @@ impl IntoOutput for Finish {
     }
 }
 
-/// A task that a flow or a node calls with [`Ctx::task`](crate::Ctx::task): its result is kept on
-/// record, and when the run goes on after a failure or a question the task is not run again.
+/// A task that a flow or a node calls with [`Ctx::task`](crate::Ctx::task): its result is recorded,
+/// and when the run continues after a failure or a question the task is not run again.
 #[derive(Debug, Clone)]
 pub struct TaskDef {
     name: Arc<str>,

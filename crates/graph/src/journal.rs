@@ -21,11 +21,11 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
 /// Finds and records the calls of one attempt of a task.
 ///
-/// The key of a call is made of where the task stands in the run's history (branch, node, path,
-/// step) and of what is called with what; never of ids that a rebuilt run would make anew.
+/// The key of a call consists of the position of the task in the run's history (branch, node, path,
+/// step), the name of the call and its input; never of ids that a rebuilt run would generate anew.
 ///
-/// Whatever becomes of a call goes to its [`CallBook`], and the next commit takes it along.
-/// Only what changes something is waited for: its intent before it is made, and its result.
+/// Each change of a call goes to its [`CallBook`], and the next commit includes it. Only calls that
+/// change something are waited for: the intent before the call is made, and its result.
 #[derive(Debug)]
 pub struct TaskJournal {
     book: Box<dyn CallBook>,
@@ -35,7 +35,7 @@ pub struct TaskJournal {
     known: Mutex<Known>,
 }
 
-/// Where a task stands in its thread's history.
+/// Position of a task in its thread's history.
 #[derive(Debug, Clone)]
 struct Place {
     /// The branch of the thread, as [`Metadata`](crate::Metadata) has it.
@@ -52,7 +52,7 @@ struct Place {
 struct Known {
     /// Number of calls so far by input, kind and name.
     seen: BTreeMap<(Hash, CallKind, String), u32>,
-    /// Its calls as they stand.
+    /// Its calls in their current state.
     calls: BTreeMap<CallKey, Arc<CallRecord>>,
 }
 
@@ -108,14 +108,14 @@ impl TaskJournal {
             return Ok(Some(Arc::clone(own)));
         }
         // The key holds branch, path and superstep, and no superstep of a branch is begun twice.
-        // So nobody but this attempt can have recorded a call in a superstep that was begun here.
+        // So only this attempt can have recorded a call in a superstep that was begun here.
         if self.earlier == Earlier::Nobody {
             return Ok(None);
         }
         self.book.find(key).await
     }
 
-    /// The result of the same call on a branch that this one went off.
+    /// The result of the same call on a branch from which this one descends.
     async fn inherited(&self, call: &Call) -> Result<Option<CallResult>, Fault> {
         let Some(branch) = self.place.branch.filter(|_| self.book.reuses_origins()) else {
             return Ok(None);
@@ -135,7 +135,7 @@ impl TaskJournal {
         Ok(None)
     }
 
-    /// A call that is made for the first time, as far as is known.
+    /// A call without a record, made for the first time.
     fn begun(&self, key: CallKey, intent: Intent) -> CallRecord {
         CallRecord {
             key,
@@ -162,19 +162,19 @@ impl TaskJournal {
         if may { self.book.lost() } else { 0 }
     }
 
-    /// Lets the next commit take a call along.
+    /// Includes a call in the next commit.
     fn note(&self, call: CallRecord) {
         self.book.note(self.know(call));
     }
 
-    /// Remembers how a call stands.
+    /// Stores the current state of a call in memory.
     fn know(&self, call: CallRecord) -> Arc<CallRecord> {
         let call = Arc::new(call);
         self.known().calls.insert(call.key, Arc::clone(&call));
         call
     }
 
-    /// Lets the next commit take a call along; waits for it when the call changes something.
+    /// Includes a call in the next commit; waits for the commit if the call changes something.
     async fn record(&self, call: CallRecord) -> Result<(), Fault> {
         self.store(self.know(call)).await
     }
@@ -187,8 +187,8 @@ impl TaskJournal {
         self.book.record(call).await
     }
 
-    /// Begins a call that only reads and that nobody can have made before; gives it back when it is
-    /// to be looked for.
+    /// Begins a call that only reads and that cannot have been made before; returns the intent if a
+    /// record of the call may exist.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
         let branched = self.book.reuses_origins() && self.place.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {

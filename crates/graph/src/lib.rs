@@ -1,10 +1,10 @@
 //! Typed graphs: write nodes as plain async functions, connect them, run them durably.
 //!
 //! A state is a struct with `#[derive(State)]`; each field is a channel. Or it is [`Dynamic`]: then
-//! channels are named while the program runs. Nodes are async functions whose arguments say what
-//! they need ([`State`](struct@State), [`Field`], [`Input`], [`Arg`], [`Deps`], [`Ctx`]) and whose
-//! result says what they write. [`Graph::build`] reports every problem of a graph at once. A
-//! [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
+//! channels are named while the program runs. Nodes are async functions whose arguments declare
+//! what they need ([`State`](struct@State), [`Field`], [`Input`], [`Arg`], [`Deps`], [`Ctx`]) and
+//! whose result declares what they write. [`Graph::build`] reports every problem of a graph at
+//! once. A [`Flow`] is plain code as a graph. The guide, `docs/guide/graphs.md`, shows all of it.
 //!
 //! [`run_loop`] runs a graph within a program, or in the [environment] of a worker, which crate
 //! `weftwork-runtime` provides (`docs/adr/0009-the-loop-moves.md`).

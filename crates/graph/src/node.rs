@@ -10,7 +10,7 @@ use weftwork_engine::task::Arg;
 use weftwork_engine::{Goto, TaskOutput, Value};
 use weftwork_types::BoxFuture;
 
-/// An update and where to go on. Edges of the node are followed as well.
+/// An update and the next nodes. Edges of the node are followed as well.
 #[derive(Debug)]
 #[must_use]
 pub struct Command<S: StateSpec> {
@@ -80,7 +80,7 @@ impl SendTo {
 }
 
 /// A function that can be a node: async, one to six arguments that each implement [`FromTask`], a
-/// result that implements [`IntoOutput`]. `M` only tells the implementations apart.
+/// result that implements [`IntoOutput`]. `M` only distinguishes the implementations.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a node",
     label = "not a node",
@@ -94,8 +94,8 @@ pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// the fix.
     fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)>;
 
-    /// The channels it reads, when its arguments say so: those of its
-    /// [`Field`](crate::Field)s, unless another argument reads the whole state.
+    /// The channels it reads, if its arguments declare them: those of its [`Field`](crate::Field)s,
+    /// unless another argument reads the whole state.
     fn reads(&self) -> Option<Vec<&'static str>>;
 }
 

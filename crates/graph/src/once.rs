@@ -14,8 +14,8 @@ use weftwork_types::port::{
 };
 use weftwork_types::tool::{Effect, UnknownAnswer};
 
-/// Something that [`Ctx::once`] does. It changes something outside, and when nobody knows whether
-/// it did, a person is asked; unless this says otherwise.
+/// An operation for [`Ctx::once`]. By default it changes something outside, and when its outcome is
+/// unknown, a person is asked.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Once {
@@ -27,33 +27,34 @@ pub struct Once {
 }
 
 impl Once {
-    /// By a name, such as `charge`.
+    /// An operation with a name, such as `charge`.
     pub fn new(name: impl Into<String>) -> Self {
         let (input, effect) = (Json::Null, Effect::ExternalSideEffect);
         Self { name: name.into(), input, id: None, effect, idempotent: false }
     }
 
-    /// With what it is done: with another input it is something else, and done again.
+    /// Sets the input. With another input it is another operation, and done again.
     pub fn with(mut self, input: Json) -> Self {
         self.input = input;
         self
     }
 
-    /// By what it is known: the number of an order. Without one, things of the same name and input
-    /// are told apart by their order within the task.
+    /// Sets the id of the operation, such as the number of an order. Without one, operations of the
+    /// same name and input are distinguished by their order within the task.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// It only looks: nothing waits for the disk, and without a result on record it is done again.
+    /// Marks the operation as read-only: it does not wait for the disk, and without a result on
+    /// record it is done again.
     pub fn reads(mut self) -> Self {
         self.effect = Effect::ReadOnly;
         self
     }
 
-    /// The other side knows the key again, so that it may be told twice: when nobody knows whether
-    /// it was done, it is done again with the same key.
+    /// Marks the operation as idempotent: the receiver recognises the key, so the operation may be
+    /// sent twice. When its outcome is unknown, it is done again with the same key.
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
@@ -91,18 +92,18 @@ struct Recorded {
 }
 
 impl Ctx {
-    /// Does something once: what came of it is on record, and when the node runs again, after a
-    /// question, a failure or a crash, it gets that and does nothing.
+    /// Does an operation once: its result is recorded, and when the node runs again, after a
+    /// question, a failure or a crash, it gets that result and does nothing.
     ///
     /// Before the work begins, its intent is on disk, and when this returns, its result; the work
     /// gets a key to send along, the same one whenever it is done again. When the process died in
-    /// the work, or the work failed, nobody knows what came of it. Then a person is asked, as
+    /// the work, or the work failed, its outcome is unknown. Then a person is asked, as
     /// [`UnknownAnswer`]; or it is done again, when it is [`idempotent`](Once::idempotent). So a
-    /// failure that is an answer of the other side is better returned as a value. A node asks its
+    /// failure that is an answer of the receiver is better returned as a value. A node asks its
     /// questions, these among them, in the same order whenever it runs, and the work asks none.
     ///
-    /// What only [`reads`](Once::reads) waits for nothing; its result is on record with the
-    /// superstep, or when the node waits for something after it.
+    /// An operation that only [`reads`](Once::reads) waits for nothing; its result is recorded with
+    /// the superstep, or when the node waits for something after it.
     ///
     /// ```
     /// use serde_json::json;
@@ -121,16 +122,16 @@ impl Ctx {
     /// ```
     ///
     /// On another branch of the thread it is done anew, with another key. In a run of this process
-    /// without a saver nothing is on record, and with durability
+    /// without a checkpointer nothing is recorded, and with durability
     /// [`Exit`](crate::Durability::Exit) nothing before the run ends.
     ///
     /// # Errors
-    /// Those of the work; W0132 when a person gave it up; W0133 when what is on record is no `T`;
-    /// W0134 when the work asked something; a [`NodeError`] that stops the node while there is no
-    /// answer. Return it with `?`.
+    /// Errors of the work; W0132 when a person gave it up; W0133 when the recorded result is no
+    /// `T`; W0134 when the work asked something; a [`NodeError`] that stops the node while there is
+    /// no answer. Return it with `?`.
     ///
     /// # Cancel safety
-    /// When the future is dropped within the work, nobody knows what came of it, as after a crash.
+    /// When the future is dropped within the work, the outcome is unknown, as after a crash.
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         what: impl Into<Once>,
@@ -166,7 +167,7 @@ impl Ctx {
             return Err(failed(RuntimeError::AskedWithin { name: what.name }));
         }
         let done = done?;
-        // A time that has passed, for one, is a question that nobody is asked.
+        // For example, a timer that has expired is a question that is not asked.
         asked.extend(within);
         journal.settle(key, result(serde_json::to_value(&done)?, asked)?).await?;
         Ok(done)

@@ -21,7 +21,7 @@ pub trait IntoOutput {
     /// The node's own error, or a value that cannot be sent.
     fn into_output(self) -> NodeResult<TaskOutput>;
 
-    /// Why a graph cannot take this result, and what to do about it.
+    /// Reasons for which a graph cannot take this result, and how to fix them.
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
         let _ = info;
         None

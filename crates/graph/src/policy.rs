@@ -21,7 +21,7 @@ pub struct Retry {
     matches: Matches,
 }
 
-/// Tells which failures are worth another attempt.
+/// Selects the failures that are worth another attempt.
 #[derive(Clone)]
 struct Matches(Arc<dyn Fn(&Fault) -> bool + Send + Sync>);
 
@@ -59,7 +59,7 @@ impl Retry {
         self
     }
 
-    /// Waits exactly as long as it says.
+    /// Disables jitter: the wait is exactly as long as configured.
     pub fn without_jitter(mut self) -> Self {
         self.jitter = false;
         self
@@ -77,7 +77,7 @@ impl Retry {
         if attempt >= self.attempts_max {
             return None;
         }
-        // A predicate of the user's that panics says no.
+        // A panic of the user's predicate counts as `false`.
         let asked = AssertUnwindSafe(|| (self.matches.0)(fault));
         let again = std::panic::catch_unwind(asked).unwrap_or_else(|_| {
             tracing::warn!(%fault, "the retry policy's function panicked; there is no other attempt");
@@ -88,7 +88,7 @@ impl Retry {
         }
         let exponent = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
         let wait = self.first_wait.as_secs_f64() * self.factor.powi(exponent);
-        // Too long to be told, or not a number: the longest there is.
+        // A wait too long to represent, or not a number, becomes the maximum.
         let wait = Duration::try_from_secs_f64(wait.max(0.0)).unwrap_or(self.wait_max);
         let wait = wait.min(self.wait_max);
         let jitter = if self.jitter {
@@ -137,12 +137,13 @@ impl Timeout {
         Self { run: Some(limit), idle: None }
     }
 
-    /// At most this long without a sign of life: an event, or [`Ctx::heartbeat`](crate::Ctx::heartbeat).
+    /// At most this long without a heartbeat: an event, or
+    /// [`Ctx::heartbeat`](crate::Ctx::heartbeat).
     pub fn idle(limit: Duration) -> Self {
         Self { run: None, idle: Some(limit) }
     }
 
-    /// Sets the limit without a sign of life too.
+    /// Sets the limit without a heartbeat too.
     pub fn and_idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
         self

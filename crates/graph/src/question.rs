@@ -38,8 +38,8 @@ impl Question {
         self
     }
 
-    /// When nobody has answered at that time, the question takes this as its answer. The default
-    /// need not satisfy the schema.
+    /// Sets the time at which a question without an answer takes this default as its answer. The
+    /// default need not satisfy the schema.
     pub fn expires_at(mut self, at: Timestamp, default: Json) -> Self {
         self.expiry = Some((at, default));
         self
@@ -78,15 +78,15 @@ impl Ctx {
         self.ask(Ask::Value { value }, None).map(|answer| answer.value)
     }
 
-    /// Asks a person who has until then to answer; after that the question takes its default.
+    /// Asks a person who has until `expires_at` to answer; after that the question takes its
+    /// default.
     ///
-    /// The default is taken when the run goes on at or after that time, whatever makes it go on,
-    /// and no answer came with it or before. The time of the first asking counts: it is on record,
-    /// and one that is computed anew when the node runs again does not move it.
+    /// The default is taken when the run continues at or after that time, whatever resumes it, and
+    /// no answer came with it or before. The time of the first asking counts: it is recorded, and a
+    /// time that is computed anew when the node runs again does not move it.
     ///
-    /// The thread of a hosted run goes on by itself at that time, once a worker looks that stays
-    /// (`Recovery::Automatic`) or when `Runtime::wake`
-    /// is called.
+    /// The thread of a hosted run continues by itself at that time, once a worker with
+    /// `Recovery::Automatic` looks for due threads, or when `Runtime::wake` is called.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -101,8 +101,8 @@ impl Ctx {
         self.ask_question(question.expires_at(expires_at, default))
     }
 
-    /// Waits for something to happen that is known by a key, such as a payment by the number of
-    /// its order: [`Answers::ByKey`](crate::Answers::ByKey) says that it did.
+    /// Waits for an event that is identified by a key, such as a payment by the number of its
+    /// order: [`Answers::ByKey`](crate::Answers::ByKey) reports that it happened.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -110,7 +110,7 @@ impl Ctx {
         self.ask_question(Question { answer_schema, ..Question::new(ask) }.key(key))
     }
 
-    /// Asks a question with all there may be to it.
+    /// Asks a question with all its options.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -146,7 +146,7 @@ impl Ctx {
         Err(NodeError::interrupted())
     }
 
-    /// When a question that is on record expires, and its default.
+    /// Expiry and default of a recorded question.
     fn first_expiry(&self, id: InterruptId) -> Option<(Timestamp, Json)> {
         self.at().scope.shared.expiry(id)
     }
@@ -163,16 +163,15 @@ impl Ctx {
         self.sleep_until(self.clock().now().plus(duration)).await
     }
 
-    /// Stops the node until a time. One that has passed costs no stop.
+    /// Stops the node until a time. A time that has passed causes no stop.
     ///
-    /// The timer is an open question that nobody need answer: it outlives the process. The run
-    /// ends with the outcome `interrupted`, and goes on when it is told to at or after that time;
-    /// [`Run::waiting`](crate::run_loop::Run::waiting) waits for it in place, and workers wake threads
-    /// of hosted runs (`Runtime::wake`). Whoever answers it earlier ends it
-    /// earlier.
+    /// The timer is an open question that needs no answer: it outlives the process. The run ends
+    /// with the outcome `interrupted`, and continues when it is resumed at or after that time;
+    /// [`Run::waiting`](crate::run_loop::Run::waiting) waits for it in place, and workers wake
+    /// threads of hosted runs (`Runtime::wake`). An earlier answer ends it earlier.
     ///
-    /// Where no checkpoint is kept that a run could go on from (a host without a saver, a graph
-    /// that is kept [`Never`](crate::SubgraphState::Stateless)), the node waits in place.
+    /// Without a checkpoint that a run could continue from (a host without a checkpointer, a graph
+    /// that is [`Stateless`](crate::SubgraphState::Stateless)), the node waits in place.
     ///
     /// # Errors
     /// A [`NodeError`] that stops the node: return it with `?`.

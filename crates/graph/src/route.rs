@@ -1,4 +1,4 @@
-//! Routes: plain functions over the state that say where to go on.
+//! Routes: plain functions over the state that select the next nodes.
 
 use crate::error::NodeError;
 use crate::node::SendTo;
@@ -8,7 +8,7 @@ use weftwork_engine::Goto;
 use weftwork_engine::plan::END;
 use weftwork_types::run::Target;
 
-/// Where a route leads, with names only known when it runs.
+/// The target of a route, with names only known when it runs.
 #[derive(Debug)]
 pub enum Next {
     /// To a node.
@@ -75,7 +75,7 @@ pub trait Routes: Sized {
     note = "routes return an enum with `#[derive(Routes)]`, a `Next`, a `Vec` of those, or a `Result` of one of them"
 )]
 pub trait IntoRoute {
-    /// The targets it may choose, as far as its type tells.
+    /// The targets it may choose, as far as its type lists them.
     fn targets() -> &'static [&'static str];
 
     /// Adds where it leads.

@@ -30,7 +30,7 @@ pub struct Semantics {
 /// Handling of tasks with unanswered questions when a run resumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
-    /// They keep waiting and are not run.
+    /// They still wait and are not run.
     Wait,
     /// They run again up to their question.
     Rerun,
@@ -39,12 +39,12 @@ pub enum Unanswered {
 /// Handling of a run that resumes after another one stopped or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resuming {
-    /// Finished tasks are not run again, error handlers included. A graph that keeps its own state
-    /// takes its input unless it stopped within the very task that resumes. Of a superstep that
-    /// could not be closed, only the results of its tasks are stored.
+    /// Finished tasks are not run again, error handlers included. A graph that stores its own state
+    /// takes its input unless it stopped within the very task that resumes. If a superstep could
+    /// not be closed, only the results of its tasks are stored.
     Exact,
-    /// As the reference does: error handlers run again; a graph that keeps its own state goes on
-    /// where it stands and drops its input; when checkpoints are kept at the end, one holds the
+    /// As the reference does: error handlers run again; a graph that stores its own state continues
+    /// where it stopped and drops its input; when checkpoints are stored at the end, one holds the
     /// channels up to the one that could not be written.
     Reference,
 }
@@ -52,11 +52,11 @@ pub enum Resuming {
 /// Counting of supersteps against the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limits {
-    /// A run takes at most as many supersteps as the limit says, and one that ends with the last
-    /// of them has completed.
+    /// A run takes at most as many supersteps as the limit, and a run that ends with the last of
+    /// them has completed.
     Exact,
-    /// As the reference counts: the hidden first step is one of them, a run that ends with the
-    /// last of them has reached the limit, and one that goes on may take two more.
+    /// As the reference counts: the hidden first step is one of them, a run that ends with the last
+    /// of them has reached the limit, and a run that continues may take two more.
     Reference,
 }
 

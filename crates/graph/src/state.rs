@@ -105,7 +105,7 @@ impl<S: StateSpec> FromTask for State<S> {
 }
 
 impl BuildInfo<'_> {
-    /// Says what does not fit when the graph's state is another than `S`.
+    /// Returns the mismatch and its fix when the graph's state is another than `S`.
     #[must_use]
     pub fn other_state<S: StateSpec>(
         &self,

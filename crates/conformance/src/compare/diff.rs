@@ -6,7 +6,7 @@ use std::fmt;
 /// Characters of a value that a difference shows.
 const SHOWN_MAX: usize = 160;
 
-/// Where two traces differ first, and how.
+/// The first difference of two traces, and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// A JSON pointer into the canonical traces.

@@ -16,7 +16,7 @@ use canon::Canon;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
-/// Whose messages of errors are compared; classes always are.
+/// Error messages that are compared; classes always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Messages {
     /// Messages that the nodes of the spec raise: an engine words its own errors.

@@ -8,10 +8,10 @@ use weftwork_types::{BoxFuture, Timestamp};
 
 /// Lag of a late clock.
 const LATE: Duration = Duration::from_secs(3_600);
-/// Where the time stands in an id, in milliseconds.
+/// Position of the time, in milliseconds, in an id.
 const TIME_FROM: u32 = 80;
 
-/// When the ids of a process begin.
+/// Start of the ids of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
     OfNow,
@@ -31,8 +31,8 @@ impl Ids {
 /// The end of an id, which is random.
 const RANDOM: u128 = 0xffff_ffff;
 
-/// The system's clock, with ids of an hour ago. They end in zeros: nothing but what a process knows
-/// of its thread keeps it from giving an id again.
+/// The system's clock, with ids of an hour ago. They end in zeros: only the data that a process has
+/// of its thread prevents it from assigning an id again.
 #[derive(Debug)]
 struct Late(SystemClock);
 

@@ -1,4 +1,4 @@
-//! A saver that cuts a run off at one of its writes.
+//! A checkpointer that cuts a run off at one of its writes.
 
 use super::clock::Ids;
 use crate::node::Shared;
@@ -14,16 +14,16 @@ use weftwork_graph::run_loop::{
 };
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// When a process dies around a write.
+/// Time of the death of a process, relative to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Before the write took effect.
     Before,
-    /// After it took effect, before the run learns of it.
+    /// After it took effect, before it returned to the run.
     After,
 }
 
-/// Which write a process dies at.
+/// The write at which a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
     /// From 1.
@@ -59,9 +59,9 @@ struct Seen {
     kept: Vec<String>,
     /// `true` if one of them records that a question was answered.
     answered: bool,
-    /// Tasks whose results were kept.
+    /// Tasks whose results were stored.
     finished: BTreeSet<Due>,
-    /// A task whose result was kept twice, so that it ran again.
+    /// A task whose result was stored twice, so that it ran again.
     again: Option<Due>,
 }
 
@@ -74,13 +74,13 @@ impl Watch {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An entry begins, and dies there if it comes that far.
+    /// Begins an entry; the process dies at this write, if the entry reaches it.
     pub(crate) fn begin(&self, dies: Option<At>) {
         self.world.closed();
         *self.seen() = Seen { dies, ..Seen::default() };
     }
 
-    /// The next process begins. What was seen of the entry is known still.
+    /// Begins the next process. Observations of the entry are retained.
     pub(crate) fn revive(&self) {
         self.world.lost();
         let mut seen = self.seen();
@@ -101,7 +101,7 @@ impl Watch {
         self.seen().answered
     }
 
-    /// The name of a task that ran again though its result was kept.
+    /// The name of a task that ran again although its result was stored.
     pub(crate) fn again(&self) -> Option<String> {
         let seen = self.seen();
         let (_, _, key) = seen.again.as_ref()?;
@@ -111,12 +111,12 @@ impl Watch {
         })
     }
 
-    /// Takes work to its end; nothing comes of it when the process dies meanwhile.
+    /// Executes work until it ends; returns `None` if the process dies meanwhile.
     pub(crate) async fn survive<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|context| {
             let polled = work.as_mut().poll(context);
-            // Who is dead is told nothing.
+            // A dead process receives no result.
             if self.seen().dead { Poll::Ready(None) } else { polled.map(Some) }
         })
         .await
@@ -164,8 +164,8 @@ struct What {
     closes: bool,
     /// `true` if it records that a question was answered.
     answered: bool,
-    /// The names of the tasks of which it says how they ended. The failure of a task of a graph
-    /// within is not known to the graphs around it, whose task runs again after a crash.
+    /// The names of the tasks whose end it records. The failure of a task of a subgraph is not
+    /// visible to the graphs around it, whose task runs again after a crash.
     ended: Vec<Arc<str>>,
     /// The tasks that finished. Error handlers are left out: in the reference they run again.
     finished: Vec<Due>,
@@ -196,7 +196,7 @@ impl What {
     }
 }
 
-/// A saver whose writes are watched.
+/// A checkpointer whose writes are watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) saver: Arc<dyn Checkpointer>,
@@ -278,7 +278,7 @@ impl Checkpointer for Watched {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let mut what = What::default();
         what.add(at, Some(of), &tasks);
-        // Savers may do their work when they are called.
+        // Checkpointers may do their work when they are called.
         let work = async move { self.saver.put_tasks(at, plan, of, tasks).await };
         Box::pin(self.write(what, work))
     }

@@ -2,7 +2,7 @@
 //! took effect and once with one after.
 //!
 //! Runs of this program: a crash drops the run at the await point of its write. What is left is what another process
-//! would find: the store, the long-term store, and what the nodes did to the world. It goes on as
+//! would find: the store, the long-term store, and the side effects of the nodes. It continues as
 //! [`recover`] says, plays the rest of the script, and its trace is compared as [`rule`] says. For
 //! hosted runs see [`hosted`].
 
@@ -59,12 +59,12 @@ struct Played {
     fault: Option<String>,
     /// `true` if the intended crash occurred.
     crashed: bool,
-    /// Why there is nothing to compare.
+    /// Reason why there is nothing to compare.
     passed_over: Option<&'static str>,
 }
 
-/// Plays a spec undisturbed, and then with each crash. Returns the undisturbed trace when all
-/// crashes led to the same; otherwise says which did not.
+/// Plays a spec undisturbed, and then with each crash. Returns the undisturbed trace if all
+/// crashes led to the same one; otherwise reports the crashes that did not.
 pub(crate) async fn play(spec: &Spec, setting: &Setting) -> Json {
     let undisturbed = match through(spec, setting, None).await {
         Ok(played) => played,

@@ -26,7 +26,7 @@ use weftwork_graph::run_loop::{Continued, StateQuery};
 use weftwork_types::run::RunInput;
 use weftwork_types::{CheckpointId, InterruptId};
 
-/// Reason to pass over crashes of the reference's graphs that keep their own state.
+/// Reason to pass over crashes of the reference's graphs that store their own state.
 pub(super) const DROPPED_INPUT: &str =
     "the reference drops input of graphs with their own state when it goes on";
 /// Reason to pass over crashes of runs that start in a subgraph.
@@ -43,7 +43,7 @@ pub(super) fn runs_subgraph(now: &Snapshot) -> bool {
     now.tasks.iter().filter_map(|task| task.state.as_ref()).any(begun)
 }
 
-/// Where a thread stood before an entry.
+/// Position of a thread before an entry.
 pub(super) struct Before {
     target: Target,
     stood: Snapshot,
@@ -91,7 +91,7 @@ fn step(state: &Snapshot) -> i64 {
     state.metadata.as_ref().map_or(-2, |metadata| metadata.step)
 }
 
-/// The questions that are open, as the graphs know that asked them.
+/// Returns the open questions, as recorded by the graphs that asked them.
 fn open(state: &Snapshot) -> BTreeSet<InterruptId> {
     let mut all = BTreeSet::new();
     for task in &state.tasks {

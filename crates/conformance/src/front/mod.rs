@@ -98,7 +98,7 @@ impl Local {
         let run = self.prepared(request);
         let outcome = if self.streamed {
             let (sender, mut items) = unbounded_channel();
-            // On its own task: it goes on while events are converted, and ends when none is read.
+            // On its own task: it continues while events are converted, and ends when none is read.
             let run = tokio::spawn(run.report_to(modes, sender).outcome());
             while let Some(item) = items.recv().await {
                 events.extend(trace::event(&item));

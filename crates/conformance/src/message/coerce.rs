@@ -5,7 +5,7 @@ use crate::expr;
 use crate::python::{self, Raised};
 use serde_json::{Map, Value as Json};
 
-/// The changes that a write to a conversation stands for, as the product reads them.
+/// The changes that a write to a conversation denotes, as the product reads them.
 pub(crate) fn coerced(write: &Json) -> Result<Json, Raised> {
     match write {
         Json::Null => {

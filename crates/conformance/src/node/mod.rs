@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// Number of runs of each op that fails, by node and op.
     fails: Mutex<Fails>,
-    /// The same when it was last kept what became of the node.
+    /// The same when the outcome of the node was last stored.
     fails_kept: Mutex<Fails>,
     /// `true` if nodes changed the long-term store since then.
     changed_items: AtomicBool,
@@ -270,7 +270,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// An op that says what the node leaves behind.
+    /// Executes an op that sets a result of the node.
     fn leave(&mut self, op: &Op) -> NodeResult<()> {
         match op {
             Op::Set(key, value) => self.out.put(key, self.eval(value)?),
@@ -317,8 +317,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Lets the others go first. Unlike with tokio's own, those who wait go on in the order in which
-/// they began to.
+/// Yields to the other tasks. Unlike with tokio's own function, waiting tasks continue in the order
+/// in which they began to wait.
 async fn turn() {
     let mut waited = false;
     std::future::poll_fn(move |cx| {
@@ -331,8 +331,8 @@ async fn turn() {
     .await;
 }
 
-/// The results of calls that go on side by side. When one fails the others get their turn of that
-/// round, and are dropped.
+/// Returns the results of concurrent calls. If one fails, the others get their turn of that round,
+/// and are dropped.
 async fn gather<'a>(
     calls: impl Iterator<Item = BoxFuture<'a, NodeResult<Json>>>,
 ) -> NodeResult<Vec<Json>> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_graph::{Command, DynUpdate, Dynamic, END, Finish, NodeResult, SendTo};
 
-/// Where to go on.
+/// Target at which to continue.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Goto {
     Node(String),
@@ -18,7 +18,7 @@ pub(crate) enum Goto {
 }
 
 impl Goto {
-    /// The target that a name in a spec stands for.
+    /// Returns the target that a name in a spec denotes.
     pub(crate) fn named(name: &str) -> Self {
         match name {
             "END" | "__end__" => Self::End,

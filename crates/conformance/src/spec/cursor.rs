@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 /// Characters of a found value that an error shows.
 const SHOWN_MAX: usize = 60;
 
-/// A value of the spec and where it stands.
+/// A value of the spec and its place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) json: &'a Json,

@@ -20,7 +20,7 @@ pub(crate) struct GraphSpec {
 }
 
 impl GraphSpec {
-    /// `true` if a subgraph keeps its own state.
+    /// `true` if a subgraph stores its own state.
     pub(super) fn has_own_graphs(&self) -> bool {
         self.nodes.iter().any(|(_, node)| node.has_own_graphs())
     }
@@ -156,7 +156,7 @@ pub(crate) enum Persist {
     Never,
 }
 
-/// Where an edge starts.
+/// Source of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Node(String),
@@ -179,7 +179,7 @@ pub(crate) enum BranchMap {
     Labels(Vec<(String, String)>),
 }
 
-/// Where to stop.
+/// Nodes at which to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StopsSpec {
     All,

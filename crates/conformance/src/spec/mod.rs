@@ -82,7 +82,7 @@ impl Spec {
         })
     }
 
-    /// `true` if a subgraph keeps its own state.
+    /// `true` if a subgraph stores its own state.
     pub(crate) fn has_own_graphs(&self) -> bool {
         match &self.body {
             Body::Graph(graph) => graph.has_own_graphs(),

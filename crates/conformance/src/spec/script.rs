@@ -23,7 +23,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
     Run(Box<RunEntry>),
-    /// Changes the state in a node's name; the new checkpoint may be kept under a name.
+    /// Changes the state in a node's name; the new checkpoint may be saved under a name.
     Update {
         values: Update,
         as_node: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) enum Act {
     },
     /// Several changes, one list for each superstep.
     Bulk(Vec<Vec<(Json, Option<String>)>>),
-    /// Only looks.
+    /// Only reads.
     Look,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Update {
 pub(crate) struct RunEntry {
     pub(crate) begin: Begin,
     pub(crate) modes: Option<Vec<String>>,
-    /// None when the setting says it.
+    /// `None` if the setting determines it.
     pub(crate) durability: Option<Durability>,
     pub(crate) limit: Option<u32>,
     pub(crate) interrupt_before: Option<StopsSpec>,
@@ -69,7 +69,7 @@ pub(crate) enum Begin {
     },
 }
 
-/// Which checkpoint.
+/// Choice of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Which {
     Saved(String),

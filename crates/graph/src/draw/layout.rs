@@ -1,4 +1,4 @@
-//! Where the boxes of a drawing are, in layers from the top down, and how its lines go.
+//! Layout of a drawing: boxes in layers from the top down, and lines between them.
 //!
 //! Source: Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system
 //! structures" (1981): lines that lead back are turned round, layers by the longest way, order by
@@ -25,7 +25,7 @@ pub(super) struct Point {
     pub(super) y: f64,
 }
 
-/// Where everything is.
+/// Positions of all boxes and lines.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) size: Size,
@@ -64,7 +64,7 @@ pub(super) fn layout(sizes: &[Size], lines: &[(usize, usize)]) -> Layout {
     draw(sizes, &cells, &turned, &chains)
 }
 
-/// Which lines lead back to where they come from, or stay at one box.
+/// Finds the lines that lead back to where they come from, or stay at one box.
 fn leads_back(boxes: usize, lines: &[(usize, usize)]) -> Vec<bool> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {

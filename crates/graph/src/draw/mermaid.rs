@@ -1,4 +1,4 @@
-//! Mermaid flowcharts: dashed arrows are routes, boxes around boxes are graphs within.
+//! Mermaid flowcharts: dashed arrows are routes, boxes around boxes are subgraphs.
 
 use super::{Drawing, Kind, Style};
 use crate::compiled::CompiledGraph;
@@ -12,7 +12,7 @@ pub(crate) fn mermaid(graph: &CompiledGraph) -> String {
     out
 }
 
-/// The names of boxes of a graph within begin with the name of its own box.
+/// Renders a drawing. The names of boxes of a subgraph begin with the name of its own box.
 fn tell(out: &mut String, drawing: &Drawing, within: &str, depth: usize) -> std::fmt::Result {
     let indent = "  ".repeat(depth);
     let id = |index: usize| match drawing.boxes.get(index).map(|b| b.kind) {

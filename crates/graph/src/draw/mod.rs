@@ -1,4 +1,4 @@
-//! Drawings: what a graph looks like, for each format to tell in its own way.
+//! Drawings: a graph as boxes and lines, which each format renders.
 
 mod layout;
 mod mermaid;
@@ -45,7 +45,7 @@ enum Kind {
     Start,
     Node,
     End,
-    /// Where routes lead that do not say where they lead.
+    /// The target of routes that do not declare their targets.
     Anywhere,
 }
 

@@ -61,7 +61,7 @@ impl<'a> Measured<'a> {
             .map(|(b, inner)| size(&b.name, inner.as_ref().map(|inner| inner.layout.size)))
             .collect();
         let lines: Vec<_> = drawing.lines.iter().map(|line| (line.from, line.to)).collect();
-        // A line from a box to itself stands beside it.
+        // A line from a box to itself is drawn beside it.
         let roomy = sizes.iter().enumerate().map(|(i, size)| {
             let turns = lines.contains(&(i, i));
             Size { width: size.width + if turns { 2.0 * LOOP } else { 0.0 }, ..*size }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork_types::port::{CallKey, CallRecord, CallState};
 
-/// Calls of a task, as they are kept: mostly there are none.
+/// Calls of a task as stored: mostly there are none.
 pub type Calls = Option<Box<CallList>>;
 
 /// Some calls of a task, in the order in which they were begun.
@@ -43,7 +43,7 @@ fn further(call: &CallRecord) -> (bool, u64) {
     (call.state == CallState::Settled, counts.iter().sum())
 }
 
-/// The calls of a task over its attempts, and which of them are not kept yet.
+/// The calls of a task over its attempts, and which of them are not stored yet.
 #[derive(Debug, Default)]
 pub(crate) struct TaskCalls(Mutex<Noted>);
 
@@ -51,7 +51,7 @@ pub(crate) struct TaskCalls(Mutex<Noted>);
 struct Noted {
     /// In the order in which they came.
     all: Vec<Arc<CallRecord>>,
-    /// Where each is, once there are more than a few.
+    /// Position of each, once there are more than a few.
     places: BTreeMap<CallKey, usize>,
     /// Positions of the calls to be stored.
     fresh: SmallVec<[usize; 2]>,
@@ -118,7 +118,7 @@ impl TaskCalls {
         lock(&self.0).put(call);
     }
 
-    /// Adds one and takes all that are to be kept, so that nobody else takes it meanwhile.
+    /// Adds a call and takes all that are to be stored, so that no other write takes it meanwhile.
     pub(crate) fn put_and_take(&self, call: Arc<CallRecord>) -> Calls {
         let mut noted = lock(&self.0);
         noted.put(call);
@@ -130,7 +130,7 @@ impl TaskCalls {
         lock(&self.0).take_fresh()
     }
 
-    /// These were not kept after all.
+    /// Returns calls whose write failed to the calls to be stored.
     fn give_back(&self, calls: &Calls) {
         let mut noted = lock(&self.0);
         for call in calls.iter().flat_map(|calls| &calls.0) {

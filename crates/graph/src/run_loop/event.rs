@@ -61,8 +61,8 @@ impl std::ops::BitOr for Modes {
 /// An event and the graph it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamItem {
-    /// The way to the graph: `node:task` for each task that runs a graph, from the outside in;
-    /// empty for the outermost graph.
+    /// The namespace of the graph: `node:task` for each task that runs a graph, from the outside
+    /// in; empty for the outermost graph.
     pub ns: Vec<String>,
     /// The event.
     pub event: StreamEvent,
@@ -71,7 +71,7 @@ pub struct StreamItem {
 /// An event of the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    /// The output as it stands.
+    /// The current output.
     Values {
         /// The output.
         values: Json,
@@ -162,7 +162,7 @@ pub struct TaskEnded {
     pub name: String,
     /// Its writes to the state.
     pub result: Vec<(String, Written)>,
-    /// Why it failed.
+    /// Its failure.
     pub error: Option<Fault>,
     /// Its questions.
     pub interrupts: Vec<Interrupt>,
@@ -184,13 +184,13 @@ pub struct Snapshot {
     pub values: Json,
     /// The nodes that are due and have not finished, one that is sent to several times as often.
     pub next: Vec<String>,
-    /// Where this is.
+    /// Its place in the thread.
     pub config: Option<Config>,
     /// The checkpoint before it.
     pub parent: Option<Config>,
     /// Its origin; `None` for a thread on which nothing ran.
     pub metadata: Option<Metadata>,
-    /// The tasks that were due, and what became of them.
+    /// The tasks that were due, and their outcomes.
     pub tasks: Vec<TaskSnapshot>,
     /// The questions of the tasks.
     pub interrupts: Vec<Interrupt>,
@@ -199,12 +199,12 @@ pub struct Snapshot {
 /// A place in a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
-    /// The way to the graph, its parts separated by `|`; empty for the outermost graph.
+    /// The namespace of the graph, its parts separated by `|`; empty for the outermost graph.
     pub ns: String,
     /// The checkpoint.
     pub id: Option<CheckpointId>,
-    /// The checkpoints of this graph and those around it, by their ways; empty for the outermost
-    /// graph.
+    /// The checkpoints of this graph and those around it, by their namespaces; empty for the
+    /// outermost graph.
     pub map: BTreeMap<String, CheckpointId>,
 }
 
@@ -225,7 +225,7 @@ pub struct Metadata {
     pub source: Source,
     /// The number of its superstep; the first input has -1.
     pub step: i64,
-    /// The checkpoints of the graphs around this one, by their ways.
+    /// The checkpoints of the graphs around this one, by their namespaces.
     pub parents: BTreeMap<String, CheckpointId>,
     /// Its branch of the thread: the id of the checkpoint with which that begins, or 128 bits that
     /// the first branch is known by. None on the first branch of threads that older programs began.
@@ -246,7 +246,7 @@ pub enum Source {
     Update,
     /// Running again what was due at an older checkpoint.
     Fork,
-    /// Nothing: it stands for a thread before its first checkpoint.
+    /// No operation: the thread has no checkpoint yet.
     Nothing,
 }
 
@@ -259,7 +259,7 @@ pub struct TaskSnapshot {
     pub name: String,
     /// The path by which the task was scheduled.
     pub path: weftwork_engine::pregel::Path,
-    /// Why it failed.
+    /// Its failure.
     pub error: Option<Fault>,
     /// Its questions.
     pub interrupts: Vec<Interrupt>,
@@ -281,7 +281,7 @@ pub enum TaskResult {
 /// The graph that a task runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubState {
-    /// Where it is.
+    /// Its place in the thread.
     Config(Config),
     /// Its state.
     Snapshot(Box<Snapshot>),

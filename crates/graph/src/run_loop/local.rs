@@ -1,5 +1,5 @@
-//! The environment of runs within a program: no log, nobody is billed, and calls are journaled in
-//! the records of tasks when the checkpoints of the run are stored.
+//! The environment of runs within a program: no log and no billing, and calls are journaled in the
+//! records of tasks when the checkpoints of the run are stored.
 
 use crate::clock::{SystemClock, millis};
 use crate::journal::TaskJournal;
@@ -100,7 +100,7 @@ impl RunEnvironment for LocalEnvironment {
     }
 }
 
-/// Tells what a node's calls tell.
+/// Emits the events of a node's calls.
 #[derive(Debug)]
 struct LocalEvents {
     at: TaskContext,

@@ -1,20 +1,20 @@
-//! Namespaces of checkpoints: the way from the outermost graph to a subgraph.
+//! Namespaces of checkpoints: paths from the outermost graph to a subgraph.
 
 use std::sync::{Arc, LazyLock};
 use weftwork_types::TaskId;
 
-/// The way to the outermost graph.
+/// The namespace of the outermost graph.
 pub(crate) fn nowhere() -> Arc<str> {
     static NOWHERE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
     Arc::clone(&NOWHERE)
 }
 
-/// The way to the graph that a task runs.
+/// The namespace of the graph that a task runs.
 pub(crate) fn task_ns(ns: &str, name: &str, id: TaskId) -> String {
     if ns.is_empty() { format!("{name}:{id}") } else { format!("{ns}|{name}:{id}") }
 }
 
-/// A way without its tasks: the same for all of them.
+/// A namespace without its tasks: the same for all of them.
 pub(crate) fn without_tasks(ns: &str) -> String {
     let parts = ns.split('|').map(|part| part.split(':').next().unwrap_or_default());
     parts.collect::<Vec<_>>().join("|")

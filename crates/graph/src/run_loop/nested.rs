@@ -32,10 +32,10 @@ use weftwork_types::event::AiEvent;
 use weftwork_types::run::Durability;
 
 impl Ctx {
-    /// Runs another graph and returns its output; `null` when the graph told none.
+    /// Runs another graph and returns its output; `null` when the graph emitted none.
     ///
-    /// When the graph stops at a question, this node stops with it; when the run goes on, the node
-    /// runs again from its first line, and the graph goes on where it stopped.
+    /// When the graph stops at a question, this node stops with it; when the run continues, the
+    /// node runs again from its first line, and the graph continues where it stopped.
     ///
     /// # Errors
     /// The graph's failure; or a [`NodeError`] that stops the node: return it with `?`.
@@ -111,8 +111,8 @@ impl Ctx {
         plan.value_json(&at.slots, weftwork_engine::ChannelIdx(1))
     }
 
-    /// Asks the run to stop after this superstep. It can go on later. A hosted run that
-    /// stops so ends as cancelled.
+    /// Asks the run to stop after this superstep. It can continue later. A hosted run that stops so
+    /// ends as cancelled.
     pub fn drain(&self, reason: impl Into<String>) {
         let shared = &self.at().scope.shared;
         lock(&shared.drain).get_or_insert_with(|| reason.into());
@@ -146,8 +146,8 @@ impl Ctx {
         at.emit_chunk(id, text);
     }
 
-    /// Keeps the messages that this attempt of the node returns out of streams of messages. Partial
-    /// text is emitted all the same.
+    /// Excludes the messages that this attempt of the node returns from streams of messages.
+    /// Partial text is emitted all the same.
     pub fn mute_messages(&self) {
         self.0.muted.store(true, Ordering::Relaxed);
     }
@@ -330,7 +330,7 @@ impl Call<'_> {
         self.at.scope.emit_task(self.at.step, StreamEvent::TaskEnded(ended));
     }
 
-    /// Keeps what became of the task, before the node that called it goes on.
+    /// Stores the outcome of the task before the node that called it continues.
     async fn record(&self, details: TaskDetails) -> NodeResult<()> {
         let record = TaskRecord::from(details);
         let scope = &self.at.scope;

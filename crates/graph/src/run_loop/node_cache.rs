@@ -1,4 +1,5 @@
-//! Results of nodes that are used again: so many at most, the ones that were used last.
+//! Results of nodes that are used again: a limited number, the least recently used are dropped
+//! first.
 
 use crate::policy::Cache;
 use serde_json::Value as Json;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use weftwork_engine::TaskOutput;
 use weftwork_types::canonical::Hash;
 
-/// The limit of results when nobody sets one.
+/// The default limit of results.
 pub const CACHED_MAX: usize = 1_000;
 
 /// The key under which a node's result is cached.
@@ -27,7 +28,7 @@ impl CacheKey {
     }
 }
 
-/// The results that a host keeps.
+/// The cached results of a host.
 #[derive(Debug)]
 pub(crate) struct NodeCache {
     results_max: usize,
@@ -63,7 +64,7 @@ impl NodeCache {
         Self::new(self.results_max)
     }
 
-    /// The result of a key, unless it has expired. It is the last one to make room from now on.
+    /// The result of a key, unless it has expired. It becomes the most recently used one.
     pub(crate) fn get(&mut self, key: &CacheKey, now: Duration) -> Option<Arc<TaskOutput>> {
         self.drop_expired(now);
         let found = self.results.get_mut(key)?;
@@ -74,8 +75,8 @@ impl NodeCache {
         Some(Arc::clone(&found.output))
     }
 
-    /// Keeps a result. Where there is no room, those that have expired go, then the ones that were
-    /// not used for longest.
+    /// Stores a result. Beyond the limit, expired results are dropped first, then the least
+    /// recently used ones.
     pub(crate) fn put(&mut self, key: CacheKey, output: Arc<TaskOutput>, now: Duration) {
         self.drop_expired(now);
         self.remove(&key);

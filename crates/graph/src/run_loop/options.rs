@@ -19,12 +19,13 @@ use weftwork_types::run::{Answers, Durability, RunCommand, Stops};
 pub enum Start {
     /// New input: an object of channel values, or whatever a [`Flow`](crate::Flow) takes.
     Input(Json),
-    /// Nothing new: go on where the thread stands; or, at an older checkpoint, run what was due
-    /// there again on a branch of its own.
+    /// No new input: continue from the newest checkpoint of the thread; or, at an older checkpoint,
+    /// run the tasks that were due there again on a branch of their own.
     Continue,
     /// Answers, a change of the state, nodes to go to.
     Command(StartCommand),
-    /// New input that is typed already, and what tells whether it is of a graph's state.
+    /// New input that is typed already, and a function that checks whether it is of a graph's
+    /// state.
     #[doc(hidden)]
     Typed(TaskOutput, fn(&BuildInfo<'_>) -> Option<(String, String)>),
 }
@@ -47,10 +48,10 @@ impl From<Json> for Start {
     }
 }
 
-/// A command as input: applied to the thread as it stands.
+/// A command as input: applied to the current state of the thread.
 #[derive(Debug, Default)]
 pub struct StartCommand {
-    /// Where to go on besides what is due.
+    /// Targets that are due besides those of the graph.
     pub goto: Vec<Next>,
     /// Writes, in order.
     pub update: Vec<(String, Json)>,

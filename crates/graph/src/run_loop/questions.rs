@@ -1,4 +1,4 @@
-//! Open questions: which there are, which answers they take, and what becomes of them in time.
+//! Open questions: the answers they take, and their expiry.
 
 use crate::error::RuntimeError;
 use crate::question::Question;
@@ -91,7 +91,7 @@ impl LoopContext {
 }
 
 impl RunContext {
-    /// Keeps in mind when open questions expire: the time of the first asking counts.
+    /// Records when open questions expire: the time of the first asking counts.
     pub(crate) fn know(&self, open: &[Interrupt]) {
         for question in open {
             if let (Some(at), Some(default)) = (question.expires_at, &question.default) {
@@ -116,7 +116,7 @@ impl RunContext {
         let task = task();
         let next = u32::try_from(answered).unwrap_or(u32::MAX);
         let first = || match unanswered {
-            // In the reference the id of the first question stands for the task's next one.
+            // In the reference the id of the first question denotes the task's next one.
             Unanswered::Rerun => self.answer(interrupt_id(task, 0)),
             Unanswered::Wait => None,
         };

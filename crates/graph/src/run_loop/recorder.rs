@@ -51,8 +51,8 @@ impl CallBook for TaskRecorder {
 }
 
 impl TaskRecorder {
-    /// Keeps a call, and what else the task called, at once. A run that keeps everything at its end
-    /// does so with this.
+    /// Stores a call, and the outcomes of its task's nested calls, at once. With durability
+    /// [`Exit`](Durability::Exit), they are stored at the end of the run.
     async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
         let (scope, of) = (&self.scope, &self.task_state.calls);
         let exit = scope.shared.durability == Durability::Exit;

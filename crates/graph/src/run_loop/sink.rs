@@ -16,7 +16,7 @@ pub(crate) struct Sink {
 /// Destination of the events of a run.
 #[derive(Debug, Clone)]
 pub(crate) enum Destination {
-    /// A queue that whoever drives the run reads. Events that were not read can still be changed.
+    /// A queue that the driver of the run reads. Events that were not read can still be changed.
     Queue(Arc<Mutex<VecDeque<StreamItem>>>),
     /// A channel that anyone reads.
     Channel(UnboundedSender<StreamItem>),
@@ -27,13 +27,13 @@ impl Sink {
         let item = StreamItem { ns: parts(ns), event };
         match &self.to {
             Destination::Queue(queue) => lock(queue).push_back(item),
-            // Fails without a receiver: nobody reads then.
+            // Fails without a receiver: the events are not read then.
             Destination::Channel(channel) => drop(channel.send(item)),
         }
     }
 }
 
-/// The parts of a way to a graph.
+/// The parts of a namespace.
 pub(crate) fn parts(ns: &str) -> Vec<String> {
     if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
 }

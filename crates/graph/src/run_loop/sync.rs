@@ -7,7 +7,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the others of a superstep have a turn, in the order in which they wait for one.
+/// Yields to the other tasks of a superstep, in the order in which they wait.
 pub(crate) async fn turn() {
     let mut waited = false;
     std::future::poll_fn(|cx| {

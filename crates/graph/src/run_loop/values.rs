@@ -20,7 +20,7 @@ fn object(plan: &Plan, slots: &Slots, channels: impl Iterator<Item = ChannelIdx>
     Json::Object(members)
 }
 
-/// The output of a graph as it stands.
+/// The current output of a graph.
 pub(crate) fn output_json(plan: &Plan, slots: &Slots) -> Json {
     if plan.is_single() {
         return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
@@ -28,7 +28,7 @@ pub(crate) fn output_json(plan: &Plan, slots: &Slots) -> Json {
     object(plan, slots, plan.output_keys())
 }
 
-/// The state of a graph as it stands.
+/// The current state of a graph.
 pub(crate) fn state_json(plan: &Plan, slots: &Slots) -> Json {
     if plan.is_single() {
         return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();

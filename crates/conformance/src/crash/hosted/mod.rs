@@ -1,9 +1,9 @@
 //! Crashes of hosted runs: the process of a runtime dies at a write, and the next one resumes the
 //! thread.
 //!
-//! A process is a tokio runtime of its own, which is dropped with all that goes on in it. What is
-//! left is the store, the long-term store, and what the nodes did to the world. The next process
-//! ends the lease of the dead one, as time does. Then:
+//! A process is a tokio runtime of its own, which is dropped with all its tasks. The store, the
+//! long-term store and the side effects of the nodes remain. The next process ends the lease of the
+//! dead one, as time does. Then:
 //!
 //! - The thread has no run of the entry: it repeats the entry.
 //! - The run of the entry has ended: there is nothing to do.
@@ -113,7 +113,7 @@ pub(super) fn through(
     })
 }
 
-/// Where a thread stood before an entry.
+/// Position of a thread before an entry.
 #[derive(Debug, Default)]
 struct Before {
     runs: usize,
@@ -173,7 +173,7 @@ impl<'a> Script<'a> {
         Ok(Played { trace, writes, fault: None, crashed, passed_over: None })
     }
 
-    /// Where the thread of an entry stands.
+    /// Returns the position of the thread of an entry.
     fn before(&self, entry: &Entry) -> Result<Before, Json> {
         let Self { ground, process, play, .. } = self;
         process.tokio.block_on(async {

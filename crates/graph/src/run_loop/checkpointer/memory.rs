@@ -11,7 +11,7 @@ use weftwork_engine::Plan;
 use weftwork_engine::fault_injection::{self, Bug};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// Keeps checkpoints in memory, as they are: nothing is written as bytes.
+/// Stores checkpoints in memory, as they are: nothing is encoded as bytes.
 #[derive(Debug, Default)]
 pub struct InMemoryCheckpointer(Mutex<Threads>);
 
@@ -19,7 +19,7 @@ pub struct InMemoryCheckpointer(Mutex<Threads>);
 struct Threads {
     places: BTreeMap<CheckpointAddress, usize>,
     graphs: Vec<Graph>,
-    /// The place that was asked for last: a run asks for the same one again and again.
+    /// The address of the last lookup: a run looks up the same one again and again.
     last: Option<(CheckpointAddress, usize)>,
 }
 
@@ -83,7 +83,7 @@ impl Threads {
         all.take_while(move |(place, _)| &*place.thread == thread)
     }
 
-    /// Forgets a thread. The room its checkpoints took is free; its number is not given again.
+    /// Deletes a thread. The space of its checkpoints is free; its number is not assigned again.
     fn delete(&mut self, thread: &str) {
         self.last = None;
         let gone: Vec<_> = self.of(thread).map(|(place, index)| (place.clone(), index)).collect();

@@ -1,4 +1,4 @@
-//! Where checkpoints are kept.
+//! The port to the store of checkpoints.
 
 use super::TaskRecords;
 use crate::error::RuntimeError;
@@ -10,12 +10,12 @@ use weftwork_engine::pregel::Machine;
 use weftwork_engine::{EngineError, Plan, TaskOutput};
 use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 
-/// A thread, and the way to one of its graphs.
+/// Address of a graph's checkpoints: a thread, and the namespace of one of its graphs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CheckpointAddress {
     /// The thread.
     pub thread: Arc<str>,
-    /// The way to the graph; empty for the outermost one.
+    /// The namespace of the graph; empty for the outermost one.
     pub ns: Arc<str>,
 }
 
@@ -32,11 +32,11 @@ pub struct Checkpoint {
     pub machine: Machine,
 }
 
-/// Why a saver did not do what it was asked.
+/// Error of a checkpointer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointerError {
-    /// The store did not.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A checkpoint cannot be written, or is of another build of the graph.
@@ -53,11 +53,11 @@ pub struct WriteHint {
     pub newest: bool,
 }
 
-/// The answer of a saver: at once, where it need not wait.
+/// Result of a write: at once, unless the checkpointer has to wait.
 pub enum WriteResult<'a> {
     /// At once.
     Now(Result<WriteHint, CheckpointerError>),
-    /// When it is done.
+    /// Once the write is done.
     Later(BoxFuture<'a, Result<WriteHint, CheckpointerError>>),
 }
 
@@ -65,7 +65,7 @@ impl WriteResult<'_> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the checkpointer.
     pub async fn done(self) -> Result<WriteHint, CheckpointerError> {
         match self {
             Self::Now(result) => result,
@@ -92,7 +92,7 @@ pub struct ExternalInput {
     pub resume: Option<serde_json::Value>,
 }
 
-/// A stored checkpoint, with what is known of the tasks that were due there.
+/// A stored checkpoint, with the records of the tasks that were due there.
 #[derive(Debug, Clone)]
 pub struct StoredCheckpoint {
     /// The checkpoint.
@@ -101,16 +101,16 @@ pub struct StoredCheckpoint {
     pub tasks: TaskRecords,
     /// Input from outside the graph.
     pub outside: ExternalInput,
-    /// For keeping the checkpoint after it.
+    /// Hint for storing the next checkpoint.
     pub hint: WriteHint,
 }
 
-/// Keeps checkpoints of threads.
+/// Stores checkpoints of threads.
 pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     /// The checkpoint of that id, or the newest one, for a build of its graph.
     ///
     /// # Errors
-    /// What the store said. A checkpoint that cannot be read is an error, never absent.
+    /// The error of the store. A checkpoint that cannot be read is an error, never absent.
     fn load<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -121,7 +121,7 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     /// The id of the newest checkpoint.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn newest<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -130,7 +130,7 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     /// The greatest id of the checkpoints of all graphs of a thread.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn newest_of_all<'a>(
         &'a self,
         thread: &'a str,
@@ -139,7 +139,7 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     /// The checkpoints before one (or all), newest first, at most `limit`.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn list<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -148,11 +148,11 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>>;
 
-    /// Keeps checkpoints, each with what the tasks left behind that were due at its predecessor:
-    /// all of them or none. The first follows the checkpoint that `hint` is about.
+    /// Stores checkpoints, each with the records of the tasks that were due at its predecessor: all
+    /// of them or none. The first follows the checkpoint that `hint` is about.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// The error of the store; nothing was stored then.
     fn put<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -160,10 +160,10 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
         puts: CheckpointWrites,
     ) -> WriteResult<'a>;
 
-    /// Keeps what became of tasks while their superstep is still open.
+    /// Stores records of tasks while their superstep is still open.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// The error of the store; nothing was stored then.
     fn put_tasks<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -172,11 +172,11 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
         tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
-    /// Keeps what came from outside, in place of what was kept before; an answer stays until
-    /// another one comes.
+    /// Stores input from outside, in place of the input stored before; an answer stays until
+    /// another one is stored.
     ///
     /// # Errors
-    /// What the store said; nothing was kept then.
+    /// The error of the store; nothing was stored then.
     fn put_outside<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -185,35 +185,35 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
         outside: ExternalInput,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
-    /// Forgets a thread: all its checkpoints of all its graphs.
+    /// Deletes a thread: all checkpoints of all its graphs.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
     /// Copies a thread with all its checkpoints under another name, replacing what is there.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn copy<'a>(
         &'a self,
         from: &'a str,
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 
-    /// The ways to the graphs of a thread that have checkpoints, in order.
+    /// The namespaces of the graphs of a thread that have checkpoints, in order.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn graphs<'a>(
         &'a self,
         thread: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>>;
 
-    /// Forgets all checkpoints of a graph but the newest `keep`.
+    /// Deletes all checkpoints of a graph but the newest `keep`.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     fn prune<'a>(
         &'a self,
         at: &'a CheckpointAddress,
@@ -222,10 +222,10 @@ pub trait Checkpointer: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>>;
 }
 
-/// Checkpoints to keep: mostly one.
+/// Checkpoints to store: mostly one.
 pub type CheckpointWrites = SmallVec<[Box<CheckpointWrite>; 1]>;
 
-/// A checkpoint to keep.
+/// A checkpoint to store.
 #[derive(Debug)]
 pub struct CheckpointWrite {
     /// The checkpoint.

@@ -63,6 +63,6 @@ pub struct EventSource {
 pub struct Attempt<'a> {
     /// Its number, from 1.
     pub number: u32,
-    /// When it last gave a sign of life.
+    /// Time of its last heartbeat.
     pub beat: &'a Arc<AtomicU64>,
 }

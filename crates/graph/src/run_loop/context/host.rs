@@ -25,7 +25,7 @@ struct Inner {
     dependencies: Dependencies,
     clock: Arc<dyn Clock>,
     cache: Arc<Mutex<NodeCache>>,
-    /// The last checkpoint id that was given.
+    /// The last checkpoint id that was issued.
     ids: Arc<Mutex<u128>>,
 }
 
@@ -69,7 +69,7 @@ impl Host {
         Self(Arc::new(inner))
     }
 
-    /// Keeps checkpoints here.
+    /// Sets the checkpointer that stores the checkpoints of runs.
     #[must_use]
     pub fn with_checkpointer(self, checkpointer: Arc<dyn Checkpointer>) -> Self {
         self.with(|inner| inner.checkpointer = Some(checkpointer))
@@ -81,9 +81,9 @@ impl Host {
         self.with(|inner| inner.items = Some(items))
     }
 
-    /// Drops what a run knows after each superstep, and reads it back from the saver: for proving
-    /// that nothing a run needs is in memory only. Where checkpoints are written behind, that is
-    /// when the next superstep is closed.
+    /// Drops the state of a run after each superstep and restores it from the checkpointer, to
+    /// prove that nothing a run needs is in memory only. With checkpoints that are written
+    /// asynchronously, this happens when the next superstep is closed.
     #[must_use]
     pub fn rebuilding(self) -> Self {
         self.with(|inner| inner.rebuilds = true)
@@ -118,17 +118,16 @@ impl Host {
         self.0.rebuilds
     }
 
-    /// Keeps at most so many results of nodes with a
-    /// [`Cache`](crate::Cache), in place of 1,000; with 0 none is
-    /// used again. Each result counts as one, of whichever node and graph and however large it is.
-    /// When there are more, those that have expired go first, then the ones that were not used for
-    /// longest. The host begins with an empty cache of its own.
+    /// Limits the cached results of nodes with a [`Cache`](crate::Cache) to `results_max`, in place
+    /// of 1,000; with 0 no result is used again. Each result counts as one, whatever its node,
+    /// graph and size. Beyond the limit, expired results are dropped first, then the least recently
+    /// used ones. The host begins with an empty cache of its own.
     #[must_use]
     pub fn with_cache_limit(self, results_max: usize) -> Self {
         self.with(|inner| inner.cache = Arc::new(Mutex::new(NodeCache::new(results_max))))
     }
 
-    /// Where checkpoints are kept.
+    /// The store of checkpoints, if the host has one.
     #[must_use]
     pub fn checkpointer(&self) -> Option<&Arc<dyn Checkpointer>> {
         self.0.checkpointer.as_ref()
@@ -142,8 +141,8 @@ impl Host {
         &self.0.clock
     }
 
-    /// An id for a checkpoint: greater than all that were given or seen. The first is of the
-    /// clock's time, the others count on from it.
+    /// Issues an id for a checkpoint: greater than all ids that were issued or seen. The first is
+    /// derived from the time of the clock, the others count on from it.
     pub(crate) fn next_id(&self) -> CheckpointId {
         let mut last = lock(&self.0.ids);
         if *last == 0 {
@@ -153,7 +152,7 @@ impl Host {
         CheckpointId(*last)
     }
 
-    /// Room for the ids of one run, and then some: they come after the id this returns.
+    /// Reserves more ids than one run needs; they follow the returned id.
     pub(crate) fn id_block(&self) -> u128 {
         const BLOCK: u128 = 1 << 32;
         let before = self.next_id().0;
@@ -162,9 +161,9 @@ impl Host {
         before
     }
 
-    /// The newest checkpoint of a thread: ids that are given from now on are greater. Where the
-    /// clock is behind it they follow at a random distance: another process whose clock is behind
-    /// gives others after the same checkpoint.
+    /// Records the id of a thread's newest checkpoint: ids that are issued from now on are greater.
+    /// If the clock is behind it, they follow at a random distance, because another process whose
+    /// clock is behind issues ids after the same checkpoint.
     pub(crate) fn seen_id(&self, id: CheckpointId) {
         const SPACING: u32 = 24;
         let mut last = lock(&self.0.ids);

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use weftwork_types::CheckpointId;
 use weftwork_types::run::Durability;
 
-/// The replay of an older checkpoint: graphs within start from what they had before it.
+/// The replay of an older checkpoint: subgraphs start from the checkpoints they had before it.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) before: CheckpointId,
@@ -40,15 +40,15 @@ pub(crate) struct LoopContext {
     pub(crate) graph: CompiledGraph,
     pub(crate) place: CheckpointAddress,
     pub(crate) keep: LoopStorage,
-    /// Tells if the run resumes rather than starts: set by the enclosing loop, or determined by the
-    /// outermost one.
+    /// `true` if the run resumes rather than starts: set by the enclosing loop, or determined by
+    /// the outermost one.
     resuming: AtomicU8,
     pub(crate) replay: Mutex<Option<Arc<Replay>>>,
-    /// The checkpoints of the loops around this one, by their ways.
+    /// The checkpoints of the loops around this one, by their namespaces.
     pub(crate) around: BTreeMap<String, CheckpointId>,
     /// The task around this loop.
     pub(crate) outer: Option<Arc<TaskState>>,
-    /// Where that stands, when calls are journaled.
+    /// Path of that task, when calls are journaled.
     pub(crate) outer_path: Option<Vec<(String, String, i64)>>,
     /// Earlier attempts that may have made calls of the task around this loop.
     pub(crate) earlier: Earlier,
@@ -58,9 +58,9 @@ pub(crate) struct LoopContext {
     pub(crate) calls: Mutex<Vec<CalledTask>>,
     /// `true` if there are any.
     pub(crate) called: AtomicBool,
-    /// The keeper that stores the calls of its tasks: the task of the outermost graph around it.
+    /// Recorder of the calls of its tasks: the task of the outermost graph around it.
     pub(crate) recorder: Option<Arc<TaskRecorder>>,
-    /// Tells the loop, when it waits, that a task has calls to keep.
+    /// Notifies the loop, when it waits, that a task has calls to store.
     pub(crate) noted: Notify,
     /// Progress of its writes, when they run beside its tasks.
     pub(crate) behind: Option<WriteProgress>,
@@ -75,13 +75,13 @@ pub(crate) struct CalledTask {
     pub(crate) fresh: bool,
 }
 
-/// Where a loop keeps its checkpoints.
+/// Storage of a loop's checkpoints.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoopStorage {
     pub(crate) checkpointer: Option<Arc<dyn Checkpointer>>,
     /// The checkpointer that subgraphs may use.
     pub(crate) lent: Option<Arc<dyn Checkpointer>>,
-    /// `true` if the graph keeps its state from run to run.
+    /// `true` if the graph stores its state across runs.
     pub(crate) own: bool,
 }
 
@@ -177,7 +177,7 @@ impl LoopContext {
         self.resuming.store(value, Ordering::Relaxed);
     }
 
-    /// The answer that belongs to no task yet: this loop's, else that of the task around it.
+    /// Takes the answer of this loop that belongs to no task yet.
     pub(crate) fn take_answer(&self) -> Option<Json> {
         lock(&self.answer).take()
     }

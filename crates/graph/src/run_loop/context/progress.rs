@@ -26,7 +26,7 @@ impl WriteProgress {
         matches!(*self.0.borrow(), Stage::Writing)
     }
 
-    /// Cancel safe.
+    /// Waits until no write is in progress. Cancel safe.
     async fn stored(&self) -> Result<(), CheckpointerError> {
         let mut stage = self.0.subscribe();
         let over = stage.wait_for(|stage| !matches!(stage, Stage::Writing)).await;

@@ -5,9 +5,9 @@ use crate::run_loop::checkpointer::TaskKey;
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
 
-/// The task in whose record calls are kept: one of the outermost graph, whatever graph or task within
-/// it makes them. So they are found by whoever makes them again, in another attempt or after the
-/// graph within was left, wherever that keeps its checkpoints this time.
+/// Recorder of calls in the record of a task of the outermost graph, whichever subgraph or nested
+/// task makes the calls. Another attempt, or a later run of the subgraph, finds them there,
+/// wherever the subgraph stores its checkpoints that time.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskRecorder {
     pub(crate) scope: Arc<LoopContext>,
@@ -19,7 +19,7 @@ pub(crate) struct TaskRecorder {
 }
 
 impl TaskContext {
-    /// Returns the keeper that stores the calls of the task; `None` without a checkpointer.
+    /// Returns the recorder of the task's calls; `None` without a checkpointer.
     pub(crate) fn recorder(&self) -> Option<TaskRecorder> {
         let own = || TaskRecorder {
             scope: Arc::clone(&self.scope),

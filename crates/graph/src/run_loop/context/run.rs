@@ -29,7 +29,7 @@ pub(crate) struct RunContext {
     pub(crate) durability: Durability,
     /// The limit of this run, for each graph in it.
     pub(crate) step_limit: Option<u32>,
-    /// Why a node asked the run to stop.
+    /// Reason that a node gave when it asked the run to stop.
     pub(crate) drain: Mutex<Option<String>>,
     pub(crate) drains: AtomicBool,
     /// Answers by the ids of their questions.
@@ -37,11 +37,11 @@ pub(crate) struct RunContext {
     /// Lower bound of this run's checkpoint ids; `given` counts the ids issued after it.
     ids: OnceLock<u128>,
     given: AtomicU32,
-    /// When questions that are on record expire.
+    /// Expiry times and defaults of the questions that are on record.
     pub(crate) expiries: Mutex<Expiries>,
     /// The branch of the thread: the checkpoint it began with; none on the first.
     pub(crate) branch: Mutex<Option<CheckpointId>>,
-    /// The checkpoint from which the outermost graph went on; none when there was none.
+    /// The checkpoint from which the outermost graph continued; none when there was none.
     pub(crate) since: OnceLock<CheckpointId>,
     /// Data that calls share in an in-process run.
     pub(crate) in_process: OnceLock<LocalCalls>,
@@ -75,8 +75,8 @@ impl RunContext {
         }
     }
 
-    /// An id for a checkpoint: greater than all that the run gave before, and than all that its
-    /// thread had when the run began.
+    /// Issues an id for a checkpoint: greater than all that the run issued before, and than all
+    /// that its thread had when the run began.
     pub(crate) fn next_id(&self) -> CheckpointId {
         let before = self.ids.get_or_init(|| self.host.id_block());
         CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
@@ -100,7 +100,7 @@ impl RunContext {
         self.host.environment().shuts_down().then_some(Drain::Shutdown)
     }
 
-    /// Says on which checkpoint of which branch the outermost graph goes on.
+    /// Sets the checkpoint and the branch from which the outermost graph continues.
     pub(crate) fn begins(&self, since: Option<CheckpointId>, branch: Option<CheckpointId>) {
         if let Some(since) = since {
             // Only the outermost graph comes here, and once.
@@ -109,7 +109,7 @@ impl RunContext {
         self.set_branch(branch);
     }
 
-    /// The branch of the thread the run is on.
+    /// Sets the branch of the thread the run is on.
     pub(crate) fn set_branch(&self, branch: Option<CheckpointId>) {
         *lock(&self.branch) = branch;
     }
@@ -126,5 +126,5 @@ pub(crate) struct LocalCalls {
     pub(crate) ledger: Arc<dyn Ledger>,
 }
 
-/// When open questions expire, and what they take as their answers then.
+/// Expiry times of open questions, with the default answers that apply then.
 pub(crate) type Expiries = BTreeMap<InterruptId, (Timestamp, Json)>;

@@ -16,11 +16,11 @@ use weftwork_types::{CheckpointId, InterruptId, MessageId, TaskId};
 /// Earlier attempts that may have made calls of a task, so that the calls may be on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Earlier {
-    /// Nobody: its superstep was begun by this loop, and this is its first attempt.
+    /// None: its superstep was begun by this loop, and this is its first attempt.
     Nobody,
     /// An attempt of this loop.
     Attempts,
-    /// A process before this one, or this one before it went on with the thread: the superstep was
+    /// A process before this one, or this one before it continued the thread: the superstep was
     /// open when the loop began.
     Processes,
 }
@@ -42,7 +42,7 @@ pub(crate) struct TaskState {
     pub(crate) chunked: Mutex<Vec<MessageId>>,
     /// `true` if the loop had an unassigned answer when the task began.
     offered: bool,
-    /// The task's id, once somebody asked for it: most nodes do not, and it is a hash.
+    /// The task's id, computed on first use: most nodes do not need it, and it is a hash.
     id: OnceLock<TaskId>,
     pub(crate) scope: Arc<LoopContext>,
 }
@@ -109,15 +109,14 @@ pub struct TaskContext {
     pub(crate) scope: Arc<LoopContext>,
     pub(crate) task_state: Arc<TaskState>,
     pub(crate) key: TaskKey,
-    /// The way to what started it: its graph, or the task whose code or failure it serves.
+    /// Namespace of its origin: its graph, or the task whose code or failure it serves.
     pub(crate) from: Arc<str>,
     /// The checkpoint its superstep starts from.
     pub(crate) checkpoint: CheckpointId,
     pub(crate) step: i64,
     pub(crate) resuming: Option<bool>,
     pub(crate) earlier: Earlier,
-    /// The keeper that stores its calls, when it is another task: that of the outermost graph
-    /// around it.
+    /// Recorder of its calls, when it is another task: that of the outermost graph around it.
     pub(crate) recorder: Option<Arc<TaskRecorder>>,
     /// The state its superstep starts from.
     pub(crate) slots: weftwork_engine::Slots,
@@ -144,8 +143,8 @@ impl TaskContext {
 }
 
 impl TaskContext {
-    /// Where the task stands, from the outermost graph on: nodes, paths and supersteps, never ids
-    /// that another attempt of the run would make anew.
+    /// Path of the task from the outermost graph on: nodes, paths and supersteps, never ids that
+    /// another attempt of the run would generate anew.
     pub(crate) fn way(&self) -> Vec<(String, String, i64)> {
         let mut way = match &self.scope.outer_path {
             Some(outer) => outer.clone(),
@@ -155,8 +154,8 @@ impl TaskContext {
         way
     }
 
-    /// The way to the graph that an attempt calls after `nth` others: graphs that it calls with the
-    /// same input are told apart.
+    /// Path of the graph that an attempt calls after `nth` others; distinguishes graphs that it
+    /// calls with the same input.
     pub(crate) fn way_to(&self, nth: u32) -> Vec<(String, String, i64)> {
         let mut way = self.way();
         if let Some((_, path, _)) = way.last_mut().filter(|_| nth > 0) {
@@ -165,7 +164,7 @@ impl TaskContext {
         way
     }
 
-    /// Tells what the task's node chose to tell.
+    /// Emits an event that the task's node chose to emit, if the run has a log.
     pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
         let environment = self.scope.shared.host.environment();
         if environment.has_log() {
@@ -173,7 +172,7 @@ impl TaskContext {
         }
     }
 
-    /// The task as one who tells something.
+    /// The task as source of an event.
     #[must_use]
     pub fn event_source(&self) -> EventSource {
         let outer = self.scope.outer_path.as_ref().and_then(|outer| outer.first());
@@ -181,7 +180,8 @@ impl TaskContext {
         EventSource { node: Arc::clone(self.key.name()), task: self.id(), step }
     }
 
-    /// The answer to a question of the task, as it was given; else that it was given here.
+    /// The answer to a question of the task, as the environment recorded it; otherwise an answer
+    /// that is given locally, now.
     pub(crate) fn answered(&self, id: InterruptId, value: serde_json::Value) -> Answer {
         let host = &self.scope.shared.host;
         let known = host.environment().answer(id);

@@ -1,4 +1,4 @@
-//! Putting a run together, and what comes of it.
+//! Construction of a run, and its outcome.
 
 mod check;
 mod waiting;
@@ -33,7 +33,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::run::{Durability, RunInput, RunOutcome, Stops};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// A run that is being put together. Nothing happens before it is awaited or streamed.
+/// Builder of a run. Nothing happens before it is awaited or streamed.
 #[derive(Debug)]
 #[must_use]
 pub struct Run {
@@ -47,7 +47,7 @@ pub struct Run {
 }
 
 impl CompiledGraph {
-    /// Puts a run in this process together.
+    /// Builds a run in this process.
     pub fn run(&self, host: &Host, start: impl Into<Start>) -> Run {
         Run {
             host: host.clone(),
@@ -86,8 +86,8 @@ impl CompiledGraph {
 }
 
 impl Run {
-    /// The thread whose checkpoints the run goes on from and adds to; without this, the one whose
-    /// name is empty. It means nothing on a host without a saver.
+    /// Sets the thread whose checkpoints the run continues from and adds to; without this, the
+    /// thread whose name is empty. It has no effect on a host without a checkpointer.
     pub fn thread(mut self, thread: impl Into<Arc<str>>) -> Self {
         self.options.thread = thread.into();
         self
@@ -99,8 +99,8 @@ impl Run {
         self
     }
 
-    /// Starts from this place: of a checkpoint of a graph within, the graphs around it start from
-    /// theirs.
+    /// Starts from this place. For a checkpoint of a subgraph, the graphs around it start from
+    /// their own checkpoints.
     pub fn from(mut self, config: &Config) -> Self {
         self.options.at = match config.map.get("") {
             Some(id) => Some(*id),
@@ -146,7 +146,7 @@ impl Run {
         self
     }
 
-    /// When checkpoints are kept.
+    /// Sets when checkpoints are stored.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.options.durability = durability;
         self
@@ -171,7 +171,7 @@ impl Run {
         self
     }
 
-    /// Sends the events of these modes while the run goes, whoever polls it.
+    /// Sends the events of these modes while the run is polled, by any caller.
     pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
         self.sink = Some(Sink { modes, to: Destination::Channel(items) });
         self
@@ -181,15 +181,15 @@ impl Run {
     ///
     /// # Errors
     /// [`RuntimeError`] when a node fails, the input does not fit, or a checkpoint cannot be read
-    /// or kept.
+    /// or stored.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the run; what is kept stays.
+    /// Dropping the future drops the run; stored checkpoints stay.
     pub async fn outcome(self) -> Result<RunOutcome, RuntimeError> {
         self.finish().await?.told()
     }
 
-    /// Runs to the end, and keeps the state as it is: nothing is turned into JSON.
+    /// Runs to the end, and returns the state as it is: nothing is converted to JSON.
     ///
     /// # Errors
     /// As [`outcome`](Self::outcome).
@@ -200,7 +200,7 @@ impl Run {
         self.drive().await
     }
 
-    /// Runs as the stream is read: nothing goes on while nobody reads.
+    /// Runs as the stream is read: the run makes no progress while it is not read.
     pub fn stream(mut self) -> RunStream {
         let queue = Arc::default();
         self.sink = Some(Sink { modes: self.modes, to: Destination::Queue(Arc::clone(&queue)) });
@@ -322,8 +322,8 @@ fn begin(start: Start) -> LoopInput {
     }
 }
 
-/// A run that goes on as its events are read. After the last event, [`outcome`](Self::outcome)
-/// says how it ended.
+/// A run that makes progress as its events are read. After the last event,
+/// [`outcome`](Self::outcome) returns its outcome.
 pub struct RunStream {
     run: Option<BoxFuture<'static, Result<RunOutcome, RuntimeError>>>,
     queue: Arc<Mutex<VecDeque<StreamItem>>>,

@@ -14,21 +14,22 @@ use weftwork_types::interrupt::Interrupt;
 impl Run {
     /// Waits in place for timers, and for questions that expire, rather than ending at them.
     ///
-    /// The run sleeps on the host's clock until the earliest expiry and goes on, as long as each
-    /// open question has one; it ends when a question is open that only an answer ends. Step limit
-    /// and deadline hold for all of it, waiting included. An answer that another run gives in the
-    /// meantime is seen when this one wakes.
+    /// The run sleeps on the host's clock until the earliest expiry and then continues, as long as
+    /// each open question has one; it ends when a question is open that only an answer ends. Step
+    /// limit and deadline hold for all of it, waiting included. An answer that another run gives in
+    /// the meantime is seen when this one wakes.
     ///
-    /// The host must have a saver, or the run fails with
-    /// [`RuntimeError::NoCheckpointer`](crate::RuntimeError::NoCheckpointer). When the process ends, nothing is
-    /// lost: [`Start::Continue`](crate::run_loop::Start::Continue) takes it up.
+    /// The host must have a checkpointer, or the run fails with
+    /// [`RuntimeError::NoCheckpointer`](crate::RuntimeError::NoCheckpointer). When the process
+    /// ends, nothing is lost: [`Start::Continue`](crate::run_loop::Start::Continue) resumes the
+    /// run.
     pub fn waiting(mut self) -> Self {
         self.options.waiting = true;
         self
     }
 }
 
-/// Takes the loop to its end, and on from there as often as waiting is enough.
+/// Runs the loop to its end, and resumes it as long as each open question expires.
 pub(crate) async fn run(
     mut scope: Arc<LoopContext>,
     mut begin: LoopInput,

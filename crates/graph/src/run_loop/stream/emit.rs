@@ -1,4 +1,4 @@
-//! Making events of what happened.
+//! Creation of events.
 
 use crate::run_loop::checkpointer::TaskRecord;
 use crate::run_loop::context::{LoopContext, TaskContext};
@@ -23,8 +23,8 @@ impl LoopContext {
         }
     }
 
-    /// A checkpoint that was told and is kept only now is told as it is kept, as far as nobody has
-    /// read it yet.
+    /// Updates the metadata of a checkpoint that was emitted and is stored only now, in events that
+    /// were not read yet.
     pub(crate) fn emit_again(&self, id: weftwork_types::CheckpointId, metadata: &Metadata) {
         let to = self.shared.sink.as_ref().map(|sink| &sink.to);
         let Some(Destination::Queue(queue)) = to else { return };
@@ -57,7 +57,7 @@ impl LoopContext {
         }
     }
 
-    /// Tells what became of a task of a node.
+    /// Emits the outcome of a task of a node.
     pub(crate) fn emit_task_end(&self, slot: &OpenTask, step: i64, slots: &Slots, cached: bool) {
         if self.shared.sink.is_none() || slot.task.node == NodeIdx::START {
             return;
@@ -93,7 +93,7 @@ impl LoopContext {
         }
     }
 
-    /// Tells that a task left nothing behind: it got an answer, and failed after it.
+    /// Emits an empty update of a task that got an answer and failed after it.
     pub(crate) fn emit_no_update(&self, node: &str) {
         if self.shared.wants(Modes::UPDATES) {
             let node = node.to_owned();

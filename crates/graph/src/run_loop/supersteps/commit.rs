@@ -76,7 +76,7 @@ impl RunLoop {
         Some(put)
     }
 
-    /// The nodes that ran, where somebody is told.
+    /// The nodes that ran in a superstep of the outermost graph, in runs that have a log.
     fn ran(&self, source: Source) -> Option<Vec<String>> {
         let told = source == Source::Loop && !self.scope.is_nested();
         if !told || !self.scope.shared.host.environment().has_log() {
@@ -167,7 +167,7 @@ impl RunLoop {
             records.reserve_exact(self.open.tasks().len());
         }
         for slot in self.open.tasks_mut() {
-            // What runs on has called something, perhaps.
+            // A task that still runs may have made calls.
             let (fresh, calls) = (slot.is_to_store(), slot.take_calls());
             if !fresh && calls.is_none() {
                 continue;
@@ -181,7 +181,7 @@ impl RunLoop {
                 StepState::Open => slot.record.clone(),
             };
             record.calls = calls;
-            // What is kept at the end is kept as it is, in the reference as well.
+            // At the end of the run, records are stored as they are, in the reference as well.
             if plan.has_untracked() && self.scope.shared.durability != Durability::Exit {
                 record.untrack(plan, slot.task.node);
             }
@@ -190,7 +190,7 @@ impl RunLoop {
         records
     }
 
-    /// Keeps what became of tasks while their superstep is open.
+    /// Stores records of tasks while their superstep is open.
     pub(crate) async fn flush(&mut self) -> Going<()> {
         if self.writer.has_deferred() && self.scope.graph.semantics().unknown == Unknown::Refuse {
             // The input is not taken yet.
@@ -204,7 +204,7 @@ impl RunLoop {
         }
     }
 
-    /// The same as a piece of work that may go on beside tasks; none when there is nothing to keep.
+    /// The same as a future that may run beside tasks; none when there is nothing to store.
     pub(crate) fn flushing(&mut self) -> Option<BoxFuture<'static, Result<(), CheckpointerError>>> {
         let take_unstored = fault_injection::has(Bug::KeepsNothing);
         if take_unstored || self.on_exit() {
@@ -222,7 +222,8 @@ impl RunLoop {
         }))
     }
 
-    /// Keeps what is kept at the end only, and tells how the loop stands.
+    /// Stores the checkpoints and records that are stored at the end only, and emits the questions
+    /// or the stop that ended the outermost loop.
     pub(crate) async fn leave(&mut self, ended: &Going<LoopOutcome>) -> Going<()> {
         if self.writer.has_failed() {
             return Ok(());
@@ -263,7 +264,7 @@ impl RunLoop {
         let calls = calls.into_iter().filter(|called| called.fresh);
         let calls = calls.map(|called| (called.key, called.record));
         let tasks: TaskRecords = tasks.into_iter().chain(calls).collect();
-        // An answer that a question took is none that waits for one.
+        // An answer that a question took is not pending.
         let resume = lock(&self.scope.answer).clone();
         let outside = ExternalInput { output: self.open.outside().output.clone(), resume };
         if let (Some(checkpointer), Some(id)) = (&self.scope.keep.checkpointer, self.position.id())

@@ -13,7 +13,7 @@ use weftwork_engine::NodeIdx;
 use weftwork_engine::channel::{ids_in, ids_in_json};
 use weftwork_engine::pregel::Path;
 impl RunLoop {
-    /// Tells that the tasks start that have not finished before.
+    /// Emits the start of the tasks that have not finished before.
     pub(crate) fn emit_task_starts(&self) {
         if !self.scope.shared.wants(Modes::TASKS | Modes::DEBUG) {
             return;
@@ -45,7 +45,7 @@ impl RunLoop {
         }
     }
 
-    /// Tells the checkpoint that the next superstep starts from.
+    /// Emits the checkpoint that the next superstep starts from.
     pub(crate) fn emit_checkpoint(&self) {
         let keeps = self.scope.keep.checkpointer.is_some();
         if !keeps || !self.scope.shared.wants(Modes::CHECKPOINTS | Modes::DEBUG) {

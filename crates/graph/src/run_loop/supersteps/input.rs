@@ -59,7 +59,7 @@ impl RunLoop {
             bound = self.go_on(forks).await?;
         } else if let Some(input) = match begin {
             LoopInput::Input(input) => Some(input),
-            // Where nothing is to be gone on with, a command is input too.
+            // Without anything to continue, a command is input too.
             _ => command.map(|output| StartInput::Writes(Arc::new(output))),
         } {
             self.machine.take_input(input);
@@ -80,7 +80,7 @@ impl RunLoop {
         Ok(())
     }
 
-    /// Goes on past what stopped the thread; on a branch of its own when that was asked for.
+    /// Continues past the stop of the thread; on a branch of its own if that was requested.
     async fn go_on(&mut self, forks: bool) -> Going<Option<weftwork_types::CheckpointId>> {
         let mut bound = None;
         if forks {
@@ -140,7 +140,7 @@ impl RunLoop {
         Ok(output)
     }
 
-    /// Returns `true` if a graph that keeps its own state was last run by another task than the
+    /// Returns `true` if a graph that stores its own state was last run by another task than the
     /// current one.
     fn starts_anew(&self) -> bool {
         let scope = &self.scope;

@@ -1,4 +1,4 @@
-//! The loop of one graph: where it stands, how it begins and how it ends.
+//! The loop of one graph: its state, its start and its end.
 
 mod answers;
 mod commit;
@@ -47,7 +47,7 @@ pub(crate) struct RunLoop {
 }
 
 impl RunLoop {
-    /// Takes the loop from what the thread has to its end. Returns the output as last told.
+    /// Runs the loop from the state of the thread to its end. Returns the output as last emitted.
     pub(crate) async fn run(
         scope: Arc<LoopContext>,
         start: LoopInput,
@@ -65,7 +65,7 @@ impl RunLoop {
     }
 
     async fn load(scope: Arc<LoopContext>, options: &Options) -> Going<Self> {
-        // Graphs within begin after this one, in the same run.
+        // Subgraphs begin after this one, in the same run.
         if !scope.is_nested()
             && let Some(checkpointer) = &scope.keep.checkpointer
             && let Some(newest) = checkpointer.newest_of_all(&scope.place.thread).await?
@@ -139,7 +139,7 @@ impl RunLoop {
         (self.scope.graph.clone(), slots)
     }
 
-    /// When the outermost graph stops: the output with what finished tasks wrote.
+    /// Emits, when the outermost graph stops, the output with the writes of finished tasks.
     pub(crate) fn emit_stop(&mut self, plain: bool) -> Going<()> {
         let scope = Arc::clone(&self.scope);
         let nothing = TaskOutput::default();

@@ -3,7 +3,7 @@
 use crate::run_loop::checkpointer::{ExternalInput, TaskRecords};
 use crate::run_loop::task::OpenTask;
 
-/// The open superstep: its tasks, and what is on record of it.
+/// The open superstep: its tasks and their records.
 #[derive(Debug)]
 pub(crate) struct OpenStep {
     tasks: Vec<OpenTask>,
@@ -72,7 +72,7 @@ impl OpenStep {
         &mut self.outside
     }
 
-    /// Removes what is on record of the superstep.
+    /// Removes the records of the superstep and its input from outside.
     pub(crate) fn clear_records(&mut self) {
         self.recorded.clear();
         self.outside = ExternalInput::default();

@@ -18,7 +18,7 @@ use weftwork_engine::pregel::{Path, Task};
 use weftwork_engine::{TaskOutput, fault_injection};
 use weftwork_types::BoxFuture;
 
-/// After how many supersteps that never waited the run lets others run.
+/// Number of supersteps without a wait after which the run yields to other runs.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
 
 pub(crate) type Running = FuturesUnordered<BoxFuture<'static, (usize, End)>>;
@@ -50,7 +50,7 @@ impl RunLoop {
         }
     }
 
-    /// Makes the tasks of the superstep; says when there is nothing to run.
+    /// Plans the tasks of the superstep. Returns an outcome when there is nothing to run.
     fn plan(&mut self) -> Going<Option<LoopOutcome>> {
         let limits = self.scope.graph.semantics().limits;
         let (step, stop) = (self.position.step(), self.position.stop());
@@ -155,7 +155,7 @@ impl RunLoop {
         self.stopped(ends).await
     }
 
-    /// Goes on with tasks of which some wait.
+    /// Continues with tasks of which some wait.
     async fn wait_for(
         &mut self,
         mut running: Running,
@@ -202,7 +202,7 @@ impl RunLoop {
                     self.flush_beside(flushed, &mut running, ends, &mut parked).await?;
                 }
                 None => {
-                    // Calls of tasks that go on waiting are kept meanwhile.
+                    // Calls of tasks that still wait are stored meanwhile.
                     let scope = Arc::clone(&self.scope);
                     let noted = std::pin::pin!(scope.noted.notified());
                     if let Either::Left((Some(ended), _)) = select(running.next(), noted).await {
@@ -220,8 +220,8 @@ impl RunLoop {
         Ok(())
     }
 
-    /// Records how a task ended. A task that asks waits while the loop is behind: its question
-    /// depends on a checkpoint that is not stored yet.
+    /// Records how a task ended. While the loop is behind, a task that asks a question waits: its
+    /// question depends on a checkpoint that is not stored yet.
     fn settle_or_hold(
         &mut self,
         (index, end): (usize, End),
@@ -235,7 +235,7 @@ impl RunLoop {
         }
     }
 
-    /// Flushes while the tasks go on. They must: a task may hold the store's only connection.
+    /// Flushes while the tasks run. They must: a task may hold the store's only connection.
     async fn flush_beside(
         &mut self,
         mut flushed: BoxFuture<'static, Result<(), CheckpointerError>>,
@@ -268,7 +268,7 @@ impl RunLoop {
                 self.machine.apply_ahead(&mut [only.done(&nothing)], ahead, &mut written)
             }
             tasks => {
-                // What nobody else holds is changed in place.
+                // State that is not shared is changed in place.
                 tasks.iter_mut().for_each(|slot| slot.ahead = None);
                 let mut done: Vec<_> = tasks.iter().map(|slot| slot.done(&nothing)).collect();
                 fault_injection::by_completion(&mut done);

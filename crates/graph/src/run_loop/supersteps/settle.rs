@@ -1,4 +1,4 @@
-//! Taking up how a task ended.
+//! Settling of tasks that ended.
 
 use super::RunLoop;
 use crate::error::{NODE_CANCELLED, RuntimeError};

@@ -116,7 +116,7 @@ impl RunLoop {
         }
     }
 
-    /// Takes up the result of a node that asked for nothing but its input.
+    /// Settles a node that used nothing but its input.
     fn finish_output(&self, slot: &OpenTask, output: TaskOutput) -> End {
         let (scope, slots) = (&self.scope, self.machine.slots());
         let messages = scope.messages_in(&output);
@@ -155,9 +155,10 @@ impl RunLoop {
     fn earlier(&self) -> Earlier {
         let begun = match self.scope.shared.durability {
             Durability::Sync => self.open.is_loaded(),
-            // The superstep after it was begun too, when nobody waited for its checkpoint.
+            // The superstep after it may have begun too, because the loop did not wait for its
+            // checkpoint.
             Durability::Async => self.open.follows_loaded(),
-            // The checkpoints since the loaded one are not kept: all of them may have been made.
+            // The checkpoints since the loaded one are not stored: all of them may have been made.
             Durability::Exit => true,
         };
         let repeats = || self.scope.shared.host.environment().repeats();
@@ -209,7 +210,7 @@ impl RunLoop {
         Some(TaskRunner { at, index: slot.task.node, node, arg, failure, follows })
     }
 
-    /// The way to what started a task: its graph, or the task whose failure it handles.
+    /// The namespace of the origin of a task: its graph, or the task whose failure it handles.
     fn started_by(&self, slot: &OpenTask) -> Arc<str> {
         let ns = &self.scope.place.ns;
         let Path::Handler(_) = slot.task.path else { return Arc::clone(ns) };

@@ -40,7 +40,7 @@ pub(crate) struct End {
 pub(crate) enum TaskOutcome {
     /// Its writes, and the state with them if its routes have seen it.
     Done(Arc<TaskOutput>, Option<Box<Ahead>>),
-    /// Questions are open; none: a graph within stopped before or after a node.
+    /// Questions are open; none: a subgraph stopped before or after a node.
     Waiting(Vec<Interrupt>),
     Failed(Box<Failed>),
     /// A command for the parent graph, which ends the loop.
@@ -76,7 +76,7 @@ pub(crate) type Polled = Result<NodeResult<TaskOutput>, Box<dyn Any + Send>>;
 
 pub(crate) type NodeFuture = BoxFuture<'static, NodeResult<TaskOutput>>;
 
-/// Everything a task needs, so that it can be tried as often as its policy says.
+/// Everything a task needs to be tried as often as its policy allows.
 #[derive(Debug)]
 pub(crate) struct TaskRunner {
     pub(crate) at: TaskContext,
@@ -395,7 +395,7 @@ fn on_thread(thread: Thread, future: NodeFuture) -> NodeFuture {
     }))
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when its waiter is dropped.
 struct Spawned(tokio::task::JoinHandle<NodeResult<TaskOutput>>);
 
 impl Future for Spawned {

@@ -133,7 +133,7 @@ impl OpenTask {
         *self.id.get_or_init(|| self.key(graph).id(ns, self.at.0, self.at.1))
     }
 
-    /// The calls that are to be kept.
+    /// Takes the calls that are to be stored.
     pub(crate) fn take_calls(&self) -> Calls {
         self.task_state.get()?.calls.take_fresh()
     }

@@ -11,15 +11,15 @@ use weftwork_types::port::CallRecord;
 const PAGE: usize = 64;
 
 impl CompiledGraph {
-    /// The calls that runs of this process left on record on a thread, and those of graphs within:
+    /// The recorded calls of runs of this process on a thread, those of subgraphs included:
     /// superstep by superstep, the oldest first, of all branches, whichever checkpoint `at` names.
     ///
-    /// They are kept with the checkpoints of the outermost graph and go with them. Calls of hosted
-    /// runs are in the store (`JournalRead` of the store).
+    /// They are stored with the checkpoints of the outermost graph and deleted with them. Calls of
+    /// hosted runs are in the store (`JournalRead` of the store).
     ///
     /// # Errors
-    /// [`RuntimeError::NoCheckpointer`], and what the saver says: a checkpoint that cannot be read is an
-    /// error, never left out.
+    /// [`RuntimeError::NoCheckpointer`], and errors of the checkpointer: a checkpoint that cannot
+    /// be read is an error, never left out.
     pub async fn calls(
         &self,
         host: &Host,

@@ -9,7 +9,7 @@ use crate::run_loop::event::{Snapshot, Source};
 use std::sync::Arc;
 use weftwork_types::CheckpointId;
 
-/// Which checkpoints of a history are wanted.
+/// Filter of the checkpoints of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryFilter {
     /// Only those before this one.
@@ -71,11 +71,11 @@ impl CompiledGraph {
         Ok(found)
     }
 
-    /// Forgets all checkpoints of a thread but the newest `keep` of each of its graphs.
+    /// Deletes all checkpoints of a thread but the newest `keep` of each of its graphs.
     ///
     /// # Errors
-    /// [`RuntimeError::NoCheckpointer`], or what the saver said: that the thread went on meanwhile, for
-    /// one.
+    /// [`RuntimeError::NoCheckpointer`], or an error of the checkpointer: for example, that the
+    /// thread continued meanwhile.
     pub async fn prune(&self, host: &Host, thread: &str, keep: usize) -> Result<(), RuntimeError> {
         let checkpointer =
             host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "pruning a thread" })?;

@@ -1,4 +1,4 @@
-//! Looking at threads: a state at a checkpoint, and how it came about.
+//! Inspection of threads: the state at a checkpoint, and its origin.
 
 use crate::compiled::CompiledGraph;
 use crate::error::RuntimeError;
@@ -17,20 +17,20 @@ use weftwork_engine::pregel::{Done, Task};
 use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::{BoxFuture, CheckpointId};
 
-/// A place to look at.
+/// A place to inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateQuery {
     /// The thread.
     pub thread: Arc<str>,
-    /// The way to the graph; empty for the outermost one.
+    /// The namespace of the graph; empty for the outermost one.
     pub ns: Arc<str>,
-    /// The checkpoint; none: as the thread stands, with what finished tasks of the open superstep
-    /// wrote.
+    /// The checkpoint; none: the current state of the thread, with the writes of finished tasks of
+    /// the open superstep.
     pub checkpoint: Option<CheckpointId>,
 }
 
 impl StateQuery {
-    /// A thread as it stands.
+    /// The current state of a thread.
     pub fn thread(thread: impl Into<Arc<str>>) -> Self {
         Self { thread: thread.into(), ns: "".into(), checkpoint: None }
     }
@@ -53,12 +53,13 @@ impl StateQuery {
 }
 
 impl CompiledGraph {
-    /// A thread as it stands, or at a checkpoint; with the states of graphs within, if wanted.
+    /// The current state of a thread, or that at a checkpoint; with the states of subgraphs, if
+    /// wanted.
     ///
     /// # Errors
-    /// [`RuntimeError::NoCheckpointer`] when the host keeps no checkpoints,
-    /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`], or what the saver
-    /// said.
+    /// [`RuntimeError::NoCheckpointer`] when the host has no checkpointer,
+    /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`], or an error of the
+    /// checkpointer.
     pub async fn state(
         &self,
         host: &Host,
@@ -106,7 +107,7 @@ impl CompiledGraph {
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 
-    /// The graph at a place, and where it keeps its checkpoints.
+    /// The graph at a place, and the address of its checkpoints.
     pub(crate) fn at(&self, at: &StateQuery) -> Result<(Self, CheckpointAddress), RuntimeError> {
         let mut place = at.place();
         if at.ns.is_empty() {
@@ -161,7 +162,7 @@ impl Inspection<'_> {
         })
     }
 
-    /// A checkpoint: as a record of its superstep, or, `live`, as it stands.
+    /// A snapshot of a checkpoint: the record of its superstep, or, if `live`, the current state.
     pub(super) async fn snapshot(
         &self,
         place: &CheckpointAddress,

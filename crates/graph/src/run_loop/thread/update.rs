@@ -25,11 +25,11 @@ use weftwork_types::CheckpointId;
 pub struct StateUpdate {
     /// Writes, in order; none for a change that only clears or copies.
     pub values: Option<Vec<(String, Json)>>,
-    /// In whose name.
+    /// The node in whose name the change is made.
     pub as_node: AsNode,
 }
 
-/// In whose name a change is made.
+/// The node in whose name a change is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsNode {
     /// The node that ran last, when there is only one.
@@ -42,12 +42,12 @@ pub enum AsNode {
     End,
     /// New input.
     Input,
-    /// Nobody: the checkpoint is copied, beside itself.
+    /// No node: the checkpoint is copied, beside itself.
     Copy,
 }
 
 impl AsNode {
-    /// Names that stand for no node of a graph. Names of nodes do not begin with `__`.
+    /// Reserved names, which denote no node of a graph. Names of nodes do not begin with `__`.
     const RESERVED: [(&str, Self); 4] = [
         (START_NAME, Self::Start),
         ("__end__", Self::End),
@@ -76,12 +76,12 @@ impl std::convert::From<Option<String>> for AsNode {
 }
 
 impl CompiledGraph {
-    /// Changes a thread, one superstep for each list, and says where it stands.
+    /// Changes a thread, one superstep for each list, and returns its position.
     ///
     /// # Errors
     /// [`RuntimeError::AmbiguousUpdate`], [`RuntimeError::UnknownNode`],
-    /// [`RuntimeError::BadUpdate`], [`RuntimeError::NoUpdates`], or what the graph or the saver
-    /// said of it. Supersteps before the failing one stay.
+    /// [`RuntimeError::BadUpdate`], [`RuntimeError::NoUpdates`], or an error of the graph or the
+    /// checkpointer. Supersteps before the failing one stay.
     pub async fn update(
         &self,
         host: &Host,
@@ -119,7 +119,7 @@ struct ThreadUpdate<'a> {
     first: bool,
 }
 
-/// Where a change starts from.
+/// Starting point of a change.
 struct From {
     machine: Machine,
     id: Option<CheckpointId>,
