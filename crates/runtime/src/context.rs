@@ -6,10 +6,11 @@ use crate::stored::{Recent, StoreCheckpointer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use weftwork_graph::run_loop::Host as Local;
+use weftwork_graph::run_loop::{Host as Local, StateQuery};
 use weftwork_store::{CheckpointStore, Store};
-use weftwork_types::Principal;
 use weftwork_types::port::{Budgets, Clock, Ledger};
+use weftwork_types::run::RunOptions;
+use weftwork_types::{CheckpointId, Principal, ThreadId};
 
 /// Data that all runs of a process share.
 #[derive(Debug)]
@@ -22,20 +23,33 @@ pub(crate) struct WorkerContext {
     pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
     /// `true` if runs read their state back after each superstep.
     pub(crate) rebuilds: bool,
-    /// The turn of runs that may be what ended their workers.
+    /// Permits for runs that may have ended their workers.
     pub(crate) suspects: Arc<Semaphore>,
     /// Number of workers that a run may end without progress.
     pub(crate) attempts_max: u32,
     /// The cache of nodes, and the last id of a checkpoint.
     pub(crate) local: Local,
-    /// Threads that ran here lately.
+    /// Threads that ran here recently.
     pub(crate) recent: Arc<Recent>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }
 
+/// Returns the state from which a run with these options begins, at a checkpoint or the newest one.
+pub(crate) fn begins_from(
+    thread: &ThreadId,
+    options: &RunOptions,
+    checkpoint: Option<CheckpointId>,
+) -> StateQuery {
+    let at = StateQuery { checkpoint, ..StateQuery::thread(thread.as_str()) };
+    match &options.within {
+        Some(within) => at.within(within.namespace.as_str()),
+        None => at,
+    }
+}
+
 impl WorkerContext {
-    /// Checkpoints of an organisation, to be looked at.
+    /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;
         self.local.clone().with_checkpointer(StoreCheckpointer::new(store, who.clone()))

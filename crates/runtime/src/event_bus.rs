@@ -22,7 +22,7 @@ use weftwork_types::port::Clock;
 pub(crate) struct EventBus {
     state: Mutex<State>,
     arrived: Notify,
-    /// Text is due for a commit of its own, or there is enough of it.
+    /// Signals that the time at which text is due has changed.
     spoke: Notify,
     clock: Arc<dyn Clock>,
 }
@@ -54,15 +54,15 @@ struct Told {
 
 #[derive(Debug)]
 struct Flight {
-    /// Number of queued events that it takes.
+    /// Number of queued events that it includes.
     taken: usize,
     /// Number of these that are durable.
     durable: usize,
-    /// `true` if it has events of its own, behind which text must wait.
+    /// `true` if it has events of its own, for which later text must wait.
     own: bool,
     /// Positions of the pieces of text among these events.
     places: VecDeque<PieceAt>,
-    /// State of the text once it succeeds; `None` if it takes nothing but text.
+    /// Text buffer after the commit succeeds; `None` if the commit contains only text.
     after: Option<TextBuffer>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Attached {
 }
 
 impl EventBus {
-    /// For a claim of this number.
+    /// Creates the event bus of a claim with this number.
     pub(crate) fn new(clock: Arc<dyn Clock>, claim: u64) -> Self {
         let first = claim == 1;
         let state = State {
@@ -174,12 +174,12 @@ impl EventBus {
         state.has_durable() || state.text.is_due(|| self.clock.elapsed())
     }
 
-    /// The store has no text of claims before this one.
+    /// Records that the store has no text of earlier claims.
     pub(crate) fn nothing_left(&self) {
         self.lock().text.nothing_left();
     }
 
-    /// The nodes whose text is not void.
+    /// Returns the nodes whose text is not void.
     pub(crate) fn speaking(&self) -> BTreeSet<String> {
         let state = self.lock();
         let held = state.queue.iter().filter(|told| !told.event.is_durable());
@@ -223,8 +223,8 @@ impl EventBus {
     /// Ends a commit that did not take effect. Text does not wait for it any more.
     pub(crate) fn failed(&self) {
         let mut state = self.lock();
-        // Text that waits for the log is told below only if nothing durable stands before it, and
-        // then there was none of it when the commit began: its part of the queue stays.
+        // Queued text is emitted below only if no durable event precedes it. In that case the
+        // queue was empty when the commit began, so the events counted here stay in the queue.
         state.failed = state.flight.take().map_or(0, |flight| flight.taken);
         state.text.unseal();
         state.tell_held(&*self.clock);
@@ -392,7 +392,7 @@ impl State {
     }
 }
 
-/// The text of a piece.
+/// Returns the kind and the text of a partial-text event; `None` for other events.
 fn piece(event: &AiEvent) -> Option<(PieceKind, &str)> {
     match event {
         AiEvent::TextDelta { delta } => Some((PieceKind::Text, delta)),

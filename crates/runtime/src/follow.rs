@@ -18,12 +18,12 @@ use weftwork_types::{BoxStream, InterruptId, Principal};
 
 /// Interval between two reads of the store.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The most events read at once.
+/// Maximum number of events per read.
 const EVENTS_MAX: usize = 256;
-/// The most pieces of text read at once; each is seldom more than what is saved at once.
+/// Maximum number of text pieces per read; a piece is seldom larger than the text of one commit.
 const PIECES_MAX: usize = 64;
 
-/// Looks into the store for a run's events and end.
+/// Reads a run's events and outcome from the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
     pub(crate) context: Arc<WorkerContext>,
@@ -43,16 +43,16 @@ struct Follower {
     source: Source,
 }
 
-/// Where he gets more from.
+/// Source of further events.
 #[derive(Debug)]
 enum Source {
-    /// The store, until what is told here.
+    /// The store, up to the events of this process.
     Before(Attached),
-    /// The run, which goes here.
+    /// The run, which this process executes.
     Here(mpsc::UnboundedReceiver<RunEvent>),
     /// The store, until the run has ended.
     Store,
-    /// There is no more.
+    /// No further events.
     Over,
 }
 
@@ -84,15 +84,15 @@ impl Follow {
     async fn look(&self, after: Position) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let Self { context, who, at, .. } = self;
         let events = match context.store.events(who, at, after.seq, EVENTS_MAX).await {
-            // Those that are kept.
+            // Continues with the oldest stored event.
             Err(StoreError::Dropped { oldest, .. }) => {
                 context.store.events(who, at, oldest.saturating_sub(1), EVENTS_MAX).await?
             }
             read => read?,
         };
         let mut last = events.last().map_or(after.seq, |event| event.seq);
-        // Events first: text that stands before one of them came to the store no later, and what
-        // is not there any more is void.
+        // Events are read first: text before an event was stored no later than the event, and
+        // text that is no longer stored is void.
         let pieces = context.store.pieces(who, at, after, PIECES_MAX).await?;
         if let Some(piece) = pieces.last().filter(|_| pieces.len() == PIECES_MAX) {
             last = last.min(piece.at.end.seq);
@@ -128,8 +128,8 @@ impl Follow {
         Ok(ids.iter().filter_map(|id| asked.remove(id)).collect())
     }
 
-    /// The state, which is not stored a second time with the outcome. Once a later run went on
-    /// with the thread, what it was at the end of this one is not known here.
+    /// Returns the state of the thread, which is not stored a second time with the outcome. Returns
+    /// null if a later run exists: the state at the end of this run is not available then.
     async fn output(&self) -> Result<serde_json::Value, RuntimeError> {
         let (store, thread) = (&self.context.store, &self.at.thread);
         let runs = store.runs(&self.who, thread).await?;
@@ -190,12 +190,12 @@ impl Follower {
         mut live: mpsc::UnboundedReceiver<RunEvent>,
     ) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let Some(event) = live.recv().await else {
-            // Another worker may go on with it.
+            // Another worker may continue the run.
             self.source = Source::Store;
             return Ok(VecDeque::new());
         };
         let Some(at) = event.position() else {
-            // The log was out of reach, or is another worker's: what it says counts.
+            // The log was unreachable, or belongs to another worker: its content is authoritative.
             self.source = Source::Store;
             return Ok(VecDeque::new());
         };
@@ -204,7 +204,7 @@ impl Follower {
         Ok(Some(event).filter(|_| at > self.at).into_iter().collect())
     }
 
-    /// Looks until there is something.
+    /// Polls the store until there are further events.
     async fn store(&mut self) -> Result<VecDeque<RunEvent>, RuntimeError> {
         loop {
             let seen = self.run.look(self.at).await?;
@@ -222,7 +222,7 @@ impl Follower {
     }
 }
 
-/// Events and what of the pieces stands after a position, in order.
+/// Merges events with the text after a position, in order.
 fn merged(
     after: Position,
     events: impl Iterator<Item = RunEvent>,

@@ -7,8 +7,8 @@ use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::CheckpointStore;
 use weftwork_types::{Principal, ThreadId};
 
-/// The state of a thread as its newest checkpoint has it, as an object of channel values; `None`
-/// when it has no checkpoint yet. Only reads.
+/// Returns the state of a thread at its newest checkpoint, as an object of channel values; `None`
+/// if it has no checkpoint yet. Only reads.
 ///
 /// # Errors
 /// [`RuntimeError::Store`] when the store refuses, [`RuntimeError::Engine`] when the checkpoints

@@ -1,8 +1,8 @@
 //! Durable runs of graphs: threads and runs over a store.
 //!
 //! A [`Runtime`] hosts compiled graphs and is the one `GraphExecutor` of a process. It accepts runs,
-//! claims them as a worker of its store, takes them to their ends, and continues what dead workers
-//! left behind. The run loop itself is that of `weftwork-graph`; this crate provides its
+//! claims them as a worker of its store, executes them until they end, and continues the runs of
+//! dead workers. The run loop itself is that of `weftwork-graph`; this crate provides its
 //! environment: commits under a claim, the journal of calls, the log of events.
 
 mod context;

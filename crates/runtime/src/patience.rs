@@ -7,7 +7,7 @@ use weftwork_store::StoreError;
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 
-/// The longest wait between two attempts at a write that the store does not take now.
+/// Maximum delay between two attempts at a write that the store does not accept now.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Delay between attempts to write to a full or unreachable store: one second, doubled each time.
@@ -21,8 +21,8 @@ impl Patience {
         Self { wait: Duration::from_secs(1) }
     }
 
-    /// Waits once more, and reports the pause to those who watch the run. Returns the error when
-    /// waiting cannot cure it.
+    /// Waits once more, and reports the pause to the watchers of the run. Returns the error if
+    /// waiting cannot resolve it.
     pub(crate) async fn after(
         &mut self,
         error: StoreError,
@@ -40,7 +40,7 @@ impl Patience {
             bus.pause(RuntimeError::Store(error).fault());
         }
         clock.sleep(self.wait).await;
-        // A clock of tests may not wait at all.
+        // A test clock may not wait at all.
         tokio::task::yield_now().await;
         self.wait = (self.wait * 2).min(PATIENCE_MAX);
         Ok(())

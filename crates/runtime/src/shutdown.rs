@@ -1,4 +1,4 @@
-//! Stopping in order: runs come to the end of their superstep, and are put back.
+//! Orderly shutdown: runs complete their superstep and are released.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
@@ -7,17 +7,17 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Open,
-    /// Runs go no further than their superstep.
+    /// Runs stop after their superstep.
     Draining,
-    /// Runs go no further.
+    /// Runs stop at once.
     Cutting,
 }
 
-/// Tells all runs of a process that it is on its way out.
+/// Shutdown state of a process, observed by all its runs.
 #[derive(Debug)]
 pub(crate) struct Shutdown {
     stage: watch::Sender<Stage>,
-    /// The same for those who look often.
+    /// `true` once a shutdown has begun; for frequent checks.
     drains: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// Lets runs go no further than their superstep.
+    /// Stops runs after their superstep.
     pub(crate) fn drain(&self) {
         self.drains.store(true, Ordering::Release);
         self.stage.send_if_modified(|stage| {
@@ -38,7 +38,7 @@ impl Shutdown {
         });
     }
 
-    /// Lets runs go no further.
+    /// Stops runs at once.
     pub(crate) fn cut(&self) {
         self.drains.store(true, Ordering::Release);
         self.stage.send_replace(Stage::Cutting);
@@ -49,7 +49,7 @@ impl Shutdown {
         self.drains.load(Ordering::Acquire)
     }
 
-    /// Waits until runs must go no further. Cancel safe.
+    /// Waits until runs must stop at once. Cancel safe.
     pub(crate) async fn cuts(&self) {
         let mut stage = self.stage.subscribe();
         // Fails only without a sender, and we are one.

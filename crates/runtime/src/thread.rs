@@ -161,7 +161,7 @@ impl Thread {
         for run in runs.iter().filter(|run| !run.status.is_final()) {
             match self.runtime.request_cancel(&self.who, &run.new.at).await {
                 Ok(()) => cancelled += 1,
-                // It has ended meanwhile.
+                // The run has ended meanwhile.
                 Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -218,7 +218,9 @@ impl ThreadRun {
 
     /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
     pub fn options(mut self, options: RunOptions) -> Self {
-        self.options = RunOptions { at: self.options.at.or(options.at), ..options };
+        let RunOptions { at, within, .. } = self.options;
+        let (at, within) = (at.or(options.at), within.or(options.within));
+        self.options = RunOptions { at, within, ..options };
         self
     }
 
@@ -318,8 +320,8 @@ impl ThreadRun {
         self
     }
 
-    /// Requests the run. When the future completes, the run is stored and is executed to its end,
-    /// whatever becomes of the handle. The handle has the events of the run's log.
+    /// Requests the run. When the future completes, the run is stored and is executed until it
+    /// ends, even if the handle is dropped. The handle has the events of the run's log.
     ///
     /// # Errors
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.

@@ -49,17 +49,18 @@ impl ThreadView {
         self
     }
 
-    /// The state: what finished in an open superstep counts, and only the rest is due.
+    /// Returns the state. Finished tasks of an open superstep are included, and only the other ones
+    /// are due.
     ///
     /// # Errors
     /// [`RuntimeError::UnknownNamespace`], [`RuntimeError::UnknownCheckpoint`],
-    /// [`RuntimeError::Engine`] when a checkpoint does not fit the graph, or what the store said.
+    /// [`RuntimeError::Engine`] if a checkpoint does not fit the graph, or the error of the store.
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
         let host = self.runtime.looking(&self.who);
         self.graph.state(&host, &self.at, self.subgraphs).await
     }
 
-    /// Checkpoints that match the filter, on all branches, newest first.
+    /// Returns the checkpoints that match the filter, on all branches, newest first.
     ///
     /// # Errors
     /// As [`state`](Self::state).

@@ -41,7 +41,7 @@ impl Heartbeat {
     /// Registers the worker and starts to renew it.
     ///
     /// # Errors
-    /// What the store said to the first registration.
+    /// The error of the store on the first registration.
     pub(crate) async fn start(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -86,17 +86,17 @@ impl Heartbeat {
     /// Ends the lease now.
     ///
     /// # Errors
-    /// What the store said.
+    /// The error of the store.
     pub(crate) async fn end(&self) -> weftwork_store::Result<()> {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = &self.thread {
-            // Should it renew the lease in this moment, it ends it once more.
+            // If the thread renews the lease at this moment, it ends it again.
             thread.thread().unpark();
         }
         self.store.retire(&self.id).await
     }
 
-    /// The worker.
+    /// Returns the id of the worker.
     pub(crate) fn id(&self) -> &WorkerId {
         &self.id
     }

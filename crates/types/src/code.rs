@@ -30,8 +30,9 @@ const CAUSE_CHARS_MAX: usize = 1_000;
 
 /// An error as stored and shown: a code, a message, and whether a retry can succeed.
 ///
-/// The message is safe to show to the user who started the run; it never contains secrets. The
-/// same holds for the causes.
+/// The message is safe to show to the user who started the run; messages of this project never
+/// contain secrets. Causes have the texts of errors of nodes, tools and libraries as they are, so
+/// these errors must not contain any either.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Stable code, such as `W0301`.

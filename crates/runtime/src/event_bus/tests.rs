@@ -134,7 +134,7 @@ fn text_is_void_with_its_step_or_its_attempt() {
     bus.emit(&two, AiEvent::AttemptReset { node: "two".to_owned() });
     bus.emit(&two, delta("e"));
     save(&["1+1 e"], None, Vec::new(), 1);
-    // Those of the other stand before it.
+    // Stored text of the other task precedes it.
     bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
     save(&[], Some((0, 3)), Vec::new(), 2);
     assert_eq!(bus.speaking(), ["n2".to_owned()].into());

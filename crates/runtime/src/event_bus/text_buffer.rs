@@ -1,4 +1,4 @@
-//! Text that was told and is not void: what made of it is not on record yet.
+//! Emitted text that is not void: the result it belongs to is not recorded yet.
 
 use super::EventSource;
 use std::collections::{BTreeSet, VecDeque};
@@ -7,12 +7,13 @@ use weftwork_types::TaskId;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::port::Clock;
 
-/// The longest that text waits for a commit. One that happens anyway takes it along.
+/// Maximum time that text waits for a commit. An earlier commit includes it.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(250);
-/// The most text that waits, in bytes.
+/// Maximum size of the waiting text, in bytes.
 pub(crate) const FLUSH_BYTES: usize = 4 << 10;
-/// The most text of a run that is kept, unsaved and in the store together. What is told beyond it,
-/// mostly because the store takes nothing, is live only until what is kept is void.
+/// Maximum size of the retained text of a run, unsaved and stored together, in bytes. Text beyond
+/// it, mostly because the store accepts no writes, is only delivered live, until the retained text
+/// is void.
 pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Text of a run since its last superstep, and the part of it that is in the store.
@@ -40,7 +41,7 @@ struct Said {
     told_at: Duration,
 }
 
-/// Text in the store, all of one speaker.
+/// Stored text of one task in one superstep.
 #[derive(Debug, Clone)]
 struct Saved {
     end: Position,
@@ -49,27 +50,27 @@ struct Saved {
     void: bool,
 }
 
-/// When text is to be saved.
+/// Time at which text is due to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// There is none.
+    /// No text waits.
     Never,
     At(Duration),
     Now,
 }
 
 impl TextBuffer {
-    /// Before anything was told by this claim.
+    /// Creates a buffer for a claim that has emitted nothing.
     pub(super) fn new(left: bool) -> Self {
         Self { left, ..Self::default() }
     }
 
-    /// Takes the number of the last event from the log.
+    /// Sets the number of the last event to that in the log.
     pub(super) fn correct(&mut self, seq: u64) {
         self.at.seq = seq;
     }
 
-    /// The position from which on the store has nothing.
+    /// Returns the position from which on no text is stored.
     pub(super) fn unsaved_from(&self) -> Position {
         self.unsaved.front().map_or(self.at, |said| said.piece.start())
     }
@@ -79,12 +80,12 @@ impl TextBuffer {
         self.unsaved.iter().map(|said| &said.piece)
     }
 
-    /// The store has nothing of claims before this one.
+    /// Records that the store has no text of earlier claims.
     pub(super) fn nothing_left(&mut self) {
         self.left = false;
     }
 
-    /// The nodes whose text is not void.
+    /// Returns the nodes whose text is not void.
     pub(super) fn nodes(&self) -> BTreeSet<String> {
         let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.by.0);
         saved.chain(self.unsaved().map(|piece| &piece.at.node)).cloned().collect()
@@ -106,7 +107,7 @@ impl TextBuffer {
         }
     }
 
-    /// Gives a piece its place, and keeps it unless that would be too much.
+    /// Assigns a position to a piece of text, and retains the text unless that exceeds the limit.
     pub(super) fn say(
         &mut self,
         by: &EventSource,
@@ -136,7 +137,7 @@ impl TextBuffer {
         at
     }
 
-    /// Goes past a durable event; says up to where the store's text is void by it.
+    /// Advances past a durable event. Returns the position up to which it voids stored text.
     pub(super) fn pass(&mut self, event: &AiEvent, by: Option<&EventSource>) -> Option<Position> {
         self.at = Position::after(self.at.seq + 1);
         match event {
@@ -179,7 +180,7 @@ impl TextBuffer {
         (self.sealed, self.waiting_bytes) = (self.unsaved.len(), 0);
     }
 
-    /// It is not on its way any more.
+    /// Marks all unsaved text as waiting again, after a commit failed.
     pub(super) fn unseal(&mut self) {
         self.sealed = 0;
         self.waiting_bytes = self.unsaved().map(|piece| piece.text.len()).sum();

@@ -52,12 +52,12 @@ impl AttemptHistory {
                 self.died_ever += self.died_before;
                 (self.begun_again, self.ended) = (0, 0);
             }
-            // Who had it before had come to its end.
+            // The previous worker had ended the run.
             AiEvent::Requeued { .. } => {
                 (self.steps, self.requeued) = (0, true);
                 self.ran.clear();
                 (self.taken_over, self.released) = (0, 1);
-                // Unless it gave up on a run that ends its workers: then it had not begun.
+                // Unless it gave up on a run that ends its workers: then it had not begun the run.
                 self.ended += u32::from(self.begun_again == 0);
             }
             AiEvent::UsageReport { fact } => self.used += Usage::model_call(fact.tokens),
@@ -126,22 +126,22 @@ mod tests {
     #[test]
     fn deaths_count_until_the_run_gets_further() {
         let cases = [
-            // Whoever had it before this claim died.
+            // The worker before this claim died.
             ("", (1, [1; 3])),
             ("s..", (1, [1; 3])),
             ("s.t", (2, [2; 3])),
             ("s.tt", (3, [3; 3])),
-            // They may have been further than what was committed, by one or by all.
+            // The workers may have been ahead of the commits, by one superstep or by all.
             ("s.tt.", (1, [1, 3, 3])),
             ("s.tt.t", (2, [2, 4, 4])),
             ("s.tt..", (1, [1, 1, 3])),
             ("s.t.t.", (1, [1, 2, 3])),
-            // It was put back in order.
+            // The run was released in order.
             ("s.r", (0, [0; 3])),
             ("s.tr", (1, [1; 3])),
             ("s.rt", (1, [1; 3])),
             ("s.rt.", (1, [1; 3])),
-            // It failed in order, or because it ended its workers.
+            // The run failed in order, or because it ended its workers.
             ("s.q", (0, [0; 3])),
             ("s.q.", (1, [1; 3])),
             ("s.qt", (1, [1; 3])),

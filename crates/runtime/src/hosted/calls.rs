@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weftwork_engine::fault_injection::{self, Bug};
-use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::{
     Attempt, EventSource, RunEnvironment, TaskContext, TaskJournal, millis,
 };
@@ -30,8 +29,7 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, Principal,
 pub(super) struct Calls {
     pub(super) context: Arc<WorkerContext>,
     pub(super) bus: Arc<EventBus>,
-    pub(super) caller: Arc<GraphCaller>,
-    /// Answers of the thread, by question, with who gave them.
+    /// Answers of the thread, by question, each with its author.
     pub(super) answers: BTreeMap<InterruptId, Answer>,
     pub(super) journal: Arc<RunJournal>,
     pub(super) ledger: Arc<dyn Ledger>,
@@ -44,7 +42,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        (run, graph): (&ClaimedRun, &CompiledGraph),
+        run: &ClaimedRun,
         writer: &Arc<Writer>,
         scope: &RunScope,
         (journal, answers): (RunJournal, BTreeMap<InterruptId, Answer>),
@@ -54,7 +52,6 @@ impl Calls {
         Self {
             context: Arc::clone(context),
             bus: Arc::clone(writer.bus()),
-            caller: Arc::new(run.caller(graph)),
             answers,
             scope: scope.clone(),
             journal: Arc::new(journal),
@@ -82,7 +79,7 @@ impl RunEnvironment for Calls {
         let emit = Arc::new(Pulse { to, at, by, clock, beat });
         CallContext {
             principal: self.journal.who.clone(),
-            caller: Arc::clone(&self.caller),
+            caller: Arc::clone(&self.scope.caller),
             thread: self.journal.claim.at.thread.clone(),
             journal,
             budget: Arc::clone(&self.scope.budget),
@@ -126,17 +123,17 @@ impl RunEnvironment for Calls {
     fn branch_root(&self) -> CheckpointId {
         let Hash(bytes) = hash(&json!({"first run": self.journal.claim.at.run}));
         let drawn = u128::from_be_bytes(std::array::from_fn(|at| bytes[at]));
-        // Of the same length in each row: 126 bits.
+        // Ids have the same length in each row: 126 bits.
         CheckpointId(drawn >> 2 | 1 << 125)
     }
 }
 
-/// Lets facts come into the ledger with the commits of the run: a recorded answer and its bill are
-/// there together or not at all.
+/// Records usage facts with the commits of the run: a recorded answer and its bill are stored
+/// together or not at all.
 #[derive(Debug)]
 struct RunLedger {
     log: Arc<CallLog>,
-    /// For what comes when the run has ended.
+    /// Ledger for facts that arrive after the end of the run.
     late: Arc<dyn Ledger>,
 }
 
@@ -157,13 +154,13 @@ impl Ledger for RunLedger {
     }
 }
 
-/// Passes events on and takes each as a sign of life. Says which node it is whose attempt died,
-/// where a model only knows itself.
+/// Forwards events and counts each as a sign of life. Sets the node in attempt resets, because a
+/// model has only its own name.
 #[derive(Debug)]
 struct Pulse {
     to: Arc<EventBus>,
     at: TaskContext,
-    /// The task, once it told something.
+    /// Event source of the task, once it has emitted an event.
     by: OnceLock<EventSource>,
     clock: Arc<dyn Clock>,
     beat: Arc<AtomicU64>,

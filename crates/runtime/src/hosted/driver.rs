@@ -176,19 +176,19 @@ impl RunDriver {
         } else if !fresh {
             writer.reset().await?;
         }
-        let mut cancelled = self.run.cancel.subscribe();
-        let scope = tokio::select! {
-            biased;
-            scope = self.scope(attempts.used()) => scope?.clone(),
-            // Such a run ends before its first node.
-            _ = cancelled.wait_for(|cancelled| *cancelled) => RunScope::empty(),
-        };
-        self.go(writer, &scope, (&attempts, lost)).await
+        self.go(writer, &attempts, lost).await
     }
 
-    /// Returns the resources of the run, and opens them first if it has none yet.
-    async fn scope(&self, used: Usage) -> Result<&RunScope, RuntimeError> {
-        self.scope.get_or_try_init(|| RunScope::open(&self.run, &self.graph, used)).await
+    /// Returns the resources of the run, and opens them first if it has none yet; `None` if the run
+    /// is cancelled meanwhile.
+    async fn scope(&self, used: Usage) -> Result<Option<&RunScope>, RuntimeError> {
+        let opened = self.scope.get_or_try_init(|| RunScope::open(&self.run, &self.graph, used));
+        let mut cancelled = self.run.cancel.subscribe();
+        tokio::select! {
+            biased;
+            scope = opened => scope.map(Some),
+            _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(None),
+        }
     }
 
     /// Waits for the turn of a suspect: a run during which two processes died. Suspects start one
@@ -231,14 +231,25 @@ impl RunDriver {
     async fn go(
         &self,
         writer: &Arc<Writer>,
-        scope: &RunScope,
-        (attempts, lost): (&AttemptHistory, u32),
+        attempts: &AttemptHistory,
+        lost: u32,
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let (store, thread) = (&self.run.context.store, &self.run.claim.at.thread);
         let began = self.run.context.clock.now();
         let answers = answers(store.interrupts(&self.run.who, thread).await?);
         let first = begin(&self.run, attempts.begun, &answers).await?;
-        let local = local((&self.run, &self.graph), writer, scope, (answers, lost));
+        let scope = match first {
+            Begin::Nothing => None,
+            Begin::Update(_) | Begin::Run(_) => self.scope(attempts.used()).await?,
+        };
+        let is_cancelled = scope.is_none() && !matches!(first, Begin::Nothing);
+        let empty = || RunScope::empty(&self.run, &self.graph);
+        let scope = scope.cloned().unwrap_or_else(empty);
+        let local = local((&self.run, &self.graph), writer, &scope, (answers, lost));
+        if is_cancelled {
+            let outcome = RunOutcome::cancelled();
+            return Ok(Some(ready(self.stopped(&local, writer, outcome).await?)));
+        }
         match first {
             Begin::Update(update) => {
                 let at = self.run.at();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use weftwork_graph::run_loop::Finished;
 use weftwork_types::run::RunOutcome;
 
-/// Outcome of a run. It is made when somebody wants it: the output may not be needed as JSON.
+/// Outcome of a run, made on demand: the output may not be needed as JSON.
 pub(crate) type LazyOutcome = Box<dyn FnOnce() -> RunOutcome + Send>;
 
-/// Returns an outcome that is there already.
+/// Returns an outcome that already exists.
 pub(crate) fn ready(outcome: RunOutcome) -> LazyOutcome {
     Box::new(|| outcome)
 }
@@ -34,15 +34,15 @@ pub(crate) enum ClaimEnd {
     Released,
 }
 
-/// A run that ended and whose store did not take its end.
+/// A run that ended and whose store did not accept its end.
 pub(crate) struct Unrecorded {
     pub(super) writer: Arc<Writer>,
     pub(crate) outcome: RunOutcome,
 }
 
 impl Unrecorded {
-    /// Tries until the store takes the end, so that the thread does not stay busy as long as this
-    /// process lives, or until the store says that it never will.
+    /// Retries until the store accepts the end, so that the thread does not stay busy as long as
+    /// this process lives, or until the store refuses it for good.
     pub(crate) async fn record(self) {
         let (clock, at) = (self.writer.context.clock.as_ref(), &self.writer.claim.at);
         let mut patience = Patience::new();

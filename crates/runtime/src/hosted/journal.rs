@@ -1,4 +1,4 @@
-//! The journal of a hosted run: calls come on record with the commits of the run.
+//! The journal of a hosted run: calls are recorded with the commits of the run.
 
 use super::lineage::Lineage;
 use super::log::{CallLog, Ticket};
@@ -21,7 +21,7 @@ pub(crate) struct RunJournal {
     pub(crate) log: Arc<CallLog>,
     /// Number of processes that died with the run since its last progress.
     pub(crate) lost: u32,
-    /// Where to look for calls that are not on record on a branch.
+    /// Source of the branches to search for calls that are not recorded on a branch.
     pub(crate) lineage: Option<Lineage>,
 }
 
@@ -83,7 +83,7 @@ impl CallBook for RunBook {
 }
 
 impl RunJournal {
-    /// Looks into the store; one that is out of reach for now pauses the call.
+    /// Reads a call from the store; a temporarily unreachable store pauses the call.
     async fn read(
         &self,
         key: CallKey,

@@ -1,4 +1,4 @@
-//! The branches that a branch of a thread went off, for runs that use calls of these again.
+//! The branches from which a branch of a thread descends, for runs that reuse their calls.
 
 use crate::patience::Patience;
 use crate::stored::StoreCheckpointer;
@@ -12,7 +12,7 @@ use weftwork_types::CheckpointId;
 use weftwork_types::port::Clock;
 use weftwork_types::run::RunRef;
 
-/// Finds the branches that a branch starts from, from the checkpoints that branches began with.
+/// Finds the branches from which a branch descends, by the first checkpoints of branches.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     pub(super) saver: Arc<StoreCheckpointer>,
@@ -23,8 +23,8 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// The branches that a branch went off, the nearest first. They end where a checkpoint is not
-    /// kept any more.
+    /// Returns the branches from which a branch descends, nearest first. The list ends where a
+    /// checkpoint is no longer stored.
     pub(crate) async fn of(
         &self,
         branch: CheckpointId,
@@ -36,7 +36,7 @@ impl Lineage {
         let (mut found, mut next, mut earlier) = (Vec::new(), Some(branch), 0);
         while let Some(branch) = next.take() {
             let Some(first) = self.load(branch).await? else { break };
-            // A replay of what was due there takes up one superstep for its own checkpoint.
+            // A replay of the tasks due there uses one superstep for its own checkpoint.
             earlier += i64::from(first.checkpoint.metadata.source == Source::Fork);
             let Some(parent) = first.checkpoint.parent else { break };
             let Some(parent) = self.load(parent).await? else { break };

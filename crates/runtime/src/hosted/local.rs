@@ -39,7 +39,7 @@ pub(super) fn local(
         lost,
         lineage: lineage(run, graph),
     };
-    let calls = Calls::new((run, graph), writer, scope, (journal, answers));
+    let calls = Calls::new(run, writer, scope, (journal, answers));
     let local = context.local.clone().with_checkpointer(saver).in_environment(Arc::new(calls));
     match scope.dependencies.is_empty() {
         true => local,

@@ -5,11 +5,10 @@ use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
 use weftwork_types::port::{CallKey, CallRecord};
 
-/// Calls and usage facts that wait for the next commit of their run, whatever else that is about:
-/// mostly it is the one of the superstep.
+/// Calls and usage facts that wait for the next commit of their run, usually that of the superstep.
 ///
-/// Whoever needs them on disk waits for that commit and makes none itself. So nobody holds what
-/// commits need while nobody polls him.
+/// Callers that need them on disk wait for that commit and never start one, so a task that is not
+/// polled cannot hold the commit lock.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     waiting: Mutex<Waiting>,
@@ -32,7 +31,7 @@ impl Waiting {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
-    /// Number of calls that were put in.
+    /// Number of calls that were added.
     put: u64,
     /// Number of them that are on disk.
     on_disk: u64,
@@ -56,7 +55,7 @@ impl CallLog {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the next commit take a call along.
+    /// Adds a call to the next commit.
     pub(crate) fn put(&self, call: Arc<CallRecord>) -> Ticket {
         let mut ticket = Ticket(0);
         {
@@ -73,7 +72,7 @@ impl CallLog {
         ticket
     }
 
-    /// Lets the next commit take a usage fact along; `false` when none will come.
+    /// Adds a usage fact to the next commit; returns `false` if no commit follows.
     pub(crate) fn bill(&self, usage: UsageRow) -> bool {
         if !self.written.borrow().goes_on {
             return false;
@@ -83,7 +82,7 @@ impl CallLog {
         true
     }
 
-    /// Waits until a call is on disk; `false` when no commit will come any more.
+    /// Waits until a call is on disk; returns `false` if no commit follows any more.
     ///
     /// Cancel safe.
     pub(crate) async fn on_disk(&self, Ticket(number): Ticket) -> bool {
@@ -93,12 +92,12 @@ impl CallLog {
         ended.is_ok_and(|now| now.on_disk >= number)
     }
 
-    /// A call that is not on disk yet, as it stands now.
+    /// Returns the current record of a call that is not on disk yet.
     pub(crate) fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
         self.lock().calls.iter().rfind(|call| call.key == key).map(Arc::clone)
     }
 
-    /// Waits until there is something to take along. Cancel safe.
+    /// Waits until a record waits for a commit. Cancel safe.
     pub(crate) async fn arrived(&self) {
         loop {
             let arrived = self.arrived.notified();
@@ -118,7 +117,7 @@ impl CallLog {
         self.lock().clone()
     }
 
-    /// Tells that the first so many calls and facts are on disk.
+    /// Records that this many calls and facts, the oldest first, are on disk.
     pub(crate) fn committed(&self, calls: usize, usage: usize) {
         if calls == 0 && usage == 0 {
             return;
@@ -131,19 +130,19 @@ impl CallLog {
         self.written.send_modify(|written| written.on_disk += calls as u64);
     }
 
-    /// The facts that no commit took.
+    /// Removes and returns the facts that no commit included.
     pub(crate) fn unbilled(&self) -> Vec<Arc<UsageRow>> {
         std::mem::take(&mut self.lock().usage)
     }
 
-    /// Lets calls be waited for as long as the run goes on: until what this returns is dropped.
+    /// Allows waiting for calls while the run continues: until the returned guard is dropped.
     pub(crate) fn goes_on(&self) -> GoesOn<'_> {
         self.written.send_modify(|written| written.goes_on = true);
         GoesOn(self)
     }
 }
 
-/// As long as this is there, somebody commits.
+/// Guard that exists as long as further commits follow.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct GoesOn<'a>(&'a CallLog);

@@ -1,6 +1,7 @@
 //! Options of a stored run, as the run loop takes them.
 
 use super::claimed::ClaimedRun;
+use crate::context::begins_from;
 use weftwork_graph::run_loop::{Config, Run as LocalRun, StateQuery};
 use weftwork_types::CheckpointId;
 
@@ -33,12 +34,7 @@ impl ClaimedRun {
 
     /// State from which the run begins.
     pub(super) fn at(&self) -> StateQuery {
-        let thread = StateQuery::thread(self.claim.at.thread.as_str());
-        let at = StateQuery { checkpoint: self.begins_at(), ..thread };
-        match &self.row.new.options.within {
-            Some(within) => at.within(within.namespace.as_str()),
-            None => at,
-        }
+        begins_from(&self.claim.at.thread, &self.row.new.options, self.begins_at())
     }
 
     /// Sets the checkpoint at which the run begins.

@@ -3,19 +3,24 @@
 use super::claimed::ClaimedRun;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_types::caller::GraphCaller;
 use weftwork_types::port::{Budget, BudgetScope, Dependencies, Unlimited};
 use weftwork_types::usage::Usage;
 
 /// Resources of one run. They stay the same while this process executes it.
 #[derive(Debug, Clone)]
 pub(crate) struct RunScope {
+    /// Billing identity of the run.
+    pub(super) caller: Arc<GraphCaller>,
     pub(super) budget: Arc<dyn Budget>,
     pub(super) dependencies: Dependencies,
 }
 
 impl RunScope {
-    pub(super) fn empty() -> Self {
-        Self { budget: Arc::new(Unlimited), dependencies: Dependencies::new() }
+    /// Resources of a run that executes no node.
+    pub(super) fn empty(run: &ClaimedRun, graph: &CompiledGraph) -> Self {
+        let caller = Arc::new(run.caller(graph));
+        Self { caller, budget: Arc::new(Unlimited), dependencies: Dependencies::new() }
     }
 
     /// Opens the resources of a run that has used its budget so far.
@@ -24,14 +29,15 @@ impl RunScope {
         graph: &CompiledGraph,
         used: Usage,
     ) -> Result<Self, RuntimeError> {
+        let caller = Arc::new(run.caller(graph));
         let scope = BudgetScope {
             principal: run.who.clone(),
-            caller: Arc::new(run.caller(graph)),
+            caller: Arc::clone(&caller),
             thread: run.claim.at.thread.clone(),
             used,
         };
         let budget = run.context.budgets.open(&scope).await?;
-        Ok(Self { budget, dependencies: dependencies(run, graph).await? })
+        Ok(Self { caller, budget, dependencies: dependencies(run, graph).await? })
     }
 }
 

@@ -19,7 +19,7 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{Durability, RunInput, RunOutcome};
 use weftwork_types::{BoxFuture, Principal, Timestamp};
 
-/// The most bytes of checkpoints that wait for the end of their run.
+/// Maximum size of the checkpoints that wait for the end of their run, in bytes.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// Writes for one run, one commit at a time.
@@ -33,11 +33,11 @@ pub(super) struct Writer {
     bus: Arc<EventBus>,
     cancel: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
-    /// The next commit, while it is a certain checkpoint's.
+    /// The next commit, while it is reserved for a certain checkpoint.
     reserved: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
     /// `true` if checkpoints wait for the end of the run.
     pub(super) holds: bool,
-    /// Held until the run gets further.
+    /// Permit held until the run makes progress.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -48,15 +48,15 @@ type Held = (Arc<CheckpointBatch>, Vec<AiEvent>);
 struct State {
     /// The event of the run's beginning, until it is committed.
     begins: Option<AiEvent>,
-    /// The last superstep, which is committed with the end of the run; all of them, when it keeps
-    /// them until then.
+    /// The last superstep, which is committed with the end of the run; all supersteps if the run
+    /// holds them until then.
     held: Option<Held>,
-    /// About how many bytes these are.
+    /// Approximate size of these, in bytes.
     held_bytes: usize,
 }
 
 impl State {
-    /// Adds what is kept; returns whether it is enough to be committed.
+    /// Adds a batch; returns `true` if there is enough for a commit.
     fn hold(&mut self, keep: CheckpointBatch, told: Vec<AiEvent>) -> bool {
         let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
         let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
@@ -101,7 +101,7 @@ impl Writer {
                 () = self.bus.text_due() => {}
             }
             let Ok(mut state) = self.state.try_lock() else {
-                // A commit is on its way that may take this along, or the one after it will.
+                // A commit in progress may include this; otherwise the next one does.
                 drop(self.state.lock().await);
                 continue;
             };
@@ -134,7 +134,7 @@ impl Writer {
     /// void.
     pub(super) async fn take_over(&self) -> Result<(), StoreError> {
         let mut events = vec![AiEvent::TakenOver { claim: self.claim.fence }];
-        // Those that were speaking when their worker died, or put the run back.
+        // Nodes that had emitted text when their worker died or released the run.
         let dead = speaking(self.context.store.as_ref(), &self.who, &self.claim.at).await?;
         if dead.is_empty() {
             self.bus.nothing_left();
@@ -173,7 +173,7 @@ impl Writer {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no commit is on its way.
+    /// Waits until no commit is in progress.
     pub(super) async fn idle(&self) {
         drop(self.state.lock().await);
     }
@@ -187,8 +187,8 @@ impl Writer {
         self.end(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
-    /// Ends the run within a superstep, with questions that are open, and says when the thread goes
-    /// on by itself.
+    /// Ends the run within a superstep, with open questions and the time at which the thread
+    /// resumes by itself.
     pub(super) async fn stop(
         &self,
         outcome: RunOutcome,
@@ -245,14 +245,14 @@ impl Writer {
         Ok(())
     }
 
-    /// The last superstep is not committed with a run that fails after it.
+    /// Discards the last superstep, which is not committed with a run that fails after it.
     pub(super) async fn forget_held(&self) {
         let mut state = self.state.lock().await;
         (state.held, state.held_bytes) = (None, 0);
     }
 
-    /// Ends a run that failed, or that was cancelled while its store took nothing. Does not wait for
-    /// the store. Open questions stay open: the thread stands where it stood.
+    /// Ends a run that failed, or that was cancelled while its store accepted no writes. Does not
+    /// wait for the store. Open questions stay open: the position of the thread does not change.
     pub(super) async fn failed(&self, outcome: RunOutcome) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
         let interrupts = match self.context.store.interrupts(&self.who, &self.claim.at.thread).await
@@ -308,21 +308,21 @@ impl Writer {
         }
     }
 
-    /// Commits what calls left behind, what waits to be told and after it the commit's own events,
-    /// which are told only when it is on disk. One that fails can be tried again.
+    /// Commits the waiting records of calls, the waiting events and then the commit's own events,
+    /// which are emitted only once they are on disk. A failed commit can be retried.
     async fn commit_once(&self, state: &mut State, commit: &mut Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
-        // As those see it who count how often the run ended its worker.
+        // Progress as defined by the count of workers that the run ended.
         let further = commit.finish.is_some() || own.iter().any(is_step);
-        // A run that ends so with nothing on record was not begun, and one that failed may be later.
+        // A run that ends so with nothing recorded was not begun; a failed one may begin later.
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
         let Waiting { calls, usage } = self.calls.waiting();
         let (called, billed) = (calls.len(), usage.len());
         if let Some(begins) = &begins {
-            // What the log says first; it is told where it stands in the log.
+            // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
         }
         let Carried { mut events, void, pieces } = self.bus.begin(&own);
@@ -347,7 +347,7 @@ impl Writer {
         self.calls.committed(called, billed);
         self.bus.committed(committed.first_seq, own);
         if committed.cancel_requested {
-            // Whoever asked may be another process.
+            // Another process may have requested it.
             self.cancel.send_replace(true);
         }
         Ok(())
@@ -384,12 +384,12 @@ impl Claimed for Writer {
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }));
             if self.holds {
                 let full = state.hold(keep, own);
-                // Calls of a branch are found only when its first checkpoint is.
+                // Calls of a branch are found only if its first checkpoint is stored.
                 let commits = told.begins_branch || full && !told.is_last;
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
             let (keep, events) = with(state.held.clone(), keep, own);
-            // One that is read back is committed at once.
+            // A checkpoint that is read back is committed at once.
             if told.is_last && !self.context.rebuilds {
                 state.held = Some((keep, events));
                 return Ok(());

@@ -1,12 +1,13 @@
-//! Requests for runs, and what stands against them.
+//! Requests for runs, and the reasons to refuse them.
 
 use super::core::{Admitted, Goes, Runtime};
+use crate::context::begins_from;
 use crate::hosted::Live;
 use futures_util::FutureExt;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use weftwork_graph::run_loop::{Checker, StateQuery, Unanswered, answers_by_id, out_of_node};
+use weftwork_graph::run_loop::{Checker, Unanswered, answers_by_id, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{InterruptRow, NewRun, StoreError, ThreadRow, invariants, open_questions};
 use weftwork_types::canonical::can_be_read_back;
@@ -71,8 +72,8 @@ impl Runtime {
         self.start_or_follow(Admitted { who, row, graph, asked: true, live }).await
     }
 
-    /// While the run of the first answer goes, the thread is busy; who answers second is told of
-    /// that answer instead.
+    /// Returns the error of a refused request. While the run of the first answer is active, the
+    /// thread is busy; a second answer is refused because of that answer instead.
     async fn why_refused(
         &self,
         who: &Principal,
@@ -94,7 +95,7 @@ impl Runtime {
         refusals.find(answered).unwrap_or(error).into()
     }
 
-    /// A thread belongs to one graph, and goes on from a checkpoint.
+    /// Checks that the thread belongs to this graph, and has a checkpoint from which to continue.
     async fn check_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
         let missing = || RuntimeError::NothingToContinue { thread: request.thread.to_string() };
         match self.store().thread(&request.principal, &request.thread).await {
@@ -106,7 +107,7 @@ impl Runtime {
                 if thread.head.is_none()
                     && thread.status.is_none_or(RunStatus::is_final)
                     && request.input == RunInput::Continue
-                    // One with a key may have been made before.
+                    // A request with a key may be a repetition.
                     && request.options.idempotency_key.is_none() =>
             {
                 let runs = self.store().runs(&request.principal, &request.thread).await?;
@@ -146,8 +147,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// An answer that does not fit its question is refused before it counts as the first one, and
-    /// so is one to a thread with which this build cannot go on.
+    /// Refuses an answer that does not fit its question before it counts as the first one, and an
+    /// answer to a thread that this build cannot continue.
     async fn check_answers(
         &self,
         request: &RunRequest,
@@ -174,17 +175,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Reads the thread as a run would. Types of users are read, which may panic.
+    /// Reads the thread as a run would. This decodes types of users, which may panic.
     async fn check_loads(
         &self,
         request: &RunRequest,
         graph: &CompiledGraph,
     ) -> Result<(), RuntimeError> {
         let context = self.0.context.looking(&request.principal);
-        let at = StateQuery {
-            checkpoint: request.options.at,
-            ..StateQuery::thread(request.thread.as_str())
-        };
+        let at = begins_from(&request.thread, &request.options, request.options.at);
         let read = AssertUnwindSafe(graph.state(&context, &at, true)).catch_unwind().await;
         read.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))).map(drop)
     }

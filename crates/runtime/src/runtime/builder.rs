@@ -44,7 +44,7 @@ pub struct RuntimeBuilder {
 }
 
 impl Runtime {
-    /// A runtime over a store in memory: its threads are lost with the process.
+    /// Builder of a runtime over a store in memory: its threads are lost with the process.
     pub fn in_memory() -> RuntimeBuilder {
         RuntimeBuilder::new(Arc::new(MemoryStore::new()))
     }
@@ -72,7 +72,7 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Hosts a graph under an id of the form `provider:name`. A name without a colon stands for
+    /// Hosts a graph under an id of the form `provider:name`. A name without a colon is short for
     /// `app:NAME`.
     pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
         self.graphs.push((full_id(id.into()), graph));
@@ -84,7 +84,8 @@ impl RuntimeBuilder {
     /// [`Deps<T>`](weftwork_graph::Deps) and tools as `Deps<T>` of the tools, in subgraphs too,
     /// before the values of [`Graph::with`](weftwork_graph::Graph::with) and `ToolBox::provide`. A
     /// process that takes the run over calls the function again with the same stored run. An error
-    /// of the function fails the run (W0136).
+    /// of the function fails the run (W0136). Results of nodes with a
+    /// [`Cache`](weftwork_graph::Cache) are not shared between such runs.
     ///
     /// ```
     /// use serde_json::json;
@@ -183,7 +184,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Keeps at most so many results of nodes with a [`Cache`](weftwork_graph::Cache), in place of 1,000; see
+    /// Limits the number of stored results of nodes with a [`Cache`](weftwork_graph::Cache), 1,000
+    /// by default; see
     /// [`Host::with_cache_limit`](weftwork_graph::run_loop::Host::with_cache_limit).
     pub fn cache_limit(mut self, results_max: usize) -> Self {
         self.cached_max = results_max;

@@ -158,7 +158,7 @@ impl Runtime {
         }
     }
 
-    /// Checkpoints of an organisation, for reading.
+    /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> weftwork_graph::run_loop::Host {
         self.0.context.looking(who)
     }
@@ -174,8 +174,8 @@ impl Runtime {
         run: &RunRef,
     ) -> Result<(), StoreError> {
         let asked = self.store().request_cancel(who, run).await;
-        // A store that takes nothing now keeps nobody from stopping what goes on here. It is
-        // said all the same, for the stop is not on record yet.
+        // A store that accepts no writes now does not prevent a run here from being stopped. Its
+        // error is returned all the same, because the request is not stored yet.
         if asked.as_ref().map_or_else(StoreError::is_retriable, |()| true)
             && let Some(here) = self.running().get(&run.run)
         {

@@ -33,10 +33,10 @@ impl Runtime {
         let context = Arc::clone(&self.0.context);
         let worker = self.0.heartbeat.id();
         let at = row.new.at;
-        // Before the claim: who cancels after it must find the run here.
+        // Before the claim: a request to cancel after it must find the run here.
         let (cancel, new) = {
             let mut running = self.running();
-            // Under this lock: who stops the process waits for all that are here.
+            // Under this lock: a shutdown waits for all runs that are registered here.
             if context.shutdown.drains() {
                 return Err(RuntimeError::Stopping);
             }
@@ -76,7 +76,7 @@ impl Runtime {
             let became = run.drive().await;
             this.running().remove(&id);
             this.0.ends.send_modify(|ends| *ends += 1);
-            // Nobody may be left to hear it.
+            // There may be no receiver any more.
             let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
             match became {
                 ClaimEnd::Recorded(outcome) => tell(outcome),
@@ -84,7 +84,7 @@ impl Runtime {
                     tell(ready(unrecorded.outcome.clone()));
                     unrecorded.record().await;
                 }
-                // Who still listens learns that the run goes on elsewhere.
+                // Remaining watchers learn that the run continues elsewhere.
                 ClaimEnd::Released => bus.end(),
                 ClaimEnd::Lost => {
                     let outcome = follow.end().await;
@@ -101,7 +101,7 @@ impl Runtime {
         let Admitted { who, row, graph, .. } = &admitted;
         let (who, at, graph) = (who.clone(), row.new.at.clone(), graph.clone());
         match self.start(admitted).await {
-            // Another worker looked for runs that nobody has, and took it: it comes to its end.
+            // Another worker found the run without a worker and took it over: it executes the run.
             Err(RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. })) => {
                 Ok(Goes::Elsewhere(self.follow(who, at, graph)))
             }

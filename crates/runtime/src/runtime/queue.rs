@@ -55,7 +55,7 @@ impl Runtime {
         let this = self.clone();
         tokio::spawn(async move {
             if let Some(begun) = this.turn(admitted).await {
-                // Nobody may want to hear it.
+                // The handle may have been dropped.
                 drop(tell_events.send(begun.events));
                 drop(tell_outcome.send(begun.outcome));
             }
@@ -121,7 +121,7 @@ impl Runtime {
         let before = RunRef { thread: at.thread.clone(), run };
         match self.take(who, &before, false).await {
             Ok(_) => tracing::info!(run = %before.run, "goes on with a run that others wait for"),
-            // It goes elsewhere, or has ended meanwhile.
+            // The run is executed elsewhere, or has ended meanwhile.
             Err(error) => tracing::debug!(%error, run = %before.run, "is waited for"),
         }
     }

@@ -14,8 +14,8 @@ use weftwork_types::{Principal, ThreadId, Timestamp};
 const WOKEN_MAX: usize = 100;
 
 impl Runtime {
-    /// Takes a run whose worker is gone, or that was never begun, to its end, however often it ended
-    /// its process before: somebody asks for it.
+    /// Takes over a run whose worker is dead, or that was never begun, and executes it until it
+    /// ends, however often it ended its process before, because a client requests it.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `Busy` while a living worker has it, with `NotFound` when it
@@ -80,8 +80,13 @@ impl Runtime {
             Some(RunOutcome::Failed { .. }) if self.begins_anew(who, last).await? => {
                 let now = self.0.context.clock.now();
                 if last.new.options.deadline.is_some_and(|deadline| deadline <= now) {
-                    // The requeued run would be cut off at once.
-                    return self.follow_up(who, last, last.new.input.clone(), options).await;
+                    // The requeued run would be cut off at once. A new run applies the input at the
+                    // same checkpoint.
+                    let before = &last.new.options;
+                    let options = options.unwrap_or_else(|| before.clone().for_continuation());
+                    let (at, within) = (before.at.or(last.back_to()), before.within.clone());
+                    let options = RunOptions { at, within, ..options };
+                    return self.follow_up(who, last, last.new.input.clone(), Some(options)).await;
                 }
                 self.requeue(who, &last.new.at).await
             }
@@ -204,7 +209,7 @@ impl Runtime {
         let orphans = self.store().orphans(now, 1_000).await?;
         let mut handles = Vec::new();
         for (who, row) in orphans {
-            // A store that was out of reach lets our own lease run out too.
+            // Our own lease expires too while the store is unreachable.
             if self.running().contains_key(&row.new.at.run) {
                 continue;
             }
@@ -215,7 +220,7 @@ impl Runtime {
                 Err(RuntimeError::UnknownGraph { found, .. }) => {
                     tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
                 }
-                // What is left is for others.
+                // Other workers take over the remaining runs.
                 Err(RuntimeError::Stopping) => break,
                 Err(error) => return Err(error),
             }
@@ -240,8 +245,8 @@ pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
         let runtime = Runtime(inner);
         let mut wait = lease.look_every;
         if jumped {
-            // Somebody put the clock forward, or the machine slept: all leases look as if they had
-            // run out. Workers that are alive renew theirs first.
+            // The clock was put forward, or the machine slept: all leases seem to have expired.
+            // Workers that are alive renew theirs first.
             wait = wait.max(2 * lease.renew_every);
         } else if let Err(error) = runtime.recover_at(now).await {
             tracing::warn!(%error, "cannot take over runs");
@@ -250,8 +255,8 @@ pub(super) async fn look(runtime: Weak<Inner>, lease: LeaseConfig) {
             tracing::warn!(%error, "cannot go on with threads whose time has come");
         }
         drop(runtime);
-        // Not by the clock of runs, which tests may let stand still or run: a lease is a matter
-        // of the machine's time.
+        // Not by the clock of runs, which tests may stop or move: leases use the time of the
+        // machine.
         tokio::time::sleep(wait).await;
     }
 }

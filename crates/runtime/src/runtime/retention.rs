@@ -48,7 +48,7 @@ impl Runtime {
             let Ok(graph) = self.graph(row.graph.as_deref().unwrap_or_default()) else { continue };
             match graph.prune(&context, row.id.as_str(), keep.max(1)).await {
                 Ok(()) => pruned.push(row.id),
-                // It went on meanwhile.
+                // The thread has changed meanwhile.
                 Err(RuntimeError::Store(StoreError::Conflict { .. })) => {}
                 Err(error) => return Err(error),
             }

@@ -30,7 +30,7 @@ impl Runtime {
     pub async fn shutdown(&self, grace: Duration) -> Result<Vec<RunId>, RuntimeError> {
         let shutdown = &self.0.context.shutdown;
         {
-            // Whoever is about to start a run sees it, or is seen.
+            // A concurrent start either observes the shutdown or is registered already.
             let _running = self.running();
             shutdown.drain();
         }
@@ -49,7 +49,7 @@ impl Runtime {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
-        // Whatever is left then is dealt with by the caller.
+        // The caller handles the remaining runs.
         drop(tokio::time::timeout(longest, empty).await);
     }
 }

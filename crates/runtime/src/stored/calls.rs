@@ -1,4 +1,4 @@
-//! The calls of tasks as bytes.
+//! Encoding of the calls of tasks.
 
 use std::sync::Arc;
 use weftwork_engine::EngineError;
@@ -13,7 +13,7 @@ mod flag {
     pub(super) const SETTLED: u8 = 1;
     pub(super) const RESULT: u8 = 2;
     pub(super) const ENDED: u8 = 4;
-    /// It was made by another node than that of the task.
+    /// The call was made by another node than that of the task.
     pub(super) const NODE: u8 = 8;
     pub(super) const ALL: u8 = SETTLED | RESULT | ENDED | NODE;
 }
@@ -21,7 +21,7 @@ mod flag {
 const KINDS: [CallKind; 3] = [CallKind::Model, CallKind::Tool, CallKind::Once];
 const EFFECTS: [Effect; 3] = [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect];
 
-/// A number for each kind and effect.
+/// Returns the number of a kind and an effect.
 fn what(kind: CallKind, effect: Effect) -> u8 {
     let kind = match kind {
         CallKind::Model => 0,
@@ -36,7 +36,7 @@ fn what(kind: CallKind, effect: Effect) -> u8 {
     kind * 3 + effect
 }
 
-/// Writes the calls of a task of this node.
+/// Encodes the calls of a task of this node.
 pub(super) fn write(out: &mut Writer, node: &str, calls: &CallList) -> Result<(), String> {
     out.count(calls.0.len());
     calls.0.iter().try_for_each(|call| write_one(out, node, call))
@@ -69,7 +69,7 @@ fn write_one(out: &mut Writer, of: &str, call: &CallRecord) -> Result<(), String
     result.as_ref().map_or(Ok(()), |result| out.json(&result.value))
 }
 
-/// Reads what [`write`] wrote.
+/// Decodes the calls that [`write`] encoded.
 pub(super) fn read(
     read: &mut Reader<'_>,
     node: &str,

@@ -17,11 +17,11 @@ pub struct CheckedRows {
     pub problems: Vec<StoreError>,
 }
 
-/// Looks at every row of a thread's checkpoints, for which no graph is needed: each must fit the
+/// Checks every row of a thread's checkpoints, for which no graph is needed: each must match the
 /// checksum it was written with, as that row of that checkpoint of that graph, and be of a format
 /// that this program reads.
 ///
-/// Whether a build of the graph takes the state is not looked at: [`thread_state`] tells.
+/// Does not check that a build of the graph accepts the state; [`thread_state`] does.
 ///
 /// [`thread_state`]: crate::thread_state
 #[must_use]
@@ -43,8 +43,8 @@ pub fn check_rows(thread: &ThreadId, kept: &CheckpointBatch) -> CheckedRows {
     checked
 }
 
-/// Looks at names that rows leave out: their bytes must be those of their hash, and of a format
-/// that this program reads.
+/// Checks names that rows leave out: their bytes must match their hash, and be of a format that
+/// this program reads.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] and [`StoreError::Newer`].
@@ -75,7 +75,7 @@ impl CheckedRows {
     }
 }
 
-/// The hash of the names that a row leaves out.
+/// Returns the hash of the names that a row leaves out.
 fn names_of(ns: &str, (kind, id): (Kind, CheckpointId), bytes: &[u8]) -> Result<Hash, EngineError> {
     let expected = "the bytes that fit its checksum";
     let bytes = row::open(kind, ns, id, bytes).ok_or(EngineError::Damaged { at: 0, expected })?;

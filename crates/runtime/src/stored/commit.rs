@@ -4,12 +4,12 @@ use weftwork_store::{CheckpointBatch, StoreError};
 use weftwork_types::BoxFuture;
 use weftwork_types::message::Message;
 
-/// Writes what a run keeps together with what is told of it.
+/// Commits the checkpoints of a run together with their events.
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
-    /// Keeps it in one transaction, unless the run has lost its claim.
+    /// Stores the batch in one transaction, unless the run has lost its claim.
     fn keep(&self, keep: CheckpointBatch, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Lets what was kept of a graph be read, if that is not so in any case.
+    /// Makes the checkpoints of a graph readable; `None` if they always are.
     fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;
 }
 
@@ -18,7 +18,7 @@ pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
 pub(crate) struct Told {
     /// Its superstep.
     pub(crate) step: i64,
-    /// The nodes that ran in it; none when none of the outermost graph did.
+    /// Nodes that ran in it; `None` if no node of the outermost graph did.
     pub(crate) ran: Option<Vec<String>>,
     /// Messages that are new or changed.
     pub(crate) messages: Vec<Message>,

@@ -29,13 +29,13 @@ use weftwork_types::canonical::Hash;
 use weftwork_types::message::Message;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
-/// Keeps checkpoints in a store: one row for each superstep, written in one transaction. Cloning
-/// shares it.
+/// A checkpointer over a store: one row for each superstep, written in one transaction. Clones
+/// share it.
 ///
-/// It claims nothing: let only one run at a time go on a thread, and none on a thread of a
-/// [`Runtime`](crate::Runtime). Of two at a time both go on from where each began, both do what
-/// their nodes do, and the thread stands where the last one wrote. A [`Runtime`](crate::Runtime)
-/// refuses the second, in any process.
+/// It claims nothing: execute only one run of a thread at a time, and none on a thread of a
+/// [`Runtime`](crate::Runtime). Two concurrent runs both continue from where each began, both
+/// perform the side effects of their nodes, and the thread has the state that was written last. A
+/// [`Runtime`](crate::Runtime) refuses the second run, in any process.
 #[derive(Debug, Clone)]
 pub struct StoreCheckpointer {
     store: Arc<dyn CheckpointStore>,
@@ -54,13 +54,14 @@ struct Bundle {
 }
 
 impl StoreCheckpointer {
-    /// Keeps checkpoints in `store`, as those of `who`'s organisation.
+    /// Creates a checkpointer over `store` for the organisation of `who`.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
         Arc::new(Self { store, who, layouts: Arc::default(), claimed: None, recent: None })
     }
 
-    /// Keeps checkpoints of a run that a worker has claimed, in commits of that run.
+    /// Creates a checkpointer for a run that a worker has claimed, with writes in that run's
+    /// commits.
     pub(crate) fn claimed(
         store: Arc<dyn CheckpointStore>,
         who: Principal,
@@ -76,7 +77,7 @@ impl StoreCheckpointer {
         })
     }
 
-    /// Checkpoints as rows.
+    /// Encodes checkpoints as rows.
     fn bundle(
         &self,
         at: &CheckpointAddress,
@@ -178,7 +179,7 @@ impl StoreCheckpointer {
         self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets what was kept here be read.
+    /// Makes the checkpoints at this address readable.
     async fn show(&self, at: &CheckpointAddress) -> Result<(), CheckpointerError> {
         match self.claimed.as_ref().and_then(|run| run.show(&at.ns)) {
             Some(shown) => Ok(shown.await?),
@@ -217,8 +218,8 @@ fn tasks_row(
     Ok((body, blobs))
 }
 
-/// The messages that nodes added or changed since a checkpoint. Those of the input are known to
-/// whoever gave it.
+/// Returns the messages that nodes added or changed since a checkpoint. Messages of the input are
+/// omitted: its caller has them.
 fn new_messages(
     machine: &Machine,
     since: Option<&DeltaBase>,
@@ -227,7 +228,7 @@ fn new_messages(
     if ran.is_none() { Vec::new() } else { machine.messages_since(since) }
 }
 
-/// The thread as stores name it.
+/// Converts the name of a thread into its id in stores.
 fn thread(name: &str) -> Result<ThreadId, CheckpointerError> {
     ThreadId::new(name).map_err(|error| {
         let (place, expected) =
@@ -288,7 +289,7 @@ impl Checkpointer for StoreCheckpointer {
             let shelf = shelf(at)?;
             let page = self.store.page(&self.who, &shelf, before, limit).await?;
             let mut reader = self.reader(&shelf, plan);
-            // What became of the tasks of one leads to the row of the next.
+            // Outcomes of the tasks of a checkpoint refer to the row of the next one.
             page.iter().for_each(|found| reader.know(found));
             let mut all = Vec::with_capacity(page.len());
             for found in page {
@@ -391,7 +392,7 @@ impl Checkpointer for StoreCheckpointer {
 }
 
 impl StoreCheckpointer {
-    /// Writes the checkpoints that stay anew, so that they lead to none of those that go.
+    /// Rewrites the retained checkpoints, so that they refer to none of the deleted ones.
     async fn prune_to(
         &self,
         at: &CheckpointAddress,
@@ -414,7 +415,7 @@ impl StoreCheckpointer {
                 CheckpointWrite { checkpoint, of: None, tasks: TaskRecords::new(), ran: None },
                 &mut rows,
             )?;
-            // What is open at the newest one stays in the store as it is.
+            // The pending rows of the newest checkpoint stay in the store unchanged.
             if of == newest {
                 continue;
             }

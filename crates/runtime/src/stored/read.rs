@@ -1,4 +1,4 @@
-//! Reading checkpoints back.
+//! Decoding of stored checkpoints.
 
 use super::StoreCheckpointer;
 use super::row::{self, Kind, RowReader};
@@ -18,7 +18,7 @@ use weftwork_store::{CheckpointNamespace, FoundCheckpoint, StoreError};
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 
-/// Reads checkpoints of one graph of one thread. Rows that several of them lead to are read once.
+/// Reads checkpoints of one graph of one thread. Rows that several of them refer to are read once.
 pub(super) struct Reading<'a> {
     saver: &'a StoreCheckpointer,
     shelf: &'a CheckpointNamespace,
@@ -26,7 +26,7 @@ pub(super) struct Reading<'a> {
     rows: BTreeMap<CheckpointId, Vec<u8>>,
 }
 
-/// The most rows that are kept for the checkpoints that are read next.
+/// Maximum number of rows cached for the checkpoints that are read next.
 const ROWS_MAX: usize = 1_024;
 
 impl StoreCheckpointer {
@@ -40,7 +40,7 @@ impl StoreCheckpointer {
 }
 
 impl Reading<'_> {
-    /// Keeps the row of a checkpoint at hand; one that is damaged is told of when it is read.
+    /// Caches the row of a checkpoint. Damage is not reported here, but when the row is read.
     pub(super) fn know(&mut self, found: &FoundCheckpoint) {
         if self.rows.len() < ROWS_MAX
             && let Some(body) = row::open(Kind::Checkpoint, &self.shelf.ns, found.id, &found.body)
@@ -72,7 +72,7 @@ impl Reading<'_> {
         }
         let inputs = records.iter_mut().map(|(_, record)| record);
         for record in inputs.filter(|record| matches!(record.writes, TaskWrites::Input(_))) {
-            // Input that a new build does not take any more is for the next run to refuse.
+            // Input that a new build no longer accepts is refused by the next run.
             record.writes = match machine.start_output() {
                 Ok(output) => TaskWrites::Input(output),
                 Err(_) => TaskWrites::None,
@@ -107,7 +107,7 @@ impl Reading<'_> {
         Ok((loaded.machine, WriteHint { mark: Some(Arc::new(loaded.delta_base)), newest }))
     }
 
-    /// Gives the loader what it takes.
+    /// Supplies the loader with the data it requests.
     async fn feed(
         &mut self,
         id: CheckpointId,
@@ -150,7 +150,7 @@ impl Reading<'_> {
         whole.ok_or_else(|| self.corrupt(id, &format!("its blob `{hash}` is missing or damaged")))
     }
 
-    /// The names that a row leaves out.
+    /// Returns the names that a row leaves out.
     async fn layout_of(
         &self,
         id: CheckpointId,
@@ -213,7 +213,7 @@ impl Reading<'_> {
         let (key, start) = row::open_as(kind, &row).map_err(|error| self.at(id, error))?;
         let layout = self.layout(id, key).await?;
         let mapped = layout.mapped(self.plan).map_err(|error| self.at(id, error))?;
-        // Values that are elsewhere are found by reading without them.
+        // A first read without external values determines which ones are needed.
         let named = {
             let named = RefCell::new(ExternalRefs::default());
             let note = |place| {
@@ -246,7 +246,7 @@ impl Reading<'_> {
         read(&reader, &mut start.clone()).map_err(|error| self.at(id, error))
     }
 
-    /// The rows of checkpoints so far after one.
+    /// Returns the rows of the checkpoints at these offsets from a checkpoint.
     async fn others(
         &self,
         id: CheckpointId,
@@ -271,7 +271,7 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// The bytes of a row before its checksum.
+    /// Returns the bytes of a row before its checksum.
     fn open(
         &self,
         kind: Kind,
@@ -285,7 +285,7 @@ impl Reading<'_> {
         Ok(row)
     }
 
-    /// Says where something cannot be read. Another build of the graph is no damage.
+    /// Adds the place to a read error. Another build of the graph is not reported as damage.
     fn at(&self, id: CheckpointId, error: EngineError) -> CheckpointerError {
         match error {
             EngineError::OtherBuild { .. } | EngineError::LostNode { .. } => error.into(),

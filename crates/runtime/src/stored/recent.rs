@@ -1,5 +1,5 @@
-//! The newest checkpoints of threads that ran here lately, as they are in memory: the next run of
-//! a thread need not read all of it again.
+//! In-memory newest checkpoints of threads that ran here recently: the next run of a thread need
+//! not read all of it again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use weftwork_engine::pregel::Machine;
 use weftwork_graph::run_loop::WriteHint;
 use weftwork_types::{CheckpointId, OrgId};
 
-/// The most threads that are remembered.
+/// Maximum number of cached threads.
 const THREADS_MAX: usize = 64;
 
 type Key = (OrgId, Arc<str>);
 
-/// Threads' newest checkpoints, the last used last. A row is never changed, so that a checkpoint
-/// of the same id is the same; whether it is the newest is for the store to say.
+/// Newest checkpoints of threads, the most recently used last. A row is never changed, so a
+/// checkpoint with the same id is the same; only the store determines if it is the newest.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<Threads>);
 
@@ -36,7 +36,7 @@ impl Recent {
         }
     }
 
-    /// The checkpoint, when it is remembered for the same build of the graph.
+    /// Returns the checkpoint if it is cached for the same build of the graph.
     pub(super) fn get(
         &self,
         key: &Key,
@@ -52,7 +52,7 @@ impl Recent {
 
 impl Threads {
     fn touch(&mut self, key: &Key) {
-        // The last one is the one that runs, most of the time.
+        // The last thread is usually the one that runs.
         if self.order.back() == Some(key) {
             return;
         }

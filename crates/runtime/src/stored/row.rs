@@ -1,7 +1,7 @@
-//! The rows of checkpoints and tasks, around what the engine writes.
+//! Encoding of the rows of checkpoints and tasks, around the bytes that the engine writes.
 //!
-//! Each ends with a checksum of its bytes and of where it belongs, so that a flipped bit, a torn
-//! write or the row of another checkpoint is found before anything in it is believed.
+//! Each row ends with a checksum of its bytes and of its place, so that a flipped bit, a torn write
+//! or the row of another checkpoint is detected before its content is used.
 
 use super::calls;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use weftwork_types::CheckpointId;
 use weftwork_types::canonical::Hash;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// The format of rows that say what tasks called, and are else as before: a program that knows no
-/// calls refuses those, and reads the others.
+/// Format of rows that include the calls of tasks, and are otherwise as before: a program without
+/// support for calls refuses these rows, and reads the others.
 const WITH_CALLS: u8 = 2;
 
-/// The bytes of a checksum.
+/// Size of a checksum, in bytes.
 const SUM: usize = 8;
 
 /// Kind of a row, which its checksum covers.
@@ -47,13 +47,13 @@ fn sum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
     hash.digest().to_be_bytes()
 }
 
-/// Adds the checksum.
+/// Appends the checksum.
 pub(super) fn seal(kind: Kind, ns: &str, id: CheckpointId, bytes: &mut Vec<u8>) {
     let sum = sum(kind, ns, id, bytes);
     bytes.extend_from_slice(&sum);
 }
 
-/// The layout that a row names, and the bytes after it.
+/// Returns the layout that a row names, and the bytes after it.
 pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, Reader<'_>), EngineError> {
     match kind {
         Kind::Tasks => open_row_upto(WITH_CALLS, row),
@@ -61,7 +61,7 @@ pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, Reader<'_>), 
     }
 }
 
-/// The bytes before the checksum, when that is theirs.
+/// Returns the bytes before the checksum if the checksum matches.
 pub(super) fn open<'r>(kind: Kind, ns: &str, id: CheckpointId, row: &'r [u8]) -> Option<&'r [u8]> {
     let (bytes, found) = row.split_at_checked(row.len().checked_sub(SUM)?)?;
     (sum(kind, ns, id, bytes) == *found).then_some(bytes)
@@ -94,7 +94,7 @@ pub(super) fn write_metadata(metadata: &Metadata, parent: Option<CheckpointId>) 
     out.into_bytes()
 }
 
-/// Reads what [`write_metadata`] wrote.
+/// Decodes the metadata that [`write_metadata`] encoded.
 pub(super) fn read_metadata(bytes: &[u8]) -> Result<(Metadata, Option<CheckpointId>), EngineError> {
     let mut read = Reader::new(bytes);
     let source = match read.byte()? {
@@ -127,12 +127,12 @@ mod tag {
     pub(super) const OUTPUT: u8 = 1;
     pub(super) const EDGES: u8 = 2;
     pub(super) const REST: u8 = 4;
-    /// The output is the input of the checkpoint, where it is to be found.
+    /// The output is the input of the checkpoint, and is stored there.
     pub(super) const INPUT: u8 = 8;
     pub(super) const CALLS: u8 = 16;
 }
 
-/// Bytes, and the values that are kept apart.
+/// Encoded bytes, and the values that are stored separately.
 pub(super) type Written = (Vec<u8>, Vec<(Hash, Vec<u8>)>);
 
 fn begin(plan: &Plan, version: u8, room: usize) -> Writer {
@@ -218,7 +218,7 @@ fn write_key<'k>(out: &mut Writer, nodes: &mut Finder<'k>, key: &'k TaskKey) {
     }
 }
 
-/// Reads rows of tasks and of what came from outside.
+/// Reads rows of tasks and of input from outside.
 pub(super) struct RowReader<'a> {
     pub(super) plan: &'a Plan,
     pub(super) mapped: &'a Mapped,
@@ -274,9 +274,9 @@ impl RowReader<'_> {
         })
     }
 
-    /// A task's key; none when its node is gone.
+    /// Reads the key of a task; `None` if its node no longer exists.
     fn key(&self, read: &mut Reader<'_>) -> Result<Option<TaskKey>, EngineError> {
-        // A call is named before the task that called it.
+        // A call precedes the task that made it.
         let mut calls: Vec<(Arc<str>, _)> = Vec::new();
         let mut kind = read.byte()?;
         while kind == tag::CALL && calls.len() < CALLS_MAX {

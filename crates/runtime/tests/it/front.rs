@@ -4,7 +4,7 @@ use crate::support::{on_each_store, store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use weftwork_graph::run_loop::{HistoryFilter, Modes, StreamEvent};
@@ -13,8 +13,9 @@ use weftwork_graph::{
     START, State,
 };
 use weftwork_runtime::{Runtime, Thread};
-use weftwork_store::{Store, StoreError};
+use weftwork_store::{NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
+use weftwork_types::port::Dependencies;
 use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
 use weftwork_types::{CheckpointId, OrgId, Principal};
 
@@ -264,6 +265,44 @@ async fn the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_dead
     clock.advance(Duration::from_secs(120));
     let resumed = order.resume().await.expect("accepted");
     assert_eq!(resumed.output().expect("not cut off")["log"], json!(["\"low\""]));
+}
+
+#[tokio::test]
+async fn an_input_that_was_not_applied_is_applied_at_its_checkpoint_also_after_its_deadline() {
+    let clock = Arc::new(ManualClock::new());
+    let made = AtomicU32::new(0);
+    let dependencies = move |_: &Principal, _: &NewRun| match made.fetch_add(1, Ordering::SeqCst) {
+        1 => Err("the second time".into()),
+        _ => Ok(Dependencies::new()),
+    };
+    let node = async |_: State<Refund>| -> RefundUpdate {
+        waits().await;
+        log("ran")
+    };
+    let built = Graph::<Refund>::new("refund").node("log", node).edge(START, "log");
+    let graph = built.build().expect("sound");
+    let store = store();
+    let builder = Runtime::builder(Arc::clone(&store)).clock(clock.clone());
+    let runtime = builder.graph_with("refund", graph, dependencies).open().await.expect("opens");
+    let order = runtime.thread("refund", "t").expect("valid names");
+    order.start(json!({})).await.expect("accepted");
+    let history = order.history(&HistoryFilter::default()).await.expect("reads");
+    let oldest = history
+        .last()
+        .expect("checkpoints")
+        .config
+        .as_ref()
+        .and_then(|config| config.id)
+        .expect("stored");
+    let run = order.clone().at(oldest).start(json!({})).deadline(Duration::from_secs(60));
+    let failed = run.await.expect("accepted");
+    assert!(matches!(failed.outcome(), RunOutcome::Failed { .. }), "{failed:?}");
+    clock.advance(Duration::from_secs(120));
+    let resumed = order.resume().await.expect("accepted");
+    assert!(matches!(resumed.outcome(), RunOutcome::Completed { .. }), "{resumed:?}");
+    let runs = store.runs(&Principal::local(), order.id()).await.expect("reads");
+    let last = &runs.last().expect("a run").new;
+    assert_eq!((last.options.at, last.options.deadline), (Some(oldest), None));
 }
 
 #[tokio::test]

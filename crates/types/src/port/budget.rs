@@ -92,6 +92,10 @@ pub struct Reservation {
 /// A reservation as the budget holds it. Exactly one of the two methods is called, once.
 pub trait Hold: Send + Sync + std::fmt::Debug {
     /// Replaces the reserved amount by the used one. Usage beyond the limit is charged too.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped before it ends. A budget that settles elsewhere must take over the
+    /// work when the method is called, not when the future is polled.
     fn settle(self: Box<Self>, used: Usage) -> BoxFuture<'static, ()>;
 
     /// Returns the reserved amount, and charges what a cancelled call used. Must not block.
@@ -115,6 +119,10 @@ impl Reservation {
     }
 
     /// Replaces the reserved amount by the used one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before its first poll releases the reservation, and later leaves it to
+    /// the budget ([`Hold::settle`]).
     pub async fn settle(mut self, used: Usage) {
         if let Some(hold) = self.hold.take() {
             hold.settle(used).await;
