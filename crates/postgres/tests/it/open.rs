@@ -165,7 +165,10 @@ fn a_changed_row_is_found_out() {
 }
 
 /// Removes the seals of checkpoints, and all later migrations.
-const UNSEALED: &str = "DROP TABLE effects;
+const UNSEALED: &str = "ALTER TABLE runs DROP COLUMN last_checkpoint;
+    ALTER TABLE runs DROP COLUMN answers;
+    ALTER TABLE runs DROP COLUMN rolled_back_by;
+    DROP TABLE effects;
     DROP TABLE sequences;
     DROP FUNCTION apply_effect;
     ALTER TABLE threads DROP COLUMN metadata;
