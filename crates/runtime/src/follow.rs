@@ -108,7 +108,9 @@ impl Follow {
             let row = self.context.store.run(&self.who, &self.at).await?;
             match row.outcome {
                 Some(RunOutcome::Completed { .. }) => {
-                    return Ok(RunOutcome::Completed { output: self.output(row.last_checkpoint).await? });
+                    return Ok(RunOutcome::Completed {
+                        output: self.output(row.last_checkpoint).await?,
+                    });
                 }
                 Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
                     let questions = self.questions(&interrupts).await?;

@@ -8,7 +8,8 @@ use crate::context::WorkerContext;
 use std::collections::BTreeMap;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, SnapshotRun, Source};
-use weftwork_store::{Base, RunRow, StoreError, contains};
+use weftwork_store::thread::contains;
+use weftwork_store::{Base, RunRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, Principal, RunId, ThreadId, Timestamp};
@@ -28,6 +29,8 @@ pub(crate) struct Origins<'a> {
 #[derive(Debug, Default)]
 struct Times {
     begun: Option<Timestamp>,
+    checkpoints: BTreeMap<CheckpointId, Timestamp>,
+    /// Times of supersteps, in logs of earlier versions.
     steps: BTreeMap<i64, Timestamp>,
 }
 
@@ -68,17 +71,21 @@ impl<'a> Origins<'a> {
             let id = id.and_then(|config| config.id).filter(|_| snapshot.metadata.is_some());
             let Some(row) = id.and_then(|id| self.run_of(id)) else { continue };
             let run = &row.new.at;
-            if !times.contains_key(&run.run) {
+            // The last checkpoint of a run is committed with its end.
+            let ended_at = row.ended_at.filter(|_| row.last_checkpoint == id);
+            if ended_at.is_none() && !times.contains_key(&run.run) {
                 times.insert(run.run.clone(), self.times(run).await?);
             }
-            let committed_at = match (&snapshot.metadata, times.get(&run.run)) {
-                (Some(metadata), Some(times)) => match metadata.source {
+            let times = times.get(&run.run).zip(snapshot.metadata.as_ref().zip(id));
+            let read = times.and_then(|(times, (metadata, id))| {
+                let exact = times.checkpoints.get(&id).copied();
+                exact.or_else(|| match metadata.source {
                     Source::Loop => times.steps.get(&metadata.step).copied(),
                     Source::Update | Source::Fork => row.ended_at.or(times.begun),
                     Source::Input | Source::Nothing => times.begun,
-                },
-                _ => None,
-            };
+                })
+            });
+            let committed_at = ended_at.or(read);
             let metadata = row.new.options.metadata.clone();
             snapshot.run = Some(SnapshotRun { id: run.run.clone(), committed_at, metadata });
         }
@@ -100,7 +107,12 @@ impl<'a> Origins<'a> {
             after = last.seq;
             for told in page {
                 match told.event {
-                    AiEvent::Step { step, .. } => drop(times.steps.insert(i64::from(step), told.at)),
+                    AiEvent::Checkpoint(stored) => {
+                        times.checkpoints.insert(stored.id, told.at);
+                    }
+                    AiEvent::Step { step, .. } => {
+                        times.steps.insert(step, told.at);
+                    }
                     AiEvent::RunStarted { .. } => times.begun = times.begun.or(Some(told.at)),
                     _ => {}
                 }
@@ -115,11 +127,17 @@ impl<'a> Origins<'a> {
             let row = id.and_then(|id| self.run_of(id));
             let is_run = |run: &RunId| row.is_some_and(|row| row.new.at.run == *run);
             filter.run.as_ref().is_none_or(is_run)
-                && (filter.metadata.is_empty()
-                    || row.is_some_and(|row| contains(&row.new.options.metadata, &filter.metadata)))
+                && (filter.metadata.is_empty() || row.is_some_and(|row| has(row, filter)))
         });
         snapshots.truncate(filter.limit);
     }
+}
+
+/// Returns `true` if the metadata of a run has the members of the filter.
+fn has(row: &RunRow, filter: &HistoryFilter) -> bool {
+    let known = &row.new.options.metadata;
+    let mut wanted = filter.metadata.iter();
+    wanted.all(|(name, value)| known.get(name).is_some_and(|found| contains(found, value)))
 }
 
 /// Returns the filter with which all checkpoints are read that a filter may select.

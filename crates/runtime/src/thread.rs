@@ -3,6 +3,7 @@
 mod metadata;
 
 use crate::fork::{copy_thread, fork_thread};
+use crate::origin::Origins;
 use crate::runtime::Runtime;
 use crate::view::ThreadView;
 use futures_util::FutureExt;
@@ -17,8 +18,8 @@ use weftwork_types::event::Position;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
-    Answers, CancelAction, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef,
-    RunRequest, Stops, Within,
+    Answers, CancelAction, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome,
+    RunRef, RunRequest, Stops, Within,
 };
 use weftwork_types::{BoxFuture, CheckpointId, Principal, RunId, ThreadId};
 
@@ -119,10 +120,13 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        match self.at {
-            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await,
-            None => self.runtime.state(&self.who, &self.id).await,
-        }
+        let mut state = match self.at {
+            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await?,
+            None => self.runtime.state(&self.who, &self.id).await?,
+        };
+        let origins = Origins::of(self.runtime.context(), &self.who, &self.id).await?;
+        origins.add(std::slice::from_mut(&mut state)).await?;
+        Ok(state)
     }
 
     /// A view of the thread, for the states and histories of subgraphs too.

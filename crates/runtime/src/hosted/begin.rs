@@ -38,7 +38,9 @@ pub(super) async fn begin(
     Ok(match run.row.new.input.clone() {
         RunInput::Update { .. } if begun => Begin::Nothing,
         // The state before the runs that it rolls back is that of a new thread.
-        RunInput::Update { .. } if run.row.new.options.roll_back.is_some() && run.is_new().await? => {
+        RunInput::Update { .. }
+            if run.row.new.options.roll_back.is_some() && run.is_new().await? =>
+        {
             Begin::Nothing
         }
         RunInput::Update { writes, as_node } => {

@@ -27,6 +27,7 @@ mod recovery;
 mod requeue;
 mod retention;
 mod retire;
+mod rollback;
 mod sim;
 mod supersteps;
 mod support;
