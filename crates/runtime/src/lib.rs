@@ -18,6 +18,7 @@ mod shutdown;
 mod stored;
 mod thread;
 mod threads;
+mod timers;
 mod view;
 mod worker;
 

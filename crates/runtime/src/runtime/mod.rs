@@ -8,6 +8,8 @@ mod queue;
 mod recovery;
 mod retention;
 mod shutdown;
+mod slots;
+mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::Runtime;

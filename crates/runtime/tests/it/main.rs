@@ -28,6 +28,7 @@ mod requeue;
 mod retention;
 mod retire;
 mod sim;
+mod slots;
 mod supersteps;
 mod support;
 mod texts;
