@@ -19,6 +19,7 @@ mod shutdown;
 mod stored;
 mod thread;
 mod threads;
+mod timers;
 mod view;
 mod worker;
 

@@ -7,6 +7,7 @@ pub use input::{Answers, RunCommand, RunInput, Target};
 use crate::caller::Caller;
 use crate::code::Fault;
 use crate::interrupt::Interrupt;
+use crate::port::Limits;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -76,6 +77,13 @@ pub struct RunOptions {
     /// the graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// Model that answers the calls of this run instead of the one that the graph was opened with
+    /// (`provider:model`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_model: Option<String>,
+    /// Limits of the calls of this run, in addition to those of the runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Limits>,
     /// Value that nodes read besides the state.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub context: Value,

@@ -1,5 +1,6 @@
 //! The runtime: its graphs, and the runs that it executes.
 
+use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
 use crate::hosted::Live;
@@ -28,8 +29,16 @@ pub(super) struct Inner {
     pub(super) graphs: BTreeMap<String, CompiledGraph>,
     pub(super) heartbeat: Heartbeat,
     pub(super) running: Mutex<BTreeMap<RunId, Here>>,
+    /// Limit of the runs that are executed at once.
+    pub(super) slots: Arc<Slots>,
     /// Counts the runs that have left this process.
     pub(super) ends: watch::Sender<u64>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.slots.notify();
+    }
 }
 
 /// A run that this process executes.

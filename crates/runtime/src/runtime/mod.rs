@@ -9,6 +9,8 @@ mod queue;
 mod recovery;
 mod retention;
 mod shutdown;
+mod slots;
+mod wakes;
 
 pub use builder::{Recovery, RuntimeBuilder};
 pub use core::Runtime;
