@@ -1,6 +1,7 @@
 //! Resources that all runs of a process share.
 
 use crate::dependencies::MakeDependencies;
+use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub(crate) struct WorkerContext {
     pub(crate) local: Local,
     /// Threads that ran here recently.
     pub(crate) recent: Arc<Recent>,
+    /// Runs that this process executes, for their watchers.
+    pub(crate) live: Arc<LiveRuns>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

@@ -239,6 +239,7 @@ impl RuntimeBuilder {
             attempts_max: self.attempts_max,
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
+            live: Arc::default(),
             shutdown: Arc::default(),
         });
         let inner = Arc::new(Inner {

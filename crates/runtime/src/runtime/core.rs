@@ -1,7 +1,6 @@
 //! The runtime: its graphs, and the runs that it executes.
 
 use crate::context::WorkerContext;
-use crate::event_bus::EventBus;
 use crate::hosted::Live;
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
@@ -37,8 +36,6 @@ pub(super) struct Here {
     pub(super) org: OrgId,
     pub(super) thread: ThreadId,
     pub(super) cancel: watch::Sender<bool>,
-    /// Receiver of its events, once it is claimed.
-    pub(super) bus: Option<Arc<EventBus>>,
 }
 
 /// A run to be claimed and executed here.

@@ -13,6 +13,7 @@ mod clocks;
 mod disk;
 #[path = "../it/faulty.rs"]
 mod faulty;
+mod followers;
 mod kills;
 mod place;
 mod points;
