@@ -184,7 +184,7 @@ impl World {
         let (void, pieces, at) = (carried.void, carried.pieces, self.clock.now());
         let commit = Commit { events, void, pieces, finish, at, ..Commit::default() };
         let committed = now(self.context.store.commit(&who(), &self.worker.claim, commit));
-        self.worker.bus.committed(committed.expect("commits").first_seq, own);
+        self.worker.bus.committed(committed.expect("commits").first_seq, at, own);
     }
 
     fn refuse(&self) {
@@ -209,6 +209,9 @@ impl World {
             node: format!("n{task}").into(),
             task: TaskId(task),
             step: self.step,
+            ns: "".into(),
+            graph_step: self.step,
+            message: None,
         };
         match action {
             Action::Text(task, len) => {
@@ -216,8 +219,8 @@ impl World {
                 self.worker.bus.emit(&by(*task), AiEvent::TextDelta { delta });
             }
             Action::Emit(len) => {
-                let value = json!("x".repeat(*len));
-                self.worker.bus.emit(&by(0), AiEvent::Custom { value });
+                let event = AiEvent::custom(json!("x".repeat(*len)));
+                self.worker.bus.emit(&by(0), event);
             }
             Action::Step => {
                 let step = AiEvent::Step { step: self.step, nodes: Vec::new() };
