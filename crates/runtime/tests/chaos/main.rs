@@ -10,6 +10,7 @@ mod alone;
 mod cancel;
 mod check;
 mod clocks;
+mod crowd;
 mod disk;
 #[path = "../it/faulty.rs"]
 mod faulty;
