@@ -159,7 +159,12 @@ impl ThreadFollower {
         let (store, now) = (&self.context.store, self.context.clock.now());
         let thread = match store.thread(&self.who, &self.id).await {
             // Its first run creates it.
-            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(StoreError::NotFound { .. }) => {
+                if matches!(self.place, Place::Begin(FollowFrom::Now)) {
+                    self.place = Place::Begin(FollowFrom::Start);
+                }
+                return Ok(None);
+            }
             thread => thread?,
         };
         if self.seen.as_ref() == Some(&thread) {

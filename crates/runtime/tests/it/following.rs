@@ -8,14 +8,16 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
-use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State};
+use weftwork_graph::{
+    CompiledGraph, Ctx, Deps, Graph, List, NodeResult, RuntimeError, START, State,
+};
 use weftwork_runtime::{FollowFrom, Thread, ThreadEvent};
 use weftwork_store::Store;
 use weftwork_testkit::ManualClock;
-use weftwork_types::Principal;
 use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
+use weftwork_types::{BoxStream, Principal};
 
 #[derive(State)]
 struct Talk {
@@ -123,7 +125,7 @@ async fn a_follower_of_a_released_run_is_live_when_it_is_taken_over() {
     tell(&leaves, [Line::Say("before")]);
     heard(&mut handle, "before").await;
     let mut follower = watched(&two, &handle.run, Position::START).await;
-    assert!(follower.events.next().now_or_never().is_some());
+    moving(&clock, follower.events.next()).await.expect("it has started");
     let left = one.runtime.shutdown(Duration::ZERO).await.expect("the lease ends");
     assert_eq!(left, []);
     let own: Vec<_> = handle.events.collect().await;
@@ -237,6 +239,13 @@ async fn collected(thread: &Thread, from: FollowFrom) -> Vec<ThreadEvent> {
     events.map(|event| event.expect("reads")).collect().await
 }
 
+async fn next(
+    clock: &ManualClock,
+    events: &mut BoxStream<'static, Result<ThreadEvent, RuntimeError>>,
+) -> ThreadEvent {
+    moving(clock, events.next()).await.expect("goes on").expect("reads")
+}
+
 #[tokio::test]
 async fn all_runs_of_a_thread_are_one_stream() {
     let (store, clock) = (store(), ManualClock::new());
@@ -244,20 +253,15 @@ async fn all_runs_of_a_thread_are_one_stream() {
     let (elsewhere, _) = process(&store, &clock).await;
     // Before there is a thread.
     let mut live = of(&here).follow(FollowFrom::Start).stream();
-    let mut far = of(&elsewhere).follow(FollowFrom::default()).stream();
+    let mut far = of(&elsewhere).follow(FollowFrom::Start).stream();
     assert!(live.next().now_or_never().is_none());
-    let next = async |events: &mut weftwork_types::BoxStream<'static, _>| {
-        let event: Result<ThreadEvent, weftwork_graph::RuntimeError> =
-            moving(&clock, events.next()).await.expect("goes on");
-        event.expect("reads")
-    };
     let (mut told, mut far_told) = (Vec::new(), Vec::new());
     for text in ["one", "two", "three"] {
         let handle = started(&here).await;
         tell(&prompter, [Line::Emit(3), Line::Say(text), Line::End]);
         for (events, all) in [(&mut live, &mut told), (&mut far, &mut far_told)] {
             loop {
-                let event = next(events).await;
+                let event = next(&clock, events).await;
                 assert_eq!(event.run, handle.run);
                 let done = matches!(event.event.event, AiEvent::Done { .. });
                 all.push(event);
