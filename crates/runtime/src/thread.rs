@@ -2,6 +2,7 @@
 
 mod metadata;
 
+use crate::follow::{FollowFrom, ThreadEvents};
 use crate::fork::{copy_thread, fork_thread};
 use crate::origin::Origins;
 use crate::runtime::Runtime;
@@ -270,6 +271,41 @@ impl Thread {
             }
             self.runtime.clock().sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Follows all runs of the thread as one stream of events: the current one and those that begin
+    /// later, in this process or another. A client that reconnects continues from the
+    /// [`position`](crate::ThreadEvent::position) of the last event it received.
+    ///
+    /// ```
+    /// # use futures_util::StreamExt;
+    /// # use serde_json::json;
+    /// # use weftwork_graph::{Graph, START, State};
+    /// use weftwork_runtime::{FollowFrom, Runtime};
+    ///
+    /// # #[derive(State)]
+    /// # struct Note { text: String }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let write = async || NoteUpdate::new().text("done".to_owned());
+    /// # let graph = Graph::<Note>::new("note").node("write", write).edge(START, "write").build()?;
+    /// let runtime = Runtime::in_memory().graph("note", graph).open().await?;
+    /// let thread = runtime.thread("note", "t-1")?;
+    /// let first = thread.start(json!({})).await?;
+    /// let second = thread.start(json!({})).await?;
+    /// let mut events = thread.follow(FollowFrom::Start).until_rest().stream();
+    /// let mut runs = Vec::new();
+    /// while let Some(event) = events.next().await {
+    ///     runs.push(event?.run);
+    /// }
+    /// runs.dedup();
+    /// assert_eq!(runs, [first.run().clone(), second.run().clone()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn follow(&self, from: FollowFrom) -> ThreadEvents {
+        self.runtime.follow_thread(&self.who, &self.id, from)
     }
 
     async fn end(&self, handle: RunHandle) -> EndedRun {

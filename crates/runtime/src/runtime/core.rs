@@ -2,7 +2,6 @@
 
 use super::slots::Slots;
 use crate::context::WorkerContext;
-use crate::event_bus::EventBus;
 use crate::hosted::Live;
 use crate::origin::{self, Origins};
 use crate::worker::Heartbeat;
@@ -47,8 +46,6 @@ pub(super) struct Here {
     pub(super) org: OrgId,
     pub(super) thread: ThreadId,
     pub(super) cancel: watch::Sender<bool>,
-    /// Receiver of its events, once it is claimed.
-    pub(super) bus: Option<Arc<EventBus>>,
 }
 
 /// A run to be claimed and executed here.
