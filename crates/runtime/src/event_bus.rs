@@ -258,8 +258,9 @@ impl EventBus {
         state.end();
     }
 
-    /// Emits an event.
+    /// Emits an event, in its shown form.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
+        let event = event.into_shown();
         if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;

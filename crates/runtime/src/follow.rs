@@ -14,6 +14,7 @@ use weftwork_types::event::{AiEvent, Piece, Position, RunEvent};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
+use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, InterruptId, Principal};
 
 /// Interval between two reads of the store.
@@ -71,7 +72,8 @@ impl Follow {
     /// Waits for the run's end.
     pub(crate) async fn end(&self) -> RunOutcome {
         let ended = self.outcome().await;
-        ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() })
+        let ended = ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
+        ended.in_form(StateForm::Shown)
     }
 
     /// Returns `true` if events follow the `done` at this place, because the run was requeued.

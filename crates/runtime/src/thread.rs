@@ -9,7 +9,9 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use weftwork_graph::run_loop::{Config, HistoryFilter, Modes, Snapshot, StreamItem};
+use weftwork_graph::run_loop::{
+    Config, HistoryFilter, Modes, Snapshot, StateForm, StateQuery, StreamItem,
+};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::caller::Caller;
@@ -31,6 +33,7 @@ pub struct Thread {
     id: ThreadId,
     who: Principal,
     at: Option<CheckpointId>,
+    form: StateForm,
 }
 
 impl Runtime {
@@ -46,7 +49,8 @@ impl Runtime {
         let id = ThreadId::new(thread)?;
         let (graph, compiled) = (graph.to_owned(), compiled.clone());
         let who = Principal::local();
-        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at: None })
+        let (at, form) = (None, StateForm::Shown);
+        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at, form })
     }
 }
 
@@ -63,6 +67,20 @@ impl Thread {
     #[must_use]
     pub fn at(mut self, checkpoint: CheckpointId) -> Self {
         self.at = Some(checkpoint);
+        self
+    }
+
+    /// The same thread with the right to its whole state.
+    ///
+    /// Results of tools can have values that only models read. Without this right, states,
+    /// histories, questions and streams have the shown form of such results, which is safe to send
+    /// to clients. With it, [`state`](Self::state), [`read`](Self::read),
+    /// [`history`](Self::history), [`view`](Self::view), [`questions`](Self::questions) and the
+    /// stream mode `values` have the state as it is stored. Other stream modes, the events of runs
+    /// and their outcomes always have the shown form.
+    #[must_use]
+    pub fn whole_state(mut self) -> Self {
+        self.form = StateForm::Whole;
         self
     }
 
@@ -116,15 +134,16 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        match self.at {
-            Some(checkpoint) => self.runtime.state_at(&self.who, &self.id, checkpoint).await,
-            None => self.runtime.state(&self.who, &self.id).await,
-        }
+        self.runtime.read_state(&self.who, &self.id, &self.query()).await
+    }
+
+    fn query(&self) -> StateQuery {
+        StateQuery { checkpoint: self.at, form: self.form, ..StateQuery::thread(self.id.as_str()) }
     }
 
     /// A view of the thread, for the states and histories of subgraphs too.
     pub fn view(&self) -> ThreadView {
-        ThreadView::new(&self.runtime, &self.compiled, (&self.who, &self.id), self.at)
+        ThreadView::new(&self.runtime, &self.compiled, &self.who, self.query())
     }
 
     /// The state, typed.
@@ -140,7 +159,7 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::history`].
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
-        self.runtime.history(&self.who, &self.id, filter).await
+        self.runtime.read_history(&self.who, &self.id, (&self.query(), filter)).await
     }
 
     /// Open questions of the thread.
@@ -148,7 +167,11 @@ impl Thread {
     /// # Errors
     /// [`RuntimeError::Store`].
     pub async fn questions(&self) -> Result<Vec<Interrupt>, RuntimeError> {
-        Ok(open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?))
+        let open = open_questions(self.runtime.store().interrupts(&self.who, &self.id).await?);
+        if self.form == StateForm::Whole {
+            return Ok(open);
+        }
+        Ok(open.into_iter().map(Interrupt::into_shown).collect())
     }
 
     /// Cancels the runs of the thread that have not ended, and returns how many there were.
@@ -343,7 +366,8 @@ impl ThreadRun {
         let thread = self.thread.clone();
         let (runtime, request) = self.request()?;
         let (sender, items) = unbounded_channel();
-        let handle = runtime.accepted(request, Some((modes, sender))).await?;
+        let live = Some((modes, thread.form, sender));
+        let handle = runtime.accepted(request, live).await?;
         let run = handle.run.clone();
         Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }
@@ -414,7 +438,7 @@ impl EndedRun {
         self.outcome.questions()
     }
 
-    /// Output of a run that completed, as JSON.
+    /// Output of a run that completed, as JSON, in its shown form.
     ///
     /// # Errors
     /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
@@ -436,7 +460,9 @@ impl EndedRun {
         RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
     }
 
-    /// State at the end of a run that completed, typed.
+    /// State at the end of a run that completed, typed, in its shown form: results of tools have
+    /// the value that may be shown. [`Thread::read`] returns the whole state of a thread with the
+    /// right to it.
     ///
     /// # Errors
     /// As [`output`](Self::output), and [`RuntimeError::OtherState`].

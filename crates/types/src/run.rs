@@ -7,6 +7,7 @@ pub use input::{Answers, RunCommand, RunInput, Target};
 use crate::caller::Caller;
 use crate::code::Fault;
 use crate::interrupt::Interrupt;
+use crate::shown::StateForm;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -330,6 +331,19 @@ impl RunOutcome {
             }
             Self::Cancelled { .. } => Self::cancelled(),
             other => other.clone(),
+        }
+    }
+
+    /// Returns the outcome with its output and its questions in this form.
+    #[must_use]
+    pub fn in_form(self, form: StateForm) -> Self {
+        match self {
+            Self::Completed { output } => Self::Completed { output: form.of(output) },
+            Self::Interrupted { interrupts, questions } if form == StateForm::Shown => {
+                let questions = questions.into_iter().map(Interrupt::into_shown).collect();
+                Self::Interrupted { interrupts, questions }
+            }
+            other => other,
         }
     }
 
