@@ -55,6 +55,11 @@ pub struct RunOptions {
     /// Behaviour if the thread has an unfinished run.
     #[serde(default, skip_serializing_if = "Multitask::is_reject")]
     pub multitask: Multitask,
+    /// Run of the thread that this run rolls back, with all later ones: they are cancelled if they
+    /// have not ended, and this run starts from the state before them. Requires
+    /// [`Multitask::Rollback`], which otherwise rolls back the unfinished runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roll_back: Option<RunId>,
     /// Model that the graph was opened with, as requested (`provider:model`), so that a later run
     /// on the thread can open the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,10 +100,18 @@ pub struct RunOptions {
 
 impl RunOptions {
     /// Options of a run that continues the thread of one with these options: without what held for
-    /// that run alone, its checkpoint, its idempotency key and its deadline.
+    /// that run alone, its checkpoint, its idempotency key, the run that it rolls back and its
+    /// deadline.
     #[must_use]
     pub fn for_continuation(self) -> Self {
-        Self { at: None, within: None, idempotency_key: None, deadline: None, ..self }
+        Self {
+            at: None,
+            within: None,
+            idempotency_key: None,
+            roll_back: None,
+            deadline: None,
+            ..self
+        }
     }
 }
 
@@ -222,6 +235,19 @@ impl Multitask {
     pub fn cancels(self) -> bool {
         matches!(self, Self::Interrupt | Self::Rollback)
     }
+}
+
+/// The effect of a cancellation on the work of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelAction {
+    /// The run stops. Its committed supersteps stay.
+    #[default]
+    Interrupt,
+    /// The run stops, and the thread returns to its state before the run. Runs that were accepted
+    /// after it are rolled back with it, because they continue from its state. Runs that have ended
+    /// are rolled back too. Rolled back runs stay in the store and are marked.
+    Rollback,
 }
 
 /// The branches from which a run reuses recorded calls.

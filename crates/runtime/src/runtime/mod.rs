@@ -2,6 +2,7 @@
 
 mod admission;
 mod builder;
+mod cancel;
 mod core;
 mod execution;
 mod queue;

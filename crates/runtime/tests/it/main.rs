@@ -28,6 +28,7 @@ mod recovery;
 mod requeue;
 mod retention;
 mod retire;
+mod rollback;
 mod sim;
 mod slots;
 mod supersteps;
