@@ -1,6 +1,7 @@
 //! Resources that all runs of a process share.
 
 use crate::dependencies::MakeDependencies;
+use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
 use crate::timers::Timers;
@@ -34,6 +35,8 @@ pub(crate) struct WorkerContext {
     pub(crate) recent: Arc<Recent>,
     /// Times at which threads are due to resume.
     pub(crate) timers: Arc<Timers>,
+    /// Runs that this process executes, for their watchers.
+    pub(crate) live: Arc<LiveRuns>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

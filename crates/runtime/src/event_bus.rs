@@ -1,13 +1,17 @@
 //! Delivery of the events of one run to the log and to its watchers.
 
+mod live;
 #[cfg(test)]
 mod tests;
 mod text_buffer;
 
+pub(crate) use live::{Live, LiveReceiver, size};
+
+use live::LiveQueue;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use text_buffer::{Due, TextBuffer};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use weftwork_graph::run_loop::EventSource;
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
@@ -17,8 +21,9 @@ use weftwork_types::port::Clock;
 
 /// Delivers events in the order in which they were emitted: a piece of text that follows an event
 /// which is not yet stored waits for it. Watchers receive durable events after they are committed,
-/// with their sequence number, and text at once; slow or disconnected watchers block nothing. Text
-/// is stored a little later, with the next commit or by itself.
+/// with their sequence number, and text at once; slow or disconnected watchers block nothing: a
+/// watcher that lags is detached, and reads the store until it attaches again. Text is stored a
+/// little later, with the next commit or by itself.
 #[derive(Debug)]
 pub(crate) struct EventBus {
     state: Mutex<State>,
@@ -31,7 +36,7 @@ pub(crate) struct EventBus {
 #[derive(Debug)]
 struct State {
     queue: VecDeque<Told>,
-    watchers: Vec<mpsc::UnboundedSender<RunEvent>>,
+    live: Arc<LiveQueue>,
     text: TextBuffer,
     /// Contents of the commit in progress.
     flight: Option<Flight>,
@@ -43,6 +48,10 @@ struct State {
     synced: bool,
     /// Reason why the store accepts no writes, while it accepts none.
     paused: Option<Fault>,
+    /// Number of the first event that the claim committed.
+    first_seq: Option<u64>,
+    /// Last event, if it was emitted without a position.
+    last: Option<AiEvent>,
     /// `true` if the last event was emitted; later events are discarded.
     over: bool,
 }
@@ -81,13 +90,17 @@ pub(crate) struct Carried {
 /// State handed to a watcher that attaches in the middle of a run.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// Everything before this position is stored or void.
+    /// Everything before this position is stored or void. The end if the position of the run in
+    /// its log is not known yet; then everything before the next event is stored.
     pub(crate) from: Position,
     /// Text that is not stored.
     pub(crate) unsaved: Vec<Piece>,
     /// Events from now on.
-    pub(crate) live: mpsc::UnboundedReceiver<RunEvent>,
+    pub(crate) live: LiveReceiver,
 }
+
+/// Maximum size of the text that a watcher gets when it attaches, in bytes.
+const UNSAVED_BYTES_MAX: usize = 32 << 10;
 
 impl EventBus {
     /// Creates the event bus of a claim with this number.
@@ -95,13 +108,15 @@ impl EventBus {
         let first = claim == 1;
         let state = State {
             queue: VecDeque::new(),
-            watchers: Vec::new(),
+            live: Arc::default(),
             text: TextBuffer::new(!first),
             flight: None,
             failed: 0,
             again: false,
             synced: first,
             paused: None,
+            first_seq: None,
+            last: None,
             over: false,
         };
         Self { state: Mutex::new(state), arrived: Notify::new(), spoke: Notify::new(), clock }
@@ -112,27 +127,40 @@ impl EventBus {
     }
 
     /// Adds a watcher before the first event.
-    pub(crate) fn watch(&self) -> mpsc::UnboundedReceiver<RunEvent> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.lock().watchers.push(sender);
-        receiver
+    pub(crate) fn watch(&self) -> LiveReceiver {
+        self.lock().live.attach()
     }
 
-    /// Adds a watcher in the middle of the run; `None` if no more events follow, or if the position
-    /// of the run in the log is not known yet.
+    /// Adds a watcher in the middle of the run. Returns `None` if no more events follow, and while
+    /// the store accepts no writes: another worker may continue the run meanwhile.
     pub(crate) fn attach(&self) -> Option<Attached> {
-        let mut state = self.lock();
-        if state.over || !state.synced {
+        let state = self.lock();
+        if state.over || state.paused.is_some() {
             return None;
         }
-        let (sender, live) = mpsc::unbounded_channel();
-        if let Some(fault) = state.paused.clone() {
-            // Fails only without a receiver, which is below.
-            drop(sender.send(RunEvent::placeless(AiEvent::StoreUnavailable { fault })));
+        let unsaved_bytes: usize = state.text.unsaved().map(|piece| piece.text.len()).sum();
+        if unsaved_bytes > UNSAVED_BYTES_MAX {
+            return None;
         }
-        state.watchers.push(sender);
+        let from = if state.synced { state.text.unsaved_from() } else { Position::END };
         let unsaved = state.text.unsaved().cloned().collect();
-        Some(Attached { from: state.text.unsaved_from(), unsaved, live })
+        Some(Attached { from, unsaved, live: state.live.attach() })
+    }
+
+    /// Returns the position before the first event of the claim.
+    pub(crate) fn start(&self) -> Position {
+        let first = self.lock().first_seq;
+        first.map_or(Position::START, |first| Position::after(first.saturating_sub(1)))
+    }
+
+    /// Returns `true` if no more events follow.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().over
+    }
+
+    /// Returns the last event if it was emitted without a position.
+    pub(crate) fn last(&self) -> Option<RunEvent> {
+        self.lock().last.clone().map(RunEvent::placeless)
     }
 
     /// Waits until an event waits to be committed. Cancel safe.
@@ -256,16 +284,18 @@ impl EventBus {
         while let Some(told) = state.queue.pop_front() {
             state.tell(RunEvent::placeless(told.event));
         }
-        state.tell(RunEvent::placeless(last));
+        state.tell(RunEvent::placeless(last.clone()));
+        state.last = Some(last);
         state.end();
     }
 
-    /// Emits an event.
+    /// Emits an event, in its shown form.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
         if matches!(&event, AiEvent::Custom { value, .. } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;
         }
+        let event = event.into_shown();
         let mut state = self.lock();
         if state.over {
             return;
@@ -296,8 +326,8 @@ impl State {
         !self.queue.is_empty() || self.flight.as_ref().is_some_and(|flight| flight.own)
     }
 
-    fn tell(&mut self, event: RunEvent) {
-        self.watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
+    fn tell(&self, event: RunEvent) {
+        self.live.push(event);
     }
 
     /// Delivers text at once. Returns `true` if a task that waits for due text must check again.
@@ -360,6 +390,7 @@ impl State {
         now: Timestamp,
     ) -> u64 {
         let mut seq = first_seq;
+        self.first_seq.get_or_insert(first_seq);
         for _ in 0..flight.taken {
             let Some(Told { event, .. }) = self.queue.pop_front() else { break };
             if event.is_durable() {
@@ -396,7 +427,7 @@ impl State {
     fn end(&mut self) {
         self.over = true;
         self.queue.clear();
-        self.watchers.clear();
+        self.live.close();
     }
 }
 

@@ -12,6 +12,7 @@ mod follow;
 mod fork;
 mod hosted;
 mod inspect;
+mod live_runs;
 mod origin;
 mod patience;
 mod runtime;
@@ -24,6 +25,7 @@ mod view;
 mod worker;
 
 pub use dependencies::DependencyError;
+pub use follow::{FollowFrom, ThreadEvent, ThreadEvents, ThreadPosition};
 pub use fork::{copy_thread, fork_thread};
 pub use inspect::thread_state;
 pub use runtime::{Recovery, Runtime, RuntimeBuilder};

@@ -12,6 +12,7 @@ use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
 use crate::message::Message;
 use crate::run::RunStatus;
+use crate::shown::show;
 use crate::usage::UsageFact;
 use crate::{CheckpointId, InterruptId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
@@ -221,10 +222,28 @@ impl AiEvent {
         self.step().is_some()
     }
 
-    /// Creates the event for an open question.
+    /// Returns the event with the shown form of results of tools. Every event that is stored or
+    /// delivered has this form.
+    #[must_use]
+    pub fn into_shown(self) -> Self {
+        match self {
+            Self::MessageFinal { message } => Self::MessageFinal { message: message.into_shown() },
+            Self::Custom { ns, node, mut value } => {
+                show(&mut value);
+                Self::Custom { ns, node, value }
+            }
+            Self::HumanInputRequired { interrupt_id, ask } => {
+                Self::HumanInputRequired { interrupt_id, ask: ask.into_shown() }
+            }
+            other => other,
+        }
+    }
+
+    /// Creates the event for an open question, in its shown form.
     #[must_use]
     pub fn asked(interrupt: &Interrupt) -> Self {
-        Self::HumanInputRequired { interrupt_id: interrupt.id, ask: interrupt.ask.clone() }
+        let (interrupt_id, ask) = (interrupt.id, interrupt.ask.clone().into_shown());
+        Self::HumanInputRequired { interrupt_id, ask }
     }
 }
 

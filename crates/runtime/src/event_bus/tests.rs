@@ -22,14 +22,22 @@ fn bus() -> EventBus {
 }
 
 /// Drains a watcher: durable events by their number, text by its position.
-fn heard(watcher: &mut mpsc::UnboundedReceiver<RunEvent>) -> Vec<String> {
-    let told = std::iter::from_fn(|| watcher.try_recv().ok());
-    told.map(|told| match (piece(&told.event), told.position()) {
-        (Some((_, text)), Some(at)) => format!("{}+{} {text}", at.seq, at.bytes),
-        (None, Some(at)) => at.seq.to_string(),
-        (_, None) => "placeless".to_owned(),
+fn heard(watcher: &mut LiveReceiver) -> Vec<String> {
+    received(watcher)
+        .map(|told| match (piece(&told.event), told.position()) {
+            (Some((_, text)), Some(at)) => format!("{}+{} {text}", at.seq, at.bytes),
+            (None, Some(at)) => at.seq.to_string(),
+            (_, None) => "placeless".to_owned(),
+        })
+        .collect()
+}
+
+/// Returns the events that a watcher can receive now.
+fn received(watcher: &mut LiveReceiver) -> impl Iterator<Item = RunEvent> {
+    std::iter::from_fn(|| match watcher.try_recv() {
+        Some(Live::Event(event)) => Some(Arc::unwrap_or_clone(event)),
+        _ => None,
     })
-    .collect()
 }
 
 fn texts(carried: &Carried) -> Vec<String> {
@@ -47,7 +55,7 @@ fn order_is_kept_and_only_durable_events_wait_for_the_log() {
     bus.emit(&one, custom(1));
     bus.emit(&one, delta("bc"));
     bus.emit(&one, custom(2));
-    assert!(watcher.try_recv().is_err(), "nothing overtakes what is not yet on disk");
+    assert_eq!(watcher.try_recv(), None, "nothing overtakes what is not yet on disk");
     let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(1), custom(2)]);
     assert_eq!(texts(&carried), ["0+1 a", "1+2 bc"]);
@@ -58,11 +66,12 @@ fn order_is_kept_and_only_durable_events_wait_for_the_log() {
     assert_eq!(bus.begin(std::slice::from_ref(&done)).void, Some(Position::END));
     bus.committed(3, Timestamp(9), vec![done.clone()]);
     assert_eq!(
-        watcher.try_recv().expect("of the commit itself"),
-        RunEvent::durable(3, Timestamp(9), done)
+        received(&mut watcher).next(),
+        Some(RunEvent::durable(3, Timestamp(9), done)),
+        "of the commit"
     );
     bus.emit(&one, delta("late"));
-    assert_eq!(watcher.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+    assert_eq!(watcher.try_recv(), Some(Live::Ended));
 }
 
 #[test]
@@ -157,7 +166,6 @@ fn text_is_void_with_its_step_or_its_attempt() {
 #[test]
 fn no_more_text_is_kept_than_its_limit() {
     let (bus, one) = (bus(), by(1, 1));
-    let mut watcher = bus.watch();
     let most = "x".repeat(text_buffer::KEPT_BYTES_MAX);
     bus.emit(&one, delta(&most));
     bus.emit(&one, delta("y"));
@@ -172,10 +180,10 @@ fn no_more_text_is_kept_than_its_limit() {
     bus.emit(&one, delta("y"));
     assert_eq!(bus.begin(&[]).pieces.len(), 1);
     bus.committed(3, Timestamp(9), Vec::new());
-    let pieces = std::iter::from_fn(|| watcher.try_recv().ok());
-    let pieces = pieces.filter_map(|told| told.piece).map(|at| at.end.bytes);
-    let most = most.len() as u64;
-    assert_eq!(pieces.collect::<Vec<_>>(), [most, most + 1, 1, most, most + 1], "live is all");
+    let mut watcher = bus.attach().expect("the run goes on").live;
+    bus.emit(&one, delta("z"));
+    let pieces = received(&mut watcher).filter_map(|told| told.piece).map(|at| at.end.bytes);
+    assert_eq!(pieces.collect::<Vec<_>>(), [most.len() as u64 + 2], "it is live all the same");
 }
 
 #[test]
@@ -197,8 +205,46 @@ fn who_comes_later_gets_the_rest() {
     assert_eq!(heard(&mut live), ["0+5 e"]);
     bus.end();
     assert!(bus.attach().is_none());
-    assert!(
-        EventBus::new(Arc::new(SystemClock::new()), 2).attach().is_none(),
-        "nobody knows where"
-    );
+    let taken = EventBus::new(Arc::new(SystemClock::new()), 2).attach().expect("it begins");
+    assert_eq!(taken.from, Position::END, "everything before it is stored");
+}
+
+/// Text whose event has a third of the size that may wait for a watcher.
+fn third() -> AiEvent {
+    delta(&"x".repeat(live::LAG_BYTES_MAX / 3 - size_of::<RunEvent>()))
+}
+
+#[test]
+fn a_watcher_that_lags_is_detached_and_the_others_are_not() {
+    let (bus, one) = (bus(), by(1, 1));
+    let (mut slow, mut fast) = (bus.watch(), bus.watch());
+    for _ in 0..3 {
+        bus.emit(&one, third());
+        assert_eq!(received(&mut fast).count(), 1);
+    }
+    let mut later = bus.watch();
+    bus.emit(&one, third());
+    assert_eq!(slow.try_recv(), Some(Live::Lagged));
+    assert_eq!(slow.try_recv(), Some(Live::Lagged));
+    assert_eq!(received(&mut fast).count(), 1);
+    assert_eq!(received(&mut later).count(), 1);
+    drop((slow, fast));
+    for _ in 0..3 {
+        bus.emit(&one, third());
+    }
+    assert_eq!(received(&mut later).count(), 3);
+    bus.end();
+    assert_eq!(later.try_recv(), Some(Live::Ended));
+}
+
+#[test]
+fn an_event_beyond_the_limit_is_read_from_the_store() {
+    let (bus, one) = (bus(), by(1, 1));
+    let mut watcher = bus.watch();
+    bus.emit(&one, delta(&"x".repeat(live::LAG_BYTES_MAX)));
+    assert_eq!(watcher.try_recv(), Some(Live::Lagged));
+    assert!(bus.attach().is_none(), "the text is not stored yet");
+    bus.begin(&[]);
+    bus.committed(1, Timestamp(9), Vec::new());
+    assert!(bus.attach().is_some());
 }

@@ -395,7 +395,7 @@ impl Claimed for Writer {
             };
             let mut own = told.events;
             let messages = told.messages.into_iter();
-            own.extend(messages.map(|message| AiEvent::MessageFinal { message }));
+            own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
             if self.holds {
                 let full = state.hold(keep, own);
                 // Calls of a branch are found only if its first checkpoint is stored.

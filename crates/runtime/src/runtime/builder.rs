@@ -261,6 +261,7 @@ impl RuntimeBuilder {
             local: local.with_cache_limit(self.cached_max),
             recent: Arc::default(),
             timers: Arc::default(),
+            live: Arc::default(),
             shutdown: Arc::default(),
         });
         // Other runs are found by recovery.

@@ -3,18 +3,18 @@
 use super::core::{Admitted, Goes, Here, Runtime};
 use super::slots::{Slot, Ticket};
 use crate::event_bus::EventBus;
-use crate::follow::Follow;
+use crate::follow::{Follow, FollowFrom, Follower, RunLog, ThreadEvents};
 use crate::hosted::{ClaimEnd, ClaimedRun, LazyOutcome, RunDriver, ready};
 use futures_util::FutureExt;
 use std::sync::Arc;
-use tokio::sync::{OnceCell, mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{StoreError, invariants};
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef};
-use weftwork_types::{BoxFuture, BoxStream, Principal};
+use weftwork_types::{BoxFuture, Principal, ThreadId};
 
 impl Runtime {
     pub(super) async fn take(
@@ -75,7 +75,6 @@ impl Runtime {
                 org: who.org.clone(),
                 thread: at.thread.clone(),
                 cancel: watch::channel(false).0,
-                bus: None,
             });
             (here.cancel.clone(), new)
         };
@@ -89,10 +88,9 @@ impl Runtime {
             cancel.send_replace(true);
         }
         let bus = Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence));
-        let events = bus.watch();
-        if let Some(here) = self.running().get_mut(&at.run) {
-            here.bus = Some(Arc::clone(&bus));
-        }
+        let log = self.log(who.clone(), at.clone());
+        let events = Follower::of_claim(log, Arc::clone(&bus), claim.fence);
+        context.live.begin(&who.org, &at, &bus);
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel };
         let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
@@ -100,12 +98,13 @@ impl Runtime {
         tokio::spawn(async move {
             let claimed = &run.run;
             let id = claimed.claim.at.run.clone();
-            let follow =
-                this.following(claimed.who.clone(), claimed.claim.at.clone(), run.graph.clone());
+            let (who, at) = (claimed.who.clone(), claimed.claim.at.clone());
+            let follow = Follow { log: this.log(who, at), graph: run.graph.clone() };
             let bus = Arc::clone(&claimed.bus);
             let became = run.drive().await;
             this.running().remove(&id);
             drop(slot);
+            this.0.context.live.end(&follow.log.who.org, &id, &bus);
             this.0.ends.send_modify(|ends| *ends += 1);
             // There may be no receiver any more.
             let tell = |outcome: LazyOutcome| drop(ended.send(outcome));
@@ -124,7 +123,7 @@ impl Runtime {
                 }
             }
         });
-        Ok(RunHandle { run: at, events: stream(events), outcome: final_of(outcome) })
+        Ok(RunHandle { run: at, events: events.events(), outcome: final_of(outcome) })
     }
 
     /// Starts a run that was just stored, or follows it if another worker has claimed it.
@@ -148,9 +147,11 @@ impl Runtime {
     /// is not final. A client that reconnects continues from the [`RunEvent::position`] of the last
     /// event it received.
     ///
-    /// Text of runs in this process is delivered at once. Text of other processes is delivered when
-    /// it is stored, at most a quarter of a second after it was emitted; the store is read ten
-    /// times a second. If a message is final, only its final text is delivered. At most one MiB of
+    /// Text of runs in this process is delivered at once, also if the run begins here later or is
+    /// taken over. Text of other processes is delivered when it is stored, at most a quarter of a
+    /// second after it was emitted; the store is read ten times a second, and twice a second as
+    /// long as there is nothing new. A watcher that has not received 64 KiB of events of this
+    /// process continues from the store until it has caught up; the run never waits for it. If a message is final, only its final text is delivered. At most one MiB of
     /// text since the last superstep is stored; text beyond it reaches only watchers in the process
     /// of the run.
     ///
@@ -165,30 +166,32 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        let bus = self.bus(who, at);
-        let handle = self.following(who.clone(), at.clone(), graph).handle(after, bus.as_deref());
+        let handle = Follow { log: self.log(who.clone(), at.clone()), graph }.handle(after);
         Ok(self.until_closed(handle))
     }
 
-    fn bus(&self, who: &Principal, at: &RunRef) -> Option<Arc<EventBus>> {
-        let here = self.running().get(&at.run).filter(|here| here.org == who.org)?.clone();
-        here.bus
+    /// Follows all runs of a thread; see [`Thread::follow`](crate::Thread::follow). Their graphs
+    /// need not be hosted here.
+    #[must_use]
+    pub fn follow_thread(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        from: FollowFrom,
+    ) -> ThreadEvents {
+        let context = Arc::clone(&self.0.context);
+        ThreadEvents::new(context, who.clone(), thread.clone(), from)
     }
 
     /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn follow(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        let bus = self.bus(&who, &at);
-        let handle = self.following(who, at, graph).handle(Position::START, bus.as_deref());
+        let handle = Follow { log: self.log(who, at), graph }.handle(Position::START);
         self.until_closed(handle)
     }
 
-    fn following(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> Follow {
-        Follow { context: Arc::clone(&self.0.context), graph, who, at }
+    fn log(&self, who: Principal, at: RunRef) -> RunLog {
+        RunLog { context: Arc::clone(&self.0.context), who, at }
     }
-}
-
-fn stream(mut events: mpsc::UnboundedReceiver<RunEvent>) -> BoxStream<'static, RunEvent> {
-    Box::pin(futures_util::stream::poll_fn(move |cx| events.poll_recv(cx)))
 }
 
 /// Returns the outcome of a run; its output is converted to JSON only when the future is polled.

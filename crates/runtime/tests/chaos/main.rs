@@ -10,9 +10,11 @@ mod alone;
 mod cancel;
 mod check;
 mod clocks;
+mod crowd;
 mod disk;
 #[path = "../it/faulty.rs"]
 mod faulty;
+mod followers;
 mod kills;
 mod place;
 mod points;

@@ -70,6 +70,16 @@ impl Site {
         LeaseConfig { renew_every: beat, lease: beat * 4, look_every: beat }
     }
 
+    /// The site of a process that a test started; `None` in other processes.
+    pub(crate) fn of_process() -> Option<Self> {
+        let place = std::env::var(PLACE).ok()?;
+        let number = |name| std::env::var(name).expect("is set").parse().expect("a number");
+        let folder = PathBuf::from(std::env::var(FOLDER).expect("is set"));
+        let (pace_ms, step_ms) = (number(PACE_MS), number(STEP_MS));
+        let attempts_max = std::env::var(ATTEMPTS_MAX).expect("is set").parse().expect("a number");
+        Some(Self { place: Place::of(&place), folder, pace_ms, step_ms, attempts_max })
+    }
+
     /// Returns a line for each external effect, by any process.
     pub(crate) fn effects(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("effects")).unwrap_or_default();
@@ -272,12 +282,7 @@ fn poison(outside: &Outside, graph: &'static str) -> CompiledGraph {
 /// Entry point of a worker process; a test that passes at once in other processes.
 #[test]
 fn worker_process() {
-    let Ok(place) = std::env::var(PLACE) else { return };
-    let number = |name| std::env::var(name).expect("is set").parse().expect("a number");
-    let folder = PathBuf::from(std::env::var(FOLDER).expect("is set"));
-    let (pace_ms, step_ms) = (number(PACE_MS), number(STEP_MS));
-    let attempts_max = std::env::var(ATTEMPTS_MAX).expect("is set").parse().expect("a number");
-    let site = Site { place: Place::of(&place), folder, pace_ms, step_ms, attempts_max };
+    let Some(site) = Site::of_process() else { return };
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     tokio.expect("a runtime").block_on(async {
         let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
@@ -298,13 +303,17 @@ fn worker_process() {
             .lease(site.lease());
         let runtime = runtime.open().await.expect("opens");
         println!("worker {}", runtime.worker());
-        // Works until whoever started it is gone.
-        let input = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
-        while !input.is_finished() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_left().await;
     });
     std::process::exit(0);
+}
+
+/// Waits until the process that started this one is gone.
+pub(crate) async fn until_left() {
+    let input = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    while !input.is_finished() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Treatment of recorded calls by worker processes.

@@ -14,6 +14,7 @@ mod drawings;
 mod ends;
 mod faults;
 mod faulty;
+mod following;
 mod front;
 mod golden;
 mod items;
