@@ -4,6 +4,7 @@ use crate::dependencies::MakeDependencies;
 use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
+use crate::timers::Timers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -34,6 +35,8 @@ pub(crate) struct WorkerContext {
     pub(crate) recent: Arc<Recent>,
     /// Runs that this process executes, for their watchers.
     pub(crate) live: Arc<LiveRuns>,
+    /// Times at which threads are due to resume.
+    pub(crate) timers: Arc<Timers>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

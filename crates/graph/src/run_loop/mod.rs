@@ -42,8 +42,8 @@ pub use checkpointer::{
 };
 pub use context::{Attempt, EventSource, Host, RunEnvironment, TaskContext};
 pub use event::{
-    Config, MessagePart, Metadata, Modes, Snapshot, Source, StreamEvent, StreamItem, SubState,
-    TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
+    Config, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent, StreamItem,
+    SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};

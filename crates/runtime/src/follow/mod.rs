@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weftwork_graph::run_loop::StateQuery;
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_types::InterruptId;
 use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::RunOutcome;
+use weftwork_types::{CheckpointId, InterruptId};
 
 /// Interval of the first read of the store after one that found something new; doubled by each read
 /// that finds nothing.
@@ -81,7 +81,8 @@ impl Follow {
             let row = context.store.run(who, at).await?;
             match row.outcome {
                 Some(RunOutcome::Completed { .. }) => {
-                    return Ok(RunOutcome::Completed { output: self.output().await? });
+                    let output = self.output(row.last_checkpoint).await?;
+                    return Ok(RunOutcome::Completed { output });
                 }
                 Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty() => {
                     let questions = self.questions(&interrupts).await?;
@@ -103,15 +104,25 @@ impl Follow {
         Ok(ids.iter().filter_map(|id| asked.remove(id)).collect())
     }
 
-    /// Returns the state of the thread, which is not stored a second time with the outcome. Returns
-    /// null if a later run exists: the state at the end of this run is not available then.
-    async fn output(&self) -> Result<serde_json::Value, RuntimeError> {
+    /// Returns the state of the thread at the end of the run, which is not stored a second time with
+    /// the outcome. Returns null if this checkpoint no longer exists, or if it is not known, because
+    /// the run ended in an older format, and a later run exists.
+    async fn output(
+        &self,
+        checkpoint: Option<CheckpointId>,
+    ) -> Result<serde_json::Value, RuntimeError> {
         let RunLog { context, who, at } = &self.log;
         let runs = context.store.runs(who, &at.thread).await?;
-        if runs.last().is_none_or(|last| last.new.at != *at) {
+        let is_last = runs.last().is_some_and(|last| last.new.at == *at);
+        if checkpoint.is_none() && !is_last {
             return Ok(serde_json::Value::Null);
         }
-        let (host, query) = (context.looking(who), StateQuery::thread(at.thread.as_str()));
-        Ok(self.graph.state(&host, &query, false).await?.values)
+        let checkpoint = checkpoint.filter(|_| !is_last);
+        let query = StateQuery { checkpoint, ..StateQuery::thread(at.thread.as_str()) };
+        match self.graph.state(&context.looking(who), &query, false).await {
+            Ok(state) => Ok(state.values),
+            Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(serde_json::Value::Null),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -213,6 +213,7 @@ impl Writer {
         };
         let commit = Commit { keep, events, finish, wakes_at, ..told };
         self.commit(&mut state, commit).await?;
+        wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
         (state.held, state.held_bytes) = (None, 0);
         Ok(outcome)
     }
@@ -267,7 +268,9 @@ impl Writer {
         let finish = Some(outcome);
         let wakes_at = self.still_wakes(&interrupts).await;
         let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
-        self.commit_once(&mut state, &mut commit).await
+        self.commit_once(&mut state, &mut commit).await?;
+        wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
+        Ok(())
     }
 
     /// Time at which the thread wakes after a run that made no progress.

@@ -21,6 +21,7 @@ mod points;
 mod poison;
 mod speech;
 mod stall;
+mod timers;
 mod worker;
 
 /// Returns `true` if the full doses are requested.

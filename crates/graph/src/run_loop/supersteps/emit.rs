@@ -80,6 +80,7 @@ impl RunLoop {
             metadata: Some(metadata.clone()),
             tasks: tasks.collect(),
             interrupts: Vec::new(),
+            run: None,
         };
         let event = StreamEvent::Checkpoint(Box::new(snapshot));
         if self.scope.shared.wants(Modes::CHECKPOINTS) {
