@@ -19,6 +19,7 @@ mod nested;
 mod node_cache;
 mod options;
 mod panics;
+mod projection;
 mod questions;
 mod recorder;
 mod run;
@@ -48,6 +49,7 @@ pub use event::{
 pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};
 pub use panics::out_of_node;
+pub use projection::{LoopBounds, StepOrigin, StoredStep};
 pub use questions::answers_by_id;
 pub use run::{Finished, Run, RunStream};
 pub use schema::Checker;
