@@ -170,7 +170,7 @@ impl Writer {
         let number = i64::try_from(self.step)?;
         let nodes = vec!["model".to_owned()];
         let events = vec![
-            AiEvent::Custom { value: serde_json::json!({"n": number}) },
+            AiEvent::custom(serde_json::json!({"n": number})),
             AiEvent::Step { step: number, nodes },
         ];
         let commit =

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use text_buffer::{Due, TextBuffer};
 use tokio::sync::{Notify, mpsc};
 use weftwork_graph::run_loop::EventSource;
+use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Piece, PieceAt, PieceKind, Position, RunEvent};
@@ -204,16 +205,17 @@ impl EventBus {
         }
     }
 
-    /// Delivers the events that the commit included, which are stored from `first_seq` on, and then
-    /// its own events. After `done` or `released` no more events are delivered.
-    pub(crate) fn committed(&self, first_seq: u64, own: Vec<AiEvent>) {
+    /// Delivers the events that the commit included, which are stored from `first_seq` on with the
+    /// time of the commit, and then its own events. After `done` or `released` no more events are
+    /// delivered.
+    pub(crate) fn committed(&self, first_seq: u64, at: Timestamp, own: Vec<AiEvent>) {
         let mut state = self.lock();
         if state.paused.take().is_some() {
             state.tell(RunEvent::placeless(AiEvent::StoreAvailable));
         }
         let Some(flight) = state.flight.take() else { return };
-        let own_seq = state.land(flight, first_seq, own.len());
-        state.tell_own(own_seq, own);
+        let own_seq = state.land(flight, (first_seq, at), own.len(), self.clock.now());
+        state.tell_own(own_seq, at, own);
         if state.tell_held(&*self.clock) {
             drop(state);
             self.spoke.notify_one();
@@ -238,8 +240,8 @@ impl EventBus {
     }
 
     /// Delivers an event that was written to the log elsewhere.
-    pub(crate) fn logged(&self, seq: u64, event: AiEvent) {
-        self.lock().tell_own(seq, vec![event]);
+    pub(crate) fn logged(&self, seq: u64, at: Timestamp, event: AiEvent) {
+        self.lock().tell_own(seq, at, vec![event]);
     }
 
     /// Ends the delivery.
@@ -260,7 +262,7 @@ impl EventBus {
 
     /// Emits an event.
     pub(crate) fn emit(&self, by: &EventSource, event: AiEvent) {
-        if matches!(&event, AiEvent::Custom { value } if !can_be_read_back(value)) {
+        if matches!(&event, AiEvent::Custom { value, .. } if !can_be_read_back(value)) {
             tracing::warn!("an event was dropped: it is nested too deeply for the log");
             return;
         }
@@ -304,7 +306,7 @@ impl State {
         let before = self.text.due();
         let at = self.text.say(by, piece, clock);
         let changed = self.text.due() != before;
-        self.tell(RunEvent { seq: None, piece: Some(at), event });
+        self.tell(RunEvent { seq: None, piece: Some(at), at: Some(clock.now()), event });
         changed
     }
 
@@ -350,16 +352,22 @@ impl State {
     }
 
     /// Delivers the events that a commit included, and returns the number of its first own event.
-    fn land(&mut self, mut flight: Flight, first_seq: u64, own: usize) -> u64 {
+    fn land(
+        &mut self,
+        mut flight: Flight,
+        (first_seq, at): (u64, Timestamp),
+        own: usize,
+        now: Timestamp,
+    ) -> u64 {
         let mut seq = first_seq;
         for _ in 0..flight.taken {
             let Some(Told { event, .. }) = self.queue.pop_front() else { break };
             if event.is_durable() {
-                self.tell(RunEvent::durable(seq, event));
+                self.tell(RunEvent::durable(seq, at, event));
                 seq += 1;
             } else {
                 let piece = flight.places.pop_front();
-                self.tell(RunEvent { seq: None, piece, event });
+                self.tell(RunEvent { seq: None, piece, at: Some(now), event });
             }
         }
         if let Some(mut after) = flight.after {
@@ -373,11 +381,11 @@ impl State {
         seq
     }
 
-    fn tell_own(&mut self, first_seq: u64, own: Vec<AiEvent>) {
+    fn tell_own(&mut self, first_seq: u64, at: Timestamp, own: Vec<AiEvent>) {
         let mut over = false;
         for (seq, event) in (first_seq..).zip(own) {
             over |= matches!(event, AiEvent::Done { .. } | AiEvent::Released { .. });
-            self.tell(RunEvent::durable(seq, event));
+            self.tell(RunEvent::durable(seq, at, event));
         }
         if over {
             self.end();
@@ -397,6 +405,7 @@ fn piece(event: &AiEvent) -> Option<(PieceKind, &str)> {
     match event {
         AiEvent::TextDelta { delta } => Some((PieceKind::Text, delta)),
         AiEvent::ReasoningDelta { delta } => Some((PieceKind::Reasoning, delta)),
+        AiEvent::ToolCallDelta { call, delta } => Some((PieceKind::ToolCall(call.clone()), delta)),
         _ => None,
     }
 }

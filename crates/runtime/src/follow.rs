@@ -98,7 +98,7 @@ impl Follow {
             last = last.min(piece.at.end.seq);
         }
         let events = events.into_iter().filter(|event| event.seq <= last);
-        let events = events.map(|event| RunEvent::durable(event.seq, event.event));
+        let events = events.map(|event| RunEvent::durable(event.seq, event.at, event.event));
         let pieces = pieces.into_iter().filter(|piece| piece.at.end.seq <= last);
         Ok(merged(after, events, pieces))
     }

@@ -145,8 +145,7 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
         json!([i64::MIN, u64::MAX, true, "\u{0}\u{1f}\u{10ffff} \"quoted\" \\ line\nend"]),
         Value::String("x".repeat(100_000)),
     ];
-    let events: Vec<AiEvent> =
-        values.iter().map(|value| AiEvent::Custom { value: value.clone() }).collect();
+    let events: Vec<AiEvent> = values.iter().map(|value| AiEvent::custom(value.clone())).collect();
     let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(200_000).collect();
     let big = NewCheckpoint { body: bytes.clone(), ..checkpoint(1) };
     let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(u128::MAX) };

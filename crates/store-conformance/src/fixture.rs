@@ -134,7 +134,7 @@ pub(super) fn answers(given: &[(u128, &str)]) -> BTreeMap<InterruptId, Answer> {
 }
 
 pub(super) fn told(n: i64) -> AiEvent {
-    AiEvent::Custom { value: json!({"n": n}) }
+    AiEvent::custom(json!({"n": n}))
 }
 
 pub(super) fn commit(at: i64) -> Commit {

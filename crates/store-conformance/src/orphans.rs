@@ -42,8 +42,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     write(&*store, &first, asks).await;
     let claim = begin(&*store, "t", "r").await;
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
-    let spoken =
-        PieceAt { end: Position { seq: 1, bytes: 3 }, node: "writer".to_owned(), task: TaskId(7) };
+    let spoken = PieceAt::new(Position { seq: 1, bytes: 3 }, "writer", TaskId(7));
     let half = Commit {
         keep: CheckpointBatch {
             pending: vec![tasks(1, "half done")],
@@ -52,7 +51,12 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
         .into(),
         interrupts: vec![question(1)],
         events: vec![told(1)],
-        pieces: vec![Piece { at: spoken, kind: PieceKind::Text, text: "hal".to_owned() }],
+        pieces: vec![Piece {
+            at: spoken,
+            told_at: Timestamp(1),
+            kind: PieceKind::Text,
+            text: "hal".to_owned(),
+        }],
         ..commit(1_200)
     };
     write(&*store, &claim, half).await;

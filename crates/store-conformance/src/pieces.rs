@@ -18,8 +18,8 @@ fn position(seq: u64, bytes: u64) -> Position {
 /// A piece of text that ends at a position.
 fn piece(seq: u64, bytes: u64, text: &str) -> Piece {
     let kind = if text.contains('?') { PieceKind::Reasoning } else { PieceKind::Text };
-    let at = PieceAt { end: position(seq, bytes), node: "writer".to_owned(), task: TaskId(7) };
-    Piece { at, kind, text: text.to_owned() }
+    let at = PieceAt::new(position(seq, bytes), "writer", TaskId(7));
+    Piece { at, told_at: Timestamp(1), kind, text: text.to_owned() }
 }
 
 async fn all(store: &dyn Store, run: &str) -> Vec<Piece> {

@@ -1,15 +1,17 @@
 //! Events of a run: the one stream from which every protocol's stream is derived.
 
+mod checkpoint;
 mod piece;
 
-pub use piece::{Piece, PieceAt, PieceKind, Position};
+pub use checkpoint::{CheckpointSource, CheckpointStored, TaskDue, TaskEnd, TaskStatus};
+pub use piece::{Piece, PieceAt, PieceKind, Position, ToolCallPart};
 
 use crate::code::Fault;
 use crate::interrupt::{Ask, Interrupt};
 use crate::message::Message;
 use crate::run::RunStatus;
 use crate::usage::UsageFact;
-use crate::{InterruptId, ToolCallId};
+use crate::{CheckpointId, InterruptId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,6 +54,15 @@ pub enum AiEvent {
     /// Partial text of a model's reasoning, stored as long as partial text of the answer.
     ReasoningDelta {
         /// The partial text.
+        delta: String,
+    },
+    /// A part of the arguments of a tool call that a model is producing, stored as long as partial
+    /// text of the answer.
+    ToolCallDelta {
+        /// The call.
+        #[serde(flatten)]
+        call: ToolCallPart,
+        /// The part of the arguments' JSON text.
         delta: String,
     },
     /// An attempt failed after it had emitted partial text, which is void now.
@@ -102,7 +113,32 @@ pub enum AiEvent {
         /// Content of the question.
         ask: Ask,
     },
-    /// A superstep was committed.
+    /// A checkpoint of one of the run's graphs was stored.
+    Checkpoint(Box<CheckpointStored>),
+    /// Tasks of a superstep that was open before the run are due in it, for example after a
+    /// question was answered or a worker died.
+    TasksStarted {
+        /// Namespace of their graph; empty for the outermost graph.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ns: String,
+        /// Checkpoint that the superstep starts from.
+        checkpoint: CheckpointId,
+        /// The tasks, those included that had finished before.
+        tasks: Vec<TaskDue>,
+    },
+    /// Tasks ended, and no checkpoint closes their superstep yet: others of it still run, or the
+    /// run stops at a question or a failure. The checkpoint that closes it reports them again.
+    TasksEnded {
+        /// Namespace of their graph; empty for the outermost graph.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ns: String,
+        /// Checkpoint that the superstep starts from.
+        checkpoint: CheckpointId,
+        /// The tasks.
+        ended: Vec<TaskEnd>,
+    },
+    /// A superstep of the outermost graph was committed. Only in logs of earlier versions, which
+    /// have no [`Checkpoint`](Self::Checkpoint).
     Step {
         /// Number of the superstep within the thread.
         step: i64,
@@ -111,6 +147,12 @@ pub enum AiEvent {
     },
     /// A value that a node emitted.
     Custom {
+        /// Namespace of the graph that emitted it; empty for the outermost graph.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        ns: String,
+        /// The node; empty in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        node: String,
         /// The value.
         value: Value,
     },
@@ -137,9 +179,26 @@ impl AiEvent {
             self,
             Self::TextDelta { .. }
                 | Self::ReasoningDelta { .. }
+                | Self::ToolCallDelta { .. }
                 | Self::StoreUnavailable { .. }
                 | Self::StoreAvailable
         )
+    }
+
+    /// Creates the event for a value that no node emitted.
+    #[must_use]
+    pub fn custom(value: Value) -> Self {
+        Self::Custom { ns: String::new(), node: String::new(), value }
+    }
+
+    /// Returns `true` if the event reports that a superstep of the outermost graph was committed.
+    #[must_use]
+    pub fn is_step(&self) -> bool {
+        match self {
+            Self::Step { .. } => true,
+            Self::Checkpoint(stored) => stored.is_step(),
+            _ => false,
+        }
     }
 
     /// Creates the event for an open question.
@@ -161,6 +220,10 @@ pub struct RunEvent {
     /// Position and origin of partial text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piece: Option<PieceAt>,
+    /// Time of the commit of a durable event, or time at which partial text was emitted; `None` for
+    /// events without a position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// The event.
     #[serde(flatten)]
     pub event: AiEvent,
@@ -169,14 +232,14 @@ pub struct RunEvent {
 impl RunEvent {
     /// Creates an event of the durable log.
     #[must_use]
-    pub fn durable(seq: u64, event: AiEvent) -> Self {
-        Self { seq: Some(seq), piece: None, event }
+    pub fn durable(seq: u64, at: Timestamp, event: AiEvent) -> Self {
+        Self { seq: Some(seq), piece: None, at: Some(at), event }
     }
 
     /// Creates an event without a position.
     #[must_use]
     pub fn placeless(event: AiEvent) -> Self {
-        Self { seq: None, piece: None, event }
+        Self { seq: None, piece: None, at: None, event }
     }
 
     /// Returns the position of a reader that has seen this event and all events before it.

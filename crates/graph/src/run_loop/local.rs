@@ -3,7 +3,9 @@
 
 use crate::clock::{SystemClock, millis};
 use crate::journal::TaskJournal;
-use crate::run_loop::context::{Attempt, Host, LocalCalls, RunEnvironment, TaskContext};
+use crate::run_loop::context::{
+    Attempt, EventSource, Host, LocalCalls, RunEnvironment, TaskContext,
+};
 use crate::run_loop::event::Modes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +73,7 @@ impl RunEnvironment for LocalEnvironment {
         }
     }
 
-    fn emit(&self, _: &TaskContext, _: AiEvent) {}
+    fn emit(&self, _: EventSource, _: AiEvent) {}
 
     fn has_log(&self) -> bool {
         false
@@ -129,7 +131,7 @@ impl Emit for LocalEvents {
     fn emit(&self, event: AiEvent) {
         self.beat();
         match event {
-            AiEvent::Custom { value } => self.at.emit(value),
+            AiEvent::Custom { value, .. } => self.at.emit(value),
             _ if !self.at.scope.shared.wants(Modes::CUSTOM) => {}
             other => {
                 if let Ok(value) = serde_json::to_value(&other) {

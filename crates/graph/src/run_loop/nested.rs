@@ -142,7 +142,7 @@ impl Ctx {
     /// emit it again.
     pub fn token(&self, id: &MessageId, text: &str) {
         let at = self.at();
-        at.tell(|| AiEvent::TextDelta { delta: text.to_owned() });
+        at.tell_of(id, || AiEvent::TextDelta { delta: text.to_owned() });
         at.emit_chunk(id, text);
     }
 

@@ -124,5 +124,5 @@ pub(crate) fn begin(store: &PostgresStore, thread: &str, run: &str) -> Claim {
 }
 
 pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
-    AiEvent::Custom { value: value.into() }
+    AiEvent::custom(value.into())
 }

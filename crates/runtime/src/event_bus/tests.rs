@@ -1,18 +1,20 @@
 use super::*;
 use serde_json::json;
 use weftwork_graph::SystemClock;
-use weftwork_types::TaskId;
+use weftwork_types::{TaskId, Timestamp};
 
 fn delta(text: &str) -> AiEvent {
     AiEvent::TextDelta { delta: text.to_owned() }
 }
 
 fn custom(n: u32) -> AiEvent {
-    AiEvent::Custom { value: json!(n) }
+    AiEvent::custom(json!(n))
 }
 
 fn by(task: u128, step: i64) -> EventSource {
-    EventSource { node: format!("n{task}").into(), task: TaskId(task), step }
+    let ns = "".into();
+    let node = format!("n{task}").into();
+    EventSource { node, task: TaskId(task), step, ns, graph_step: step, message: None }
 }
 
 fn bus() -> EventBus {
@@ -50,12 +52,15 @@ fn order_is_kept_and_only_durable_events_wait_for_the_log() {
     assert_eq!(carried.events, [custom(1), custom(2)]);
     assert_eq!(texts(&carried), ["0+1 a", "1+2 bc"]);
     bus.emit(&one, delta("d"));
-    bus.committed(1, Vec::new());
+    bus.committed(1, Timestamp(9), Vec::new());
     assert_eq!(heard(&mut watcher), ["1", "1+2 bc", "2", "2+1 d"]);
     let done = AiEvent::Done { outcome: weftwork_types::run::RunStatus::Failed };
     assert_eq!(bus.begin(std::slice::from_ref(&done)).void, Some(Position::END));
-    bus.committed(3, vec![done.clone()]);
-    assert_eq!(watcher.try_recv().expect("of the commit itself"), RunEvent::durable(3, done));
+    bus.committed(3, Timestamp(9), vec![done.clone()]);
+    assert_eq!(
+        watcher.try_recv().expect("of the commit itself"),
+        RunEvent::durable(3, Timestamp(9), done)
+    );
     bus.emit(&one, delta("late"));
     assert_eq!(watcher.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
 }
@@ -68,7 +73,7 @@ fn text_that_comes_during_a_commit_stands_where_it_was_told() {
     assert_eq!(texts(&bus.begin(&[])), ["0+1 a"]);
     bus.emit(&one, delta("b"));
     assert_eq!(heard(&mut watcher), ["0+1 a", "0+2 b"], "a slow commit of text holds nothing up");
-    bus.committed(1, Vec::new());
+    bus.committed(1, Timestamp(9), Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
     let carried = bus.begin(std::slice::from_ref(&step));
     assert_eq!(texts(&carried), ["0+2 b"], "of the step after it");
@@ -79,7 +84,7 @@ fn text_that_comes_during_a_commit_stands_where_it_was_told() {
     assert_eq!(heard(&mut watcher), ["0+3 c"], "and nothing is held while the run waits");
     assert_eq!(texts(&bus.begin(std::slice::from_ref(&step))), ["0+3 bc"]);
     bus.emit(&one, delta("d"));
-    bus.committed(1, vec![step]);
+    bus.committed(1, Timestamp(9), vec![step]);
     assert_eq!(heard(&mut watcher), ["1", "1+1 d"]);
     assert_eq!(texts(&bus.begin(&[])), ["1+1 d"]);
 }
@@ -102,7 +107,7 @@ fn a_commit_that_is_tried_again_takes_what_it_took_at_first() {
         assert_eq!(carried.events, [custom(1)]);
         assert_eq!(texts(&carried), [""; 0], "void with its step");
     }
-    bus.committed(1, step.to_vec());
+    bus.committed(1, Timestamp(9), step.to_vec());
     assert_eq!(heard(&mut watcher), ["1", "1+1 a", "2", "2+1 b"]);
     let carried = bus.begin(&[]);
     assert_eq!(carried.events, [custom(2), custom(3), custom(3)]);
@@ -124,7 +129,7 @@ fn text_is_void_with_its_step_or_its_attempt() {
         let carried = bus.begin(&own);
         assert_eq!(texts(&carried), expected);
         assert_eq!(carried.void.map(|void| (void.seq, void.bytes)), void);
-        bus.committed(seq, own);
+        bus.committed(seq, Timestamp(9), own);
     };
     bus.emit(&one, delta("a"));
     bus.emit(&two, delta("b"));
@@ -159,14 +164,14 @@ fn no_more_text_is_kept_than_its_limit() {
     bus.emit(&one, AiEvent::AttemptReset { node: "one".to_owned() });
     bus.emit(&one, delta("z"));
     assert_eq!(texts(&bus.begin(&[])), ["1+1 z"]);
-    bus.committed(1, Vec::new());
+    bus.committed(1, Timestamp(9), Vec::new());
     let step = AiEvent::Step { step: 1, nodes: Vec::new() };
     bus.begin(std::slice::from_ref(&step));
-    bus.committed(2, vec![step]);
+    bus.committed(2, Timestamp(9), vec![step]);
     bus.emit(&one, delta(&most));
     bus.emit(&one, delta("y"));
     assert_eq!(bus.begin(&[]).pieces.len(), 1);
-    bus.committed(3, Vec::new());
+    bus.committed(3, Timestamp(9), Vec::new());
     let pieces = std::iter::from_fn(|| watcher.try_recv().ok());
     let pieces = pieces.filter_map(|told| told.piece).map(|at| at.end.bytes);
     let most = most.len() as u64;
@@ -184,7 +189,7 @@ fn who_comes_later_gets_the_rest() {
     assert_eq!(attached(&bus).0, Position::START);
     bus.emit(&one, delta("ab"));
     bus.begin(&[]);
-    bus.committed(1, Vec::new());
+    bus.committed(1, Timestamp(9), Vec::new());
     bus.emit(&one, delta("cd"));
     let (from, unsaved, mut live) = attached(&bus);
     assert_eq!((from, unsaved.as_str()), (Position { seq: 0, bytes: 2 }, "cd"));

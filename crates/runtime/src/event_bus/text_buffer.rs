@@ -115,7 +115,14 @@ impl TextBuffer {
         clock: &dyn Clock,
     ) -> PieceAt {
         self.at = self.at.plus(text.len());
-        let at = PieceAt { end: self.at, node: by.node.to_string(), task: by.task };
+        let at = PieceAt {
+            end: self.at,
+            node: by.node.to_string(),
+            task: by.task,
+            ns: by.ns.to_string(),
+            step: by.graph_step,
+            message: by.message.clone(),
+        };
         self.full |= self.kept_bytes.saturating_add(text.len()) > KEPT_BYTES_MAX;
         if self.full || text.is_empty() {
             return at;
@@ -123,13 +130,14 @@ impl TextBuffer {
         self.kept_bytes += text.len();
         self.waiting_bytes += text.len();
         let open = self.unsaved.len() > self.sealed;
-        match self.unsaved.back_mut().filter(|said| open && said.goes_on(&at, kind)) {
+        match self.unsaved.back_mut().filter(|said| open && said.goes_on(&at, &kind)) {
             Some(said) => {
                 said.piece.text.push_str(text);
                 said.piece.at.end = at.end;
             }
             None => {
-                let piece = Piece { at: at.clone(), kind, text: text.to_owned() };
+                let (text, told_at) = (text.to_owned(), clock.now());
+                let piece = Piece { at: at.clone(), told_at, kind, text };
                 let told_at = clock.elapsed();
                 self.unsaved.push_back(Said { piece, step: by.step, told_at });
             }
@@ -142,6 +150,7 @@ impl TextBuffer {
         self.at = Position::after(self.at.seq + 1);
         match event {
             AiEvent::Step { step, .. } => self.void(|_, of| of <= *step),
+            AiEvent::Checkpoint(stored) if stored.is_step() => self.void(|_, of| of <= stored.step),
             AiEvent::AttemptReset { .. } => match by {
                 Some(by) => self.void(|task, _| task == by.task),
                 None => self.void_all(),
@@ -205,10 +214,11 @@ impl TextBuffer {
 
 impl Said {
     /// Returns `true` if a piece extends this one.
-    fn goes_on(&self, at: &PieceAt, kind: PieceKind) -> bool {
+    fn goes_on(&self, at: &PieceAt, kind: &PieceKind) -> bool {
         let ours = &self.piece;
-        ours.kind == kind
+        ours.kind == *kind
             && ours.at.task == at.task
+            && ours.at.message == at.message
             && ours.at.node == at.node
             && ours.at.end.seq == at.end.seq
     }

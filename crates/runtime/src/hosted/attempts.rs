@@ -44,13 +44,11 @@ impl AttemptHistory {
                 self.released += 1;
                 self.ended += 1;
             }
-            AiEvent::Step { nodes, .. } => {
-                self.steps += 1;
-                self.ran.clone_from(nodes);
-                (self.taken_over, self.released) = (0, 0);
-                self.died_before = self.begun_again.saturating_sub(self.ended);
-                self.died_ever += self.died_before;
-                (self.begun_again, self.ended) = (0, 0);
+            AiEvent::Step { nodes, .. } => self.stepped(nodes.clone()),
+            AiEvent::Checkpoint(stored) if stored.is_step() => {
+                // Tasks of flows, which others called, are no nodes.
+                let nodes = stored.ended.iter().filter(|end| end.caller.is_none());
+                self.stepped(nodes.map(|end| end.node.clone()).collect());
             }
             // The previous worker had ended the run.
             AiEvent::Requeued { .. } => {
@@ -65,6 +63,16 @@ impl AttemptHistory {
             AiEvent::CallReused { kind, .. } if kind == "tool" => self.reused += 1,
             _ => {}
         }
+    }
+
+    /// A superstep of the outermost graph in which these nodes ran was committed.
+    fn stepped(&mut self, nodes: Vec<String>) {
+        self.steps += 1;
+        self.ran = nodes;
+        (self.taken_over, self.released) = (0, 0);
+        self.died_before = self.begun_again.saturating_sub(self.ended);
+        self.died_ever += self.died_before;
+        (self.begun_again, self.ended) = (0, 0);
     }
 
     /// Returns the usage of the run before this claim. Tool calls that were refused count too.

@@ -92,8 +92,8 @@ impl RunEnvironment for Calls {
         }
     }
 
-    fn emit(&self, by: &TaskContext, event: AiEvent) {
-        self.bus.emit(&by.event_source(), event);
+    fn emit(&self, by: EventSource, event: AiEvent) {
+        self.bus.emit(&by, event);
     }
 
     fn has_log(&self) -> bool {
@@ -173,13 +173,27 @@ impl Emit for Pulse {
             AiEvent::AttemptReset { .. } => self.at.reset_chunks_of(message),
             _ => {}
         }
-        self.emit(event);
+        let by = self.by().clone();
+        self.emit_by(&EventSource { message: Some(message.clone()), ..by }, event);
     }
 
-    fn emit(&self, mut event: AiEvent) {
-        let by = self.by.get_or_init(|| self.at.event_source());
-        if let AiEvent::AttemptReset { node } = &mut event {
-            *node = by.node.to_string();
+    fn emit(&self, event: AiEvent) {
+        self.emit_by(self.by(), event);
+    }
+}
+
+impl Pulse {
+    fn by(&self) -> &EventSource {
+        self.by.get_or_init(|| self.at.event_source())
+    }
+
+    fn emit_by(&self, by: &EventSource, mut event: AiEvent) {
+        match &mut event {
+            AiEvent::AttemptReset { node } => *node = by.node.to_string(),
+            AiEvent::Custom { ns, node, .. } if node.is_empty() => {
+                (*ns, *node) = (by.ns.to_string(), by.node.to_string());
+            }
+            _ => {}
         }
         self.beat.store(millis(self.clock.elapsed()), Ordering::Relaxed);
         self.to.emit(by, event);

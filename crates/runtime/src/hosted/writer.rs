@@ -227,7 +227,7 @@ impl Writer {
         }
         let now = self.context.clock.now();
         let seq = self.context.store.release(&self.who, &self.claim, now).await?;
-        self.bus.logged(seq, AiEvent::Released { claim: self.claim.fence });
+        self.bus.logged(seq, now, AiEvent::Released { claim: self.claim.fence });
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Writer {
         let mut own = std::mem::take(&mut commit.events);
         let with_run = !commit.keep.is_empty() || commit.finish.is_some();
         // Progress as defined by the count of workers that the run ended.
-        let further = commit.finish.is_some() || own.iter().any(is_step);
+        let further = commit.finish.is_some() || own.iter().any(AiEvent::is_step);
         // A run that ends so with nothing recorded was not begun; a failed one may begin later.
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
@@ -345,7 +345,7 @@ impl Writer {
             self.hold(None);
         }
         self.calls.committed(called, billed);
-        self.bus.committed(committed.first_seq, own);
+        self.bus.committed(committed.first_seq, at, own);
         if committed.cancel_requested {
             // Another process may have requested it.
             self.cancel.send_replace(true);
@@ -417,8 +417,4 @@ fn with(held: Option<Held>, keep: CheckpointBatch, told: Vec<AiEvent>) -> Held {
 /// Returns the events that reset nodes whose attempts were cancelled.
 fn resets(nodes: BTreeSet<String>) -> impl Iterator<Item = AiEvent> {
     nodes.into_iter().map(|node| AiEvent::AttemptReset { node })
-}
-
-fn is_step(event: &AiEvent) -> bool {
-    matches!(event, AiEvent::Step { .. })
 }

@@ -137,7 +137,7 @@ fn shown(events: &[RunEvent]) -> String {
     let shown = events.iter().map(|told| match &told.event {
         AiEvent::TextDelta { delta } => delta.clone(),
         AiEvent::ReasoningDelta { delta } => format!("({delta})"),
-        AiEvent::Custom { value } => format!("<{value}>"),
+        AiEvent::Custom { value, .. } => format!("<{value}>"),
         AiEvent::MessageFinal { message } => format!("<final {}>", message.joined_text()),
         AiEvent::AttemptReset { node } => format!("<reset {node}>"),
         AiEvent::TakenOver { .. } => "<taken over>".to_owned(),
@@ -203,7 +203,7 @@ async fn text_is_saved_when_it_has_waited_for_a_quarter_of_a_second() {
     clock.advance(Duration::from_millis(1));
     let found = saved(&store, &handle.run, 7).await;
     assert_eq!(texts(&found), [("hm", 1, 2), ("hello", 1, 7)], "deltas are joined");
-    assert_eq!((found[0].kind, found[0].at.node.as_str()), (PieceKind::Reasoning, "a"));
+    assert_eq!((&found[0].kind, found[0].at.node.as_str()), (&PieceKind::Reasoning, "a"));
     a.send(Line::End).expect("listens");
     ends(&clock, &store, handle).await;
 }

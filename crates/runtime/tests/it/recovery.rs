@@ -114,7 +114,7 @@ async fn a_runtime_that_stays_looks_for_runs_that_nobody_has() {
     let events = store.events(&Principal::local(), &at, 0, 99).await.expect("reads");
     let events = events
         .into_iter()
-        .map(|told| weftwork_types::event::RunEvent::durable(told.seq, told.event));
+        .map(|told| weftwork_types::event::RunEvent::durable(told.seq, told.at, told.event));
     check_stream(&events.collect::<Vec<_>>());
 }
 

@@ -86,7 +86,7 @@ async fn put_back(store: &Arc<dyn Store>, handle: RunHandle) -> RunRef {
 
 async fn log_of(store: &Arc<dyn Store>, at: &RunRef) -> Vec<RunEvent> {
     let events = store.events(&Principal::local(), at, 0, 99).await.expect("reads");
-    events.into_iter().map(|e| RunEvent::durable(e.seq, e.event)).collect()
+    events.into_iter().map(|e| RunEvent::durable(e.seq, e.at, e.event)).collect()
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ fn checkpoint(number: u128, body: Vec<u8>) -> NewCheckpoint {
 }
 
 pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
-    AiEvent::Custom { value: value.into() }
+    AiEvent::custom(value.into())
 }
 
 pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {

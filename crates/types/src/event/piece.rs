@@ -1,7 +1,7 @@
 //! Partial text, emitted between two durable events.
 
 use super::{AiEvent, RunEvent};
-use crate::TaskId;
+use crate::{MessageId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 
 /// A position in the output of a run. Positions of one run sort in the order of emission. They are
@@ -48,16 +48,47 @@ pub struct PieceAt {
     pub node: String,
     /// Task of the node. It distinguishes tasks that emit text at the same time.
     pub task: TaskId,
+    /// Namespace of the graph that emitted the text; empty for the outermost graph.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ns: String,
+    /// Superstep of that graph.
+    #[serde(default)]
+    pub step: i64,
+    /// Message that the text is part of, if its source names one. The final message has the same
+    /// id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+}
+
+impl PieceAt {
+    /// Creates the position of a text of the outermost graph that is part of no message.
+    #[must_use]
+    pub fn new(end: Position, node: impl Into<String>, task: TaskId) -> Self {
+        Self { end, node: node.into(), task, ns: String::new(), step: 0, message: None }
+    }
 }
 
 /// The kind of output that a text is part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PieceKind {
     /// An answer.
     Text,
     /// The reasoning before an answer.
     Reasoning,
+    /// The arguments of a tool call.
+    ToolCall(ToolCallPart),
+}
+
+/// Tool call that a part of its arguments belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCallPart {
+    /// Id of the call.
+    pub tool_call_id: ToolCallId,
+    /// Wire name of the tool.
+    pub tool_name: String,
+    /// Position of the call in the message, from 0.
+    pub index: usize,
 }
 
 /// Consecutive partial text of one node. Several deltas may be merged into one piece.
@@ -66,6 +97,9 @@ pub enum PieceKind {
 pub struct Piece {
     /// Position and origin.
     pub at: PieceAt,
+    /// Time at which the first part of it was emitted; 0 in pieces of earlier versions.
+    #[serde(default)]
+    pub told_at: Timestamp,
     /// Kind of output.
     pub kind: PieceKind,
     /// The text.
@@ -97,12 +131,13 @@ impl Piece {
 }
 
 impl From<Piece> for RunEvent {
-    fn from(Piece { at, kind, text: delta }: Piece) -> Self {
+    fn from(Piece { at, told_at, kind, text: delta }: Piece) -> Self {
         let event = match kind {
             PieceKind::Text => AiEvent::TextDelta { delta },
             PieceKind::Reasoning => AiEvent::ReasoningDelta { delta },
+            PieceKind::ToolCall(call) => AiEvent::ToolCallDelta { call, delta },
         };
-        Self { seq: None, piece: Some(at), event }
+        Self { seq: None, piece: Some(at), at: Some(told_at), event }
     }
 }
 
@@ -112,8 +147,8 @@ mod tests {
 
     fn piece(seq: u64, bytes: u64, text: &str) -> Piece {
         let end = Position { seq, bytes };
-        let at = PieceAt { end, node: "a".to_owned(), task: TaskId(1) };
-        Piece { at, kind: PieceKind::Text, text: text.to_owned() }
+        let at = PieceAt::new(end, "a", TaskId(1));
+        Piece { at, told_at: Timestamp(5), kind: PieceKind::Text, text: text.to_owned() }
     }
 
     #[test]
@@ -141,11 +176,11 @@ mod tests {
         let json = serde_json::to_string(&told).expect("json");
         let task = TaskId(1);
         let expected = format!(
-            r#"{{"piece":{{"end":{{"seq":3,"bytes":9}},"node":"a","task":"{task}"}},"type":"text_delta","delta":"aüzk"}}"#
+            r#"{{"piece":{{"end":{{"seq":3,"bytes":9}},"node":"a","task":"{task}","step":0}},"at":5,"type":"text_delta","delta":"aüzk"}}"#
         );
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<RunEvent>(&json).expect("reads"), told);
-        let done = RunEvent::durable(7, AiEvent::Released { claim: 1 });
+        let done = RunEvent::durable(7, Timestamp(9), AiEvent::Released { claim: 1 });
         assert_eq!(done.position(), Some(Position::after(7)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::port::CallContext;
-use weftwork_types::{BoxFuture, CheckpointId, InterruptId, TaskId};
+use weftwork_types::{BoxFuture, CheckpointId, InterruptId, MessageId, TaskId};
 
 /// Environment of a run: where its calls and events go, and when it must stop.
 ///
@@ -17,7 +17,7 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
     fn calls(&self, at: &TaskContext, attempt: Attempt<'_>) -> CallContext;
 
     /// Emits an event of a task.
-    fn emit(&self, by: &TaskContext, event: AiEvent);
+    fn emit(&self, by: EventSource, event: AiEvent);
 
     /// Returns `true` if the run has a log: its calls and events are committed with its
     /// checkpoints, and calls are not stored in the records of tasks.
@@ -56,6 +56,12 @@ pub struct EventSource {
     pub task: TaskId,
     /// Superstep of the outermost graph that the task is part of.
     pub step: i64,
+    /// Namespace of the graph of the task.
+    pub ns: Arc<str>,
+    /// Superstep of that graph.
+    pub graph_step: i64,
+    /// Message that the event is about, if it is about one.
+    pub message: Option<MessageId>,
 }
 
 /// An attempt of a task.

@@ -168,7 +168,16 @@ impl TaskContext {
     pub(crate) fn tell(&self, event: impl FnOnce() -> AiEvent) {
         let environment = self.scope.shared.host.environment();
         if environment.has_log() {
-            environment.emit(self, event());
+            environment.emit(self.event_source(), event());
+        }
+    }
+
+    /// The same for an event about a message.
+    pub(crate) fn tell_of(&self, message: &MessageId, event: impl FnOnce() -> AiEvent) {
+        let environment = self.scope.shared.host.environment();
+        if environment.has_log() {
+            let message = Some(message.clone());
+            environment.emit(EventSource { message, ..self.event_source() }, event());
         }
     }
 
@@ -177,7 +186,14 @@ impl TaskContext {
     pub fn event_source(&self) -> EventSource {
         let outer = self.scope.outer_path.as_ref().and_then(|outer| outer.first());
         let step = outer.map_or(self.step, |(_, _, step)| *step);
-        EventSource { node: Arc::clone(self.key.name()), task: self.id(), step }
+        EventSource {
+            node: Arc::clone(self.key.name()),
+            task: self.id(),
+            step,
+            ns: Arc::clone(&self.from),
+            graph_step: self.step,
+            message: None,
+        }
     }
 
     /// The answer to a question of the task, as the environment recorded it; otherwise an answer

@@ -94,9 +94,12 @@ impl LoopContext {
 impl TaskContext {
     pub(crate) fn emit(&self, value: Json) {
         if self.scope.shared.wants(Modes::CUSTOM) {
-            self.scope.emit_from(&self.from, StreamEvent::Custom(value));
-        } else {
-            self.tell(|| AiEvent::Custom { value });
+            self.scope.emit_from(&self.from, StreamEvent::Custom(value.clone()));
         }
+        self.tell(|| AiEvent::Custom {
+            ns: self.from.to_string(),
+            node: self.key.name().to_string(),
+            value,
+        });
     }
 }

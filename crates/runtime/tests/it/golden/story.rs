@@ -202,8 +202,8 @@ async fn in_process(store: &Arc<dyn Store>, clock: Arc<ManualClock>) {
 
 fn piece(kind: PieceKind, bytes: u64, text: &str) -> Piece {
     let end = Position { seq: 0, bytes };
-    let at = PieceAt { end, node: "plan".to_owned(), task: TaskId(7) };
-    Piece { at, kind, text: text.to_owned() }
+    let at = PieceAt::new(end, "plan", TaskId(7));
+    Piece { at, told_at: Timestamp(0), kind, text: text.to_owned() }
 }
 
 fn fact() -> UsageFact {

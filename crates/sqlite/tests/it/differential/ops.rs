@@ -150,8 +150,8 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let some = prop::collection::btree_map(position(), any::<String>(), 1..4);
     some.prop_map(|pieces| {
         let pieces = pieces.into_iter().map(|(end, text)| {
-            let at = PieceAt { end, node: "writer".to_owned(), task: TaskId(1) };
-            Piece { at, kind: PieceKind::Text, text }
+            let at = PieceAt::new(end, "writer", TaskId(1));
+            Piece { at, told_at: Timestamp(1), kind: PieceKind::Text, text }
         });
         pieces.collect()
     })
@@ -187,7 +187,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
     let finish = prop::option::weighted(0.2, prop_oneof![completed, failed]);
     (
         prop::collection::vec(interrupt(), 0..3),
-        prop::collection::vec(value().prop_map(|value| AiEvent::Custom { value }), 0..4),
+        prop::collection::vec(value().prop_map(|value| AiEvent::custom(value)), 0..4),
         finish,
         prop_oneof![1 => Just(CheckpointBatch::default()), 2 => keep::keep()],
         prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],

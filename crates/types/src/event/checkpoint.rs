@@ -1,0 +1,108 @@
+//! Checkpoints and tasks as the log of a run reports them: by reference, without values.
+
+use crate::{CheckpointId, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// A checkpoint that a run stored, of one of its graphs.
+///
+/// It closes the superstep whose tasks are in `ended`, and the tasks in `due` start from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointStored {
+    /// Namespace of the graph, its parts separated by `|`; empty for the outermost graph.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ns: String,
+    /// Id of the checkpoint.
+    pub id: CheckpointId,
+    /// Id of the checkpoint before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<CheckpointId>,
+    /// Operation that made it.
+    pub source: CheckpointSource,
+    /// Number of its superstep; the first input has -1.
+    pub step: i64,
+    /// All tasks of the superstep that it closes, in the order in which they were planned: also
+    /// those whose end a [`TasksEnded`](super::AiEvent::TasksEnded) has reported before, and those
+    /// that had finished before the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<TaskEnd>,
+    /// Tasks of the superstep that starts from it, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub due: Vec<TaskDue>,
+}
+
+impl CheckpointStored {
+    /// Returns `true` if the checkpoint closes a superstep of the outermost graph in which nodes
+    /// ran. A checkpoint of a subgraph does not.
+    #[must_use]
+    pub fn is_step(&self) -> bool {
+        self.source == CheckpointSource::Loop && self.ns.is_empty() && !self.ended.is_empty()
+    }
+}
+
+/// Operation that made a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointSource {
+    /// None: the empty state before the first input, which some runs with durability `exit` store.
+    Empty,
+    /// Input of a run.
+    Input,
+    /// A superstep.
+    Loop,
+    /// A change of the state from outside.
+    Update,
+    /// A branch that runs again from an older checkpoint.
+    Fork,
+}
+
+/// A task that starts from a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskDue {
+    /// Id of the task.
+    pub id: TaskId,
+    /// Name of its node.
+    pub node: String,
+    /// Names of its triggers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<String>,
+}
+
+/// A task that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskEnd {
+    /// Id of the task.
+    pub id: TaskId,
+    /// Name of its node, or of the task of a flow.
+    pub node: String,
+    /// Outcome of the task.
+    #[serde(default, skip_serializing_if = "TaskStatus::is_ok")]
+    pub status: TaskStatus,
+    /// Task whose code called this one, for tasks of flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<TaskId>,
+}
+
+/// Outcome of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// The task ran and finished.
+    #[default]
+    Ok,
+    /// It did not run: it had finished before, or the node cache had its result.
+    Cached,
+    /// It failed, or it was cut off because another task failed.
+    Failed,
+    /// It waits for answers.
+    Asks,
+    /// It stopped without a result: a subgraph of it stopped, or the run was drained.
+    Stopped,
+}
+
+impl TaskStatus {
+    /// Returns `true` if the task ran and finished.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        *self == Self::Ok
+    }
+}
