@@ -3,12 +3,12 @@
 mod metadata;
 
 use crate::fork::fork_thread;
+use crate::modes::{Followed, Frame, FrameContent, StreamOptions, Subgraphs, frames};
 use crate::runtime::Runtime;
 use crate::view::ThreadView;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::run_loop::{Config, HistoryFilter, Modes, Snapshot, StreamItem};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{StoreError, open_questions};
@@ -20,7 +20,7 @@ use weftwork_types::run::{
     Answers, Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef,
     RunRequest, Stops, Within,
 };
-use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
+use weftwork_types::{BoxFuture, BoxStream, CheckpointId, Principal, ThreadId};
 
 /// A thread of a hosted graph. It need not exist: its first run creates it. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -327,25 +327,30 @@ impl ThreadRun {
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
     pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
         let (runtime, request) = self.request()?;
-        runtime.accepted(request, None).await
+        runtime.accepted(request).await
     }
 
-    /// Requests the run and streams its events in these modes. Dropping the stream does not stop
-    /// the run.
+    /// Requests the run and streams its events in these modes, those of subgraphs too. Dropping the
+    /// stream does not stop the run.
     ///
-    /// The events are those of this process, and are sent before their superstep is committed. A run
-    /// that another process executes has none, and only its end is reported. Events of a superstep
-    /// are sent again if the run is repeated because its store could not be read.
+    /// The events are the frames of [`Runtime::stream`]: they arrive when their superstep is
+    /// committed, whichever process executes the run.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
     pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
         let thread = self.thread.clone();
         let (runtime, request) = self.request()?;
-        let (sender, items) = unbounded_channel();
-        let handle = runtime.accepted(request, Some((modes, sender))).await?;
-        let run = handle.run.clone();
-        Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
+        let options = request.options.clone();
+        let RunHandle { run, events, outcome } = runtime.accepted(request).await?;
+        let (graph, who) = (thread.compiled.clone(), thread.who.clone());
+        let followed = Followed { graph, who, run: run.clone(), options, events };
+        let subgraphs = Subgraphs::Include;
+        let selected = StreamOptions { modes, subgraphs, ..StreamOptions::default() };
+        let frames = frames(&runtime, followed, selected);
+        let events = Box::pin(futures_util::stream::empty());
+        let handle = RunHandle { run: run.clone(), events, outcome };
+        Ok(ThreadStream { run, frames, end: async move { thread.end(handle).await }.boxed() })
     }
 
     fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
@@ -448,7 +453,7 @@ impl EndedRun {
 /// Events of a run in stream modes, and its end.
 pub struct ThreadStream {
     run: RunRef,
-    items: UnboundedReceiver<StreamItem>,
+    frames: BoxStream<'static, Result<Frame, RuntimeError>>,
     end: BoxFuture<'static, EndedRun>,
 }
 
@@ -465,12 +470,33 @@ impl ThreadStream {
         &self.run
     }
 
-    /// The next event; `None` after the last one.
+    /// The next event; `None` after the last one. Frames that are dropped are left out, and an
+    /// error ends the stream; [`next_frame`](Self::next_frame) has both.
     ///
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Option<StreamItem> {
-        self.items.recv().await
+        loop {
+            match self.next_frame().await? {
+                Ok(Frame { content: FrameContent::Item(item), .. }) => return Some(item),
+                Ok(dropped) => tracing::warn!(?dropped, run = %self.run.run, "frames are missing"),
+                Err(error) => {
+                    tracing::warn!(%error, run = %self.run.run, "cannot stream the run");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The next frame, with its position; `None` after the last one.
+    ///
+    /// # Errors
+    /// An error of the store ends the stream.
+    ///
+    /// # Cancel safety
+    /// No frame is lost.
+    pub async fn next_frame(&mut self) -> Option<Result<Frame, RuntimeError>> {
+        self.frames.next().await
     }
 
     /// Waits for the end of the run. Events that were not read are dropped.

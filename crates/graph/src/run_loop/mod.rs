@@ -56,5 +56,6 @@ pub use schema::Checker;
 pub use thread::{AsNode, HistoryFilter, StateQuery, StateUpdate};
 pub use values::last_writes;
 pub use weftwork_engine::Plan;
+pub use weftwork_engine::channel::MessageWrite;
 pub use weftwork_engine::pregel::Path;
 pub use weftwork_types::run::{Answers, Durability, RunOutcome, Stops};

@@ -29,6 +29,7 @@ pub struct StoredStep {
     ns: Arc<str>,
     checkpoint: Checkpoint,
     records: TaskRecords,
+    origin: StepOrigin,
     /// The tasks that are due, in the order in which they start.
     due: Vec<Task>,
 }
@@ -79,9 +80,10 @@ impl StoredStep {
         checkpoint.machine = checkpoint.machine.over(graph.plan())?;
         if origin == StepOrigin::Continued {
             checkpoint.machine.apply_beside(&found.outside.output)?;
+            checkpoint.machine.pass();
         }
-        let mut step =
-            Self { graph, ns: place.ns, checkpoint, records: found.tasks, due: Vec::new() };
+        let (ns, records) = (place.ns, found.tasks);
+        let mut step = Self { graph, ns, checkpoint, records, origin, due: Vec::new() };
         step.due = step.due_tasks();
         Ok(Some(step))
     }
@@ -277,15 +279,14 @@ impl StoredStep {
         fault.is_some_and(|fault| fault.code == crate::error::NODE_CANCELLED.to_string())
     }
 
-    /// The messages that a task returned, and the namespace of their source.
+    /// The messages that a task returned, after the namespace and the name of their source.
     #[must_use]
-    pub fn messages(&self, id: TaskId) -> (String, Vec<MessageWrite>) {
-        let Some(Found::Node(task, key)) = self.find(id) else {
-            return (self.ns.to_string(), Vec::new());
-        };
+    pub fn messages(&self, id: TaskId) -> (String, String, Vec<MessageWrite>) {
+        let Some(Found::Node(task, key)) = self.find(id) else { return Default::default() };
         let output = self.record(&key).and_then(TaskRecord::output);
         let messages = output.map(|output| self.graph.plan().messages_in(output));
-        (self.source_of(&task), messages.unwrap_or_default())
+        let node = name_of(&self.graph, &task).to_string();
+        (self.source_of(&task), node, messages.unwrap_or_default())
     }
 
     /// The namespace of the origin of a task: its graph, or the task whose failure it handles.
@@ -311,7 +312,6 @@ impl StoredStep {
         &self,
         limit: Option<u32>,
         (before, after): (Option<Stops>, Option<Stops>),
-        origin: StepOrigin,
     ) -> LoopBounds {
         let graph = &self.graph;
         let limit = i64::from(limit.unwrap_or(graph.step_limit()));
@@ -323,7 +323,7 @@ impl StoredStep {
             }
             Limits::Reference => {
                 // The checkpoint of the input or of the fork counts.
-                let made = i64::from(origin == StepOrigin::Made);
+                let made = i64::from(self.origin == StepOrigin::Made);
                 step.saturating_sub(made).saturating_add(limit).saturating_add(1)
             }
         };
@@ -348,6 +348,7 @@ impl StoredStep {
         let stops = &bounds.stops;
         let stopped = machine.changed_since_passed()
             && (stops.is_after_any(ran) || names.any(|name| stops.is_before_node(name)));
-        within && !stopped && matches!(self.source(), Source::Input | Source::Loop | Source::Fork)
+        let changed = self.origin == StepOrigin::Made && self.source() == Source::Update;
+        within && !stopped && !changed
     }
 }

@@ -19,5 +19,5 @@ mod run_scope;
 mod writer;
 
 pub(crate) use claimed::ClaimedRun;
-pub(crate) use driver::{Live, RunDriver};
+pub(crate) use driver::RunDriver;
 pub(crate) use end::{ClaimEnd, LazyOutcome, ready};

@@ -2,7 +2,6 @@
 
 use super::core::{Admitted, Goes, Runtime};
 use crate::context::begins_from;
-use crate::hosted::Live;
 use futures_util::FutureExt;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,20 +16,12 @@ use weftwork_types::run::{Answers, RunCommand, RunInput, RunRef, RunRequest, Run
 use weftwork_types::{BoxFuture, InterruptId, Principal, RunId};
 
 impl Runtime {
-    /// Accepts a run, and reports its events to a receiver while it is executed here.
-    pub(crate) async fn accepted(
-        &self,
-        request: RunRequest,
-        live: Option<Live>,
-    ) -> Result<RunHandle, RuntimeError> {
-        self.accept(request, live).await.map(Goes::handle)
+    /// Accepts a run.
+    pub(crate) async fn accepted(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+        self.accept(request).await.map(Goes::handle)
     }
 
-    pub(super) async fn accept(
-        &self,
-        mut request: RunRequest,
-        live: Option<Live>,
-    ) -> Result<Goes, RuntimeError> {
+    pub(super) async fn accept(&self, mut request: RunRequest) -> Result<Goes, RuntimeError> {
         let graph = self.graph(&request.graph)?.clone();
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
@@ -65,11 +56,11 @@ impl Runtime {
             if row.new.options.multitask.cancels() {
                 self.cancel_others(&request.principal, &row.new.at);
             }
-            let admitted = Admitted { who: request.principal, row, graph, asked: true, live };
+            let admitted = Admitted { who: request.principal, row, graph, asked: true };
             return Ok(Goes::Elsewhere(self.wait_for_turn(admitted)));
         }
         let who = request.principal;
-        self.start_or_follow(Admitted { who, row, graph, asked: true, live }).await
+        self.start_or_follow(Admitted { who, row, graph, asked: true }).await
     }
 
     /// Returns the error of a refused request. While the run of the first answer is active, the
@@ -191,7 +182,7 @@ impl Runtime {
 impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
-            let accepted = self.accept(request, None).await.map(Goes::handle);
+            let accepted = self.accept(request).await.map(Goes::handle);
             accepted.map_err(|e| ExecuteError { fault: e.fault() })
         })
     }

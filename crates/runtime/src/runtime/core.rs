@@ -2,7 +2,6 @@
 
 use crate::context::WorkerContext;
 use crate::event_bus::EventBus;
-use crate::hosted::Live;
 use crate::worker::Heartbeat;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +48,6 @@ pub(super) struct Admitted {
     pub(super) graph: CompiledGraph,
     /// `true` if a client requested it, so that it runs however many processes it has ended before.
     pub(super) asked: bool,
-    /// Receiver of its events in stream modes.
-    pub(super) live: Option<Live>,
 }
 
 /// A run that was accepted.

@@ -24,12 +24,12 @@ impl Runtime {
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?.clone();
-        self.start(Admitted { who: who.clone(), row, graph, asked, live: None }).await
+        self.start(Admitted { who: who.clone(), row, graph, asked }).await
     }
 
     /// Claims a run and executes it.
     pub(super) async fn start(&self, admitted: Admitted) -> Result<RunHandle, RuntimeError> {
-        let Admitted { who, row, graph, asked, live } = admitted;
+        let Admitted { who, row, graph, asked } = admitted;
         let context = Arc::clone(&self.0.context);
         let worker = self.0.heartbeat.id();
         let at = row.new.at;
@@ -65,7 +65,7 @@ impl Runtime {
         }
         let (ended, outcome) = oneshot::channel();
         let run = ClaimedRun { context, who, claim, row, bus, cancel };
-        let run = RunDriver { run, graph, asked, live, scope: OnceCell::new() };
+        let run = RunDriver { run, graph, asked, scope: OnceCell::new() };
         let this = self.clone();
         tokio::spawn(async move {
             let claimed = &run.run;

@@ -105,7 +105,7 @@ impl Runtime {
         let NewRun { at, graph, caller, options: before, .. } = last.new.clone();
         let options = options.unwrap_or_else(|| before.for_continuation());
         let (principal, thread) = (who.clone(), at.thread);
-        self.accepted(RunRequest { principal, caller, graph, thread, input, options }, None).await
+        self.accepted(RunRequest { principal, caller, graph, thread, input, options }).await
     }
 
     /// Returns `true` if the run was an update from outside, which executes no node, and left a
@@ -153,7 +153,7 @@ impl Runtime {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.context.clock.now()).await?;
-        let admitted = Admitted { who: who.clone(), row, graph, asked: true, live: None };
+        let admitted = Admitted { who: who.clone(), row, graph, asked: true };
         self.start_or_follow(admitted).await.map(Goes::handle)
     }
 
@@ -183,7 +183,7 @@ impl Runtime {
             };
             let (thread, input) = (at.thread, RunInput::Continue);
             let request = RunRequest { principal: who, caller, graph, thread, input, options };
-            match self.accept(request, None).await {
+            match self.accept(request).await {
                 Ok(Goes::Here(handle)) => handles.push(handle),
                 Ok(Goes::Elsewhere(_)) => {}
                 Err(RuntimeError::Stopping) => break,
